@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from acp_wire.schema import ClientCapabilities, FileSystemCapabilities, Implementation
 from acp_wire.tasks import require_loop
-from acphold.client.advertised import Folder, served
+from acphold.client.advertised import Folder, require_folder
 from acphold.client.answers import (
     Answers,
     AskForm,
@@ -99,7 +99,7 @@ async def connect(
         if relative := [path for path in texts if not os.path.isabs(path)]:
             raise ValueError(f"files: {relative[0]!r} is not an absolute path")
     elif not isinstance(files, bool | Mapping):
-        folders = [served(path) for path in files]
+        folders = [require_folder(path) for path in files]
     answers = Answers(
         permission=permission,
         on_permission=on_permission,

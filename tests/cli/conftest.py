@@ -41,7 +41,7 @@ async def served(folder: Path) -> AsyncIterator[Mapping[str, str]]:
     `acphold serve` itself is started by `tests/web/test_far_commands.py`.
     """
     listening = Listening(port=0)
-    with listening.bound() as bound:
+    with listening.bind() as bound:
         url = f"http://localhost:{bound.getsockname()[1]}"
         async with (
             site(folder, url) as found,

@@ -11,7 +11,7 @@ from acp_wire.schema import (
     SelectedPermissionOutcome,
 )
 from acp_wire.schema.updates import PermissionOptionKind
-from acphold.client.answers import Policy, Rule, checked_policy, outcome, rule_for
+from acphold.client.answers import Policy, Rule, outcome, policy_to_follow, rule_for
 from acphold.errors import DeclarationError
 
 KINDS: tuple[PermissionOptionKind, ...] = (
@@ -81,29 +81,29 @@ def test_a_mode_is_switched_only_by_someone_who_names_it() -> None:
 
 
 def test_without_a_policy_the_callback_is_asked_and_without_one_everything_is_rejected() -> None:
-    assert checked_policy(None, has_callback=True) == "ask"
-    assert checked_policy(None, has_callback=False) == "reject"
+    assert policy_to_follow(None, has_callback=True) == "ask"
+    assert policy_to_follow(None, has_callback=False) == "reject"
 
 
 @pytest.mark.parametrize("policy", ["ask", {"edit": "ask"}])
 def test_a_policy_that_asks_needs_somebody_to_ask(policy: Policy) -> None:
-    assert checked_policy(policy, has_callback=True) == policy
+    assert policy_to_follow(policy, has_callback=True) == policy
     with pytest.raises(DeclarationError, match="needs `on_permission`"):
-        checked_policy(policy, has_callback=False)
+        policy_to_follow(policy, has_callback=False)
 
 
 def test_an_unknown_rule_is_refused_where_it_is_given() -> None:
     for policy in ("always", {"read": "yes"}):
         with pytest.raises(DeclarationError, match="is not a rule for permissions"):
-            checked_policy(policy, has_callback=True)  # type: ignore[arg-type]
+            policy_to_follow(policy, has_callback=True)  # type: ignore[arg-type]
     with pytest.raises(DeclarationError, match="pass a function as `on_permission`"):
-        checked_policy(print, has_callback=True)  # type: ignore[arg-type]
+        policy_to_follow(print, has_callback=True)  # type: ignore[arg-type]
 
 
 def test_a_kind_of_tool_that_there_is_not_is_refused_where_it_is_given() -> None:
     with pytest.raises(
         DeclarationError, match="'raed' is not a kind of tool; the kinds are read, edit"
     ):
-        checked_policy({"raed": "allow"}, has_callback=False)  # type: ignore[dict-item]
+        policy_to_follow({"raed": "allow"}, has_callback=False)  # type: ignore[dict-item]
     with pytest.raises(DeclarationError, match="1 is not a kind"):
-        checked_policy({1: "allow"}, has_callback=False)  # type: ignore[dict-item]
+        policy_to_follow({1: "allow"}, has_callback=False)  # type: ignore[dict-item]

@@ -101,7 +101,7 @@ async def test_a_session_that_is_deleted_meanwhile_is_left_out(
     async with site(tmp_path) as served:
         for session_id in ("one", "two", "three"):
             await served.remember(session_id, TALK)
-        look = reports._seen
+        look = reports._readable_row
 
         async def seen(reader: Any, principal: Any, session_id: str) -> Any:
             row = await look(reader, principal, session_id)
@@ -109,7 +109,7 @@ async def test_a_session_that_is_deleted_meanwhile_is_left_out(
                 await served.journal.delete(session_id)
             return row
 
-        monkeypatch.setattr(reports, "_seen", seen)
+        monkeypatch.setattr(reports, "_readable_row", seen)
         told = await asked(served, "/glances", sessions=["one", "three"])
         assert [it["sessionId"] for it in told["glances"]] == ["three"]
         told = await asked(served, "/contexts", q="begin", places=["two@1", "three@1"])

@@ -39,14 +39,14 @@ from acphold.web.push import (
     PushSender,
     Subscription,
     WrongSubscriptionError,
-    checked,
-    decoded,
-    encrypted,
+    decode_base64,
+    encrypt,
     headers,
     is_public,
     new_key,
     public_key,
     send,
+    validate,
 )
 from tests.editor import DEADLINE
 from tests.journal.conversations import turn
@@ -89,14 +89,14 @@ class Browser:
 
 def test_a_message_is_read_by_its_browser_as_one_of_the_oracle_is() -> None:
     browser, payload = Browser(), json.dumps({"count": 1, "body": "né 🙂" * 50}).encode()
-    assert browser.read(encrypted(browser.subscription, payload)) == payload
+    assert browser.read(encrypt(browser.subscription, payload)) == payload
     from pywebpush import WebPusher  # late: it brings aiohttp, and all workers collect this file
 
     oracle = WebPusher(browser.json).encode(payload, content_encoding="aes128gcm")
     assert oracle is not None
     assert browser.read(oracle["body"]) == payload
     with pytest.raises(http_ece.ECEException):
-        Browser().read(encrypted(browser.subscription, payload))
+        Browser().read(encrypt(browser.subscription, payload))
 
 
 def test_a_message_is_signed_for_its_push_service_with_the_key_that_browsers_were_told() -> None:
@@ -104,7 +104,7 @@ def test_a_message_is_signed_for_its_push_service_with_the_key_that_browsers_wer
     said = headers(pem, "https://push.example.com:443/x", "https://desk.example", "t")
     scheme, token, key = said["Authorization"].replace(",", " ").split()
     assert (scheme, key) == ("vapid", f"k={public_key(pem)}")
-    point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), decoded(key[2:]))
+    point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), decode_base64(key[2:]))
     claims = jwt.decode(
         token[2:], point, algorithms=["ES256"], audience="https://push.example.com:443"
     )
@@ -130,7 +130,7 @@ def test_a_message_is_signed_for_its_push_service_with_the_key_that_browsers_wer
 )
 def test_what_is_no_address_of_a_push_service_is_refused(endpoint: str) -> None:
     with pytest.raises(WrongSubscriptionError):
-        checked(Browser(endpoint).subscription)
+        validate(Browser(endpoint).subscription)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_what_is_no_address_of_a_push_service_is_refused(endpoint: str) -> None:
 )
 def test_keys_that_nothing_can_be_encrypted_for_are_refused(p256dh: str, auth: str) -> None:
     with pytest.raises(WrongSubscriptionError):
-        checked(Subscription(ENDPOINT, p256dh, auth))
+        validate(Subscription(ENDPOINT, p256dh, auth))
 
 
 def test_addresses_inside_of_a_network_are_told_from_public_ones() -> None:
@@ -256,7 +256,7 @@ async def test_a_question_that_stays_open_is_told_once_and_withdrawn_with_its_an
         await web.remember("s1", asked("q1"), settled=False, title="One \x1b[2J")
         told = (await web.get("/notices")).json
         assert told["isOn"] is False
-        assert len(decoded(told["key"])) == 65
+        assert len(decode_base64(told["key"])) == 65
         assert (await web.post("/notices", **Browser().json)).status == 200
         assert (await web.get("/notices")).json["isOn"] is True
         live["s1"] = waits("s1", "q1")
@@ -433,7 +433,7 @@ async def test_what_was_answered_while_no_server_ran_is_withdrawn_by_the_next_an
         (both,) = await service.until(1)
         assert both["count"] == 2
         # Delivered notices are noted after the answer of the push service.
-        while not KeptSubscriptions(str(tmp_path / "journal.db")).told:  # noqa: ASYNC110
+        while not KeptSubscriptions(str(tmp_path / "journal.db")).questions:  # noqa: ASYNC110
             await asyncio.sleep(0)
     del live["s1"]
     async with telling(tmp_path) as (web, service, _):
@@ -617,7 +617,7 @@ async def test_a_push_service_gets_signed_messages_that_its_browser_alone_can_re
             parts = dict(part.strip().split("=", 1) for part in rest.split(","))
             assert scheme == "vapid"
             assert parts["k"] == key
-            point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), decoded(key))
+            point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), decode_base64(key))
             claims = jwt.decode(parts["t"], point, algorithms=["ES256"], audience=f"https://{NAME}")
             assert now_ms() / 1000 < claims["exp"] <= now_ms() / 1000 + 24 * 3600
         # The newest of a topic takes the place of one that was not delivered yet.

@@ -58,7 +58,7 @@ def absolute(path: Folder) -> str:
     return os.path.abspath(os.fspath(path))
 
 
-def served(path: Folder) -> str:
+def require_folder(path: Folder) -> str:
     """Return the same for a folder whose files are served; raises NotADirectoryError if it is
     none."""
     folder = absolute(path)

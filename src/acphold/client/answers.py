@@ -161,7 +161,7 @@ AskPermission: TypeAlias = Callable[
 """Decides a permission request of an agent."""
 
 
-def checked_policy(policy: Policy | None, *, has_callback: bool) -> Policy:
+def policy_to_follow(policy: Policy | None, *, has_callback: bool) -> Policy:
     """Return the policy to follow; DeclarationError if it cannot be followed.
 
     Without one, a callback is asked; without that, everything is rejected.
@@ -203,7 +203,7 @@ def rule_for(policy: Policy, kind: str) -> Rule:
     return rule_for(policy.get("*", "reject"), kind)
 
 
-def chosen(
+def option_for(
     answer: PermissionAnswer, options: Sequence[PermissionOption]
 ) -> PermissionOption | None:
     """Return the option for an answer; None if the agent offers no such option.
@@ -231,9 +231,9 @@ def outcome(
     A "yes" becomes a "no" if the agent only offers to allow always. A "no" is a reject option if
     the agent has one, because "cancelled" ends the whole turn at some agents.
     """
-    option = chosen(answer, options)
+    option = option_for(answer, options)
     if option is None and answer is True:
-        option = chosen(False, options)
+        option = option_for(False, options)
     if option is None:
         return CancelledPermissionOutcome()
     return SelectedPermissionOutcome(option_id=option.option_id)
@@ -303,7 +303,7 @@ class Answers(Struct, frozen=True, kw_only=True):
         )
 
 
-async def left_to_others(session_id: str) -> None:
+async def leave_to_others(session_id: str) -> None:
     """Return when no other client has the session open; if one answers, the question is withdrawn.
 
     Used for requests of another client's turn: that client decides while it is attached.
@@ -325,7 +325,7 @@ class Duties:
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
-        self._policy = checked_policy(
+        self._policy = policy_to_follow(
             answers.permission, has_callback=answers.on_permission is not None
         )
         self._leaves_to_others = answers.permission is None and answers.on_permission is None
@@ -392,7 +392,7 @@ class Duties:
         if self._leaves_to_others and session is not None and session.may_be_for_others:
             # Other clients decide while they are attached.
             asking_session = asked.session_id
-            if await self._ask(left_to_others, asking_session, asking_session, True):
+            if await self._ask(leave_to_others, asking_session, asking_session, True):
                 return CancelledPermissionOutcome()
         if rule != "ask":
             return outcome(rule == "allow", asked.options)

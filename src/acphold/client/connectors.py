@@ -12,7 +12,7 @@ from acp_wire.schema import ClientCapabilities, Implementation
 from acp_wire.tasks import require_loop
 from acp_wire.transports.known_servers import Token, is_url
 from acphold.client import bounds
-from acphold.client.advertised import Folder, absolute, served
+from acphold.client.advertised import Folder, absolute, require_folder
 from acphold.client.answers import Answers, AskForm, AskPage, AskPermission, Duties, Handler, Policy
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart, TransportEndpoint
 from acphold.client.remote_agent import RemoteAgent
@@ -194,7 +194,7 @@ async def connected_to(
         on_permission=options.get("on_permission"),
         on_form=options.get("on_form"),
         on_page=options.get("on_page"),
-        files=files if isinstance(files, bool) else [served(path) for path in files],
+        files=files if isinstance(files, bool) else [require_folder(path) for path in files],
         terminals=options.get("terminals", False),
         handlers=options.get("handlers", {}),
     )

@@ -94,7 +94,7 @@ class Inbox:
         if not self._raws and not await self._wait_for_update():
             return None
         raw = self._raws.popleft()
-        self._taken(len(raw))
+        self._release(len(raw))
         return raw
 
     async def take_all(self) -> list[bytes]:
@@ -103,7 +103,7 @@ class Inbox:
             return []
         raws = list(self._raws)
         self._raws.clear()
-        self._taken(self.held)
+        self._release(self.held)
         return raws
 
     async def _wait_for_update(self) -> bool:
@@ -116,7 +116,7 @@ class Inbox:
                 await self._news
         return bool(self._raws)
 
-    def _taken(self, size: int) -> None:
+    def _release(self, size: int) -> None:
         self.held -= size
         if self._is_full and self.held < self.limit // 2:
             self._is_full = False

@@ -265,7 +265,7 @@ class TurnFeed:
             if self.stage is FeedStage.WAITING:  # not cancelled meanwhile
                 self.send()
         except errors.ConnectionLostError:
-            self._end(None, await self._uplink.lost_error())
+            self._end(None, await self._uplink.loss_error())
         except errors.AcpError as error:
             self._end(None, error)
 
@@ -335,7 +335,7 @@ class TurnFeed:
     async def _take_answer(self, answer: Answer) -> None:
         self.holds_agent = False
         self._note_free()
-        told = await self._uplink.translated(answer, PROMPT.name)
+        told = await self._uplink.translate(answer, PROMPT.name)
         if isinstance(told, errors.AcpError):
             self._end(None, told)
         else:
@@ -423,19 +423,19 @@ class RemoteTurn:
     @property
     def text(self) -> str:
         """The agent's words in it so far."""
-        return self._said("agent")
+        return self._text_of("agent")
 
     @property
     def thoughts(self) -> str:
         """The agent's thoughts in it so far."""
-        return self._said("thought")
+        return self._text_of("thought")
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls in it, each as it stands."""
         return tuple(item for item in self.items if isinstance(item, ToolCall))
 
-    def _said(self, role: Role) -> str:
+    def _text_of(self, role: Role) -> str:
         said = [item for item in self.items if isinstance(item, Message)]
         return "".join(message.text for message in said if message.role == role)
 

@@ -176,7 +176,7 @@ class Uplink:
         transport = await self._endpoint.open()
         if self.is_closed and not is_first:  # the program has left while we reached it again
             await self._drop()
-            raise await self.lost_error()
+            raise await self.loss_error()
         peer = self._peer = Peer(
             transport,
             self,
@@ -258,7 +258,7 @@ class Uplink:
         await self._endpoint.follow(peer, pump)
         if self.state is not UplinkState.OPEN:
             return
-        self.loss, self.state = await self.lost_error(), UplinkState.LOST
+        self.loss, self.state = await self.loss_error(), UplinkState.LOST
         if not self.can_restart:
             for session in list(self.sessions.values()):
                 session.lose(self.loss)
@@ -284,13 +284,13 @@ class Uplink:
         if self.is_open:
             return
         if not self.can_restart or self.is_closed:
-            raise await self.lost_error()
+            raise await self.loss_error()
         async with self._starting:
             if self._peer is peer and not self.is_closed:
                 await self._drop()
                 await self.start()
 
-    async def lost_error(self) -> errors.AcpError:
+    async def loss_error(self) -> errors.AcpError:
         """Return the reason why there is no agent any more."""
         if self.loss is None:
             error = await self._endpoint.how_it_ended()
@@ -322,7 +322,7 @@ class Uplink:
         call = PendingCall(on_result)
 
         async def take(answer: Answer) -> None:
-            call.take(await self.translated(answer, method))
+            call.take(await self.translate(answer, method))
 
         peer, silence = self._peer, self.settings.silence
         if method == schema.AUTHENTICATE.name:
@@ -330,7 +330,7 @@ class Uplink:
         try:
             id_ = self.begin(method, params, take)
         except errors.ConnectionLostError:
-            raise await self.lost_error() from None
+            raise await self.loss_error() from None
         assert peer is not None
         try:
             with self.flow.awaited():
@@ -343,7 +343,7 @@ class Uplink:
     ) -> int:
         """Send a request now; `on_answer` is called in the inbound lane.
 
-        Raises ConnectionLostError if the agent has gone; `lost_error` says more.
+        Raises ConnectionLostError if the agent has gone; `loss_error` says more.
         """
         if self._peer is None:
             raise errors.ConnectionLostError(f"{self.name} has gone")
@@ -354,10 +354,10 @@ class Uplink:
         if self._peer is not None:
             self._peer.tell(method, params)
 
-    async def translated(self, answer: Answer, method: str) -> bytes | errors.AcpError:
+    async def translate(self, answer: Answer, method: str) -> bytes | errors.AcpError:
         """Return an answer with the exceptions of this library."""
         if isinstance(answer, errors.ConnectionLostError):
-            return await self.lost_error()
+            return await self.loss_error()
         if isinstance(answer, errors.RemoteError):
             return error_for(answer, method, self.name, self.hello.auth_methods)
         return answer

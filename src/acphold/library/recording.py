@@ -26,7 +26,7 @@ from acp_wire.schema import (
 from acp_wire.tasks import end, finish
 from acp_wire.transports.streams import memory_pair
 from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, RemoteTurn
-from acphold.client.advertised import Content, Folder, served
+from acphold.client.advertised import Content, Folder, require_folder
 from acphold.client.answers import (
     Answers,
     AskingSession,
@@ -409,7 +409,7 @@ class WatchedAgent(RemoteAgent):
     ) -> WatchedSession:
         """Begin a conversation, by default in the folder that the journal is in."""
         if self._serves_files and cwd is not None:
-            served(cwd)
+            require_folder(cwd)
         made = await super().new_session(
             cwd, mcp_servers=mcp_servers, additional_directories=additional_directories
         )

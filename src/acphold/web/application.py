@@ -196,7 +196,7 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or serve a connection until it ends."""
-        exchange = HttpExchange(scope, *self._metrics.counted(receive, send))
+        exchange = HttpExchange(scope, *self._metrics.wrap(receive, send))
         try:
             if scope["type"] == "websocket":
                 await self._attend(exchange)
@@ -214,7 +214,7 @@ class Application:
         """Serve a client of an agent, another node, or another machine that takes a session, over a
         WebSocket."""
         protocols = exchange.scope.get("subprotocols", ())
-        admitted = await self._admitted(exchange, protocols)
+        admitted = await self._let_in(exchange, protocols)
         if exchange.path.startswith(OWNERS):
             if NODE not in admitted.principal.scopes:
                 raise RefusedError(
@@ -246,7 +246,7 @@ class Application:
                 return
         for route in self._routes:
             if _leads(route, exchange):
-                await route.answer(exchange, await self._admitted(exchange))
+                await route.answer(exchange, await self._let_in(exchange))
                 return
         raise RefusedError(404, "there is nothing at this address")
 
@@ -254,7 +254,7 @@ class Application:
         name = await _agent_at(self._endpoints, exchange.path, admitted.principal)
         await self._http.serve(exchange, name, admitted)
 
-    async def _admitted(self, exchange: HttpExchange, protocols: Sequence[str] = ()) -> Admitted:
+    async def _let_in(self, exchange: HttpExchange, protocols: Sequence[str] = ()) -> Admitted:
         return await self._gate.admit(
             exchange.headers, protocols, exchange.connection, exchange.source
         )
@@ -443,7 +443,7 @@ class Mounted:
             case "GET", "/health":
                 await exchange.answer(200, {"status": "ok"})
             case _, path if path == ENDPOINT:
-                admitted = await self._admitted(gate, exchange)
+                admitted = await self._let_in(gate, exchange)
                 if exchange.scope["type"] == "websocket":
                     await attend_websocket(self, gate, exchange, NAME, admitted)
                 else:
@@ -451,7 +451,7 @@ class Mounted:
             case _:
                 raise RefusedError(404, "there is nothing at this address")
 
-    async def _admitted(self, gate: Gate, exchange: HttpExchange) -> Admitted:
+    async def _let_in(self, gate: Gate, exchange: HttpExchange) -> Admitted:
         if self._admit is None:
             offered = exchange.scope.get("subprotocols", [])
             return await gate.admit(exchange.headers, offered, exchange.connection, exchange.source)

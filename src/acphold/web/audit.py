@@ -30,7 +30,7 @@ from acphold.web import bounds
 log = logging.getLogger(__name__)
 
 
-def _kept(said: str) -> str:
+def _excerpt(said: str) -> str:
     """So much of what a client has said as is kept. It can be kept: a deed that no journal takes
     would hold back all that are done behind it."""
     return storable(said[: bounds.DEED_CHARACTERS]).replace("\0", "\ufffd")
@@ -70,10 +70,10 @@ class Audit:
         self._waiting.append(
             Deed(
                 at=now_ms(),
-                deed=_kept(deed),
+                deed=_excerpt(deed),
                 name=who.name,
                 token=who.token,
-                session_id=session_id and _kept(session_id),
+                session_id=session_id and _excerpt(session_id),
                 address=who.address,
                 transport=who.transport,
             )

@@ -217,9 +217,9 @@ class ServedConnection:
 
     # -- identity and age -------------------------------------------------------------------
 
-    def known_as(self, token: str) -> None:
+    def count_for(self, token: str) -> None:
         """Count this connection for a token; raises TooManyError."""
-        self._book.known_as(self, token)
+        self._book.count_for(self, token)
 
     @property
     def size(self) -> int:
@@ -243,14 +243,14 @@ class ServedConnection:
 
     def abort(self) -> None:
         """Close the connection at once and drop unsent data."""
-        self.lost()
+        self.forget()
         self.transport.abort()
 
-    def lost(self) -> None:
+    def forget(self) -> None:
         """Forget the connection, which has ended; may be called again."""
         self.let_go()
         self.direct = self.write_more = None
-        self._book.lost(self)
+        self._book.forget(self)
 
 
 class Connections:
@@ -278,7 +278,7 @@ class Connections:
         """Number of authenticated connections."""
         return sum(map(len, self._known.values()))
 
-    def arrived(self, transport: asyncio.Transport) -> ServedConnection:
+    def add(self, transport: asyncio.Transport) -> ServedConnection:
         """Return a new connection; another one may be dropped for it."""
         if self.unknown >= self._limits.unknown:
             most = max(self._unknown.values(), key=len)
@@ -296,7 +296,7 @@ class Connections:
         self._unknown.setdefault(connection.peer, {})[connection] = None
         return connection
 
-    def known_as(self, connection: ServedConnection, token: str) -> None:
+    def count_for(self, connection: ServedConnection, token: str) -> None:
         """Count the connection for this token; raises TooManyError."""
         if connection.token == token:
             return
@@ -304,11 +304,11 @@ class Connections:
             raise TooManyError("too many connections to this server; try again later")
         if len(self._known.get(token, ())) >= self._limits.of_token:
             raise TooManyError("too many connections with this token")
-        self.lost(connection)
+        self.forget(connection)
         connection.token = token
         self._known.setdefault(token, {})[connection] = None
 
-    def lost(self, connection: ServedConnection) -> None:
+    def forget(self, connection: ServedConnection) -> None:
         """Forget a connection that has ended or moved; may be called again."""
         all_, key = (
             (self._unknown, connection.peer)

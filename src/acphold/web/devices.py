@@ -138,7 +138,7 @@ class Devices:
         """Answer a request to PAIR or BROWSER; raises RefusedError."""
         match exchange.method, exchange.path:
             case "POST", "/pair":
-                found = await self._redeemed(exchange)
+                found = await self._redeem(exchange)
                 worth = found.worth
                 token = await self._gate.grant(found.name, worth.scopes, found.ends, worth.tenant)
                 self._note_pairing(exchange, found.name, token_id(token))
@@ -183,7 +183,7 @@ class Devices:
         code = self._pairing.new_code(Worth(scopes, admitted.token, tenant))
         await exchange.answer(200, {"code": code, "seconds": int(bounds.CODE_SECONDS)})
 
-    async def _redeemed(self, exchange: HttpExchange) -> Redeemed:
+    async def _redeem(self, exchange: HttpExchange) -> Redeemed:
         wanted = 'expected {"code": "…", "name": "…"}'
         asked = await exchange.read_json(PairRequest, bounds.PAIRING_BYTES, wanted)
         worth = self._pairing.redeem(asked.code)
@@ -212,7 +212,7 @@ class Devices:
         origin = self._gate.origin_of(exchange.headers)
         if origin is None:
             raise RefusedError(404, "there is no page at this address")
-        found = await self._redeemed(exchange)
+        found = await self._redeem(exchange)
         worth = found.worth
         await self._gate.sign_out(exchange.headers, exchange.connection)
         page, cookie = await self._gate.grant_browser(

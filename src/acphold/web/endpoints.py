@@ -162,7 +162,7 @@ class Endpoints:
         self._coming[name] += 1  # counted so that the desk stays open until this client leaves
         try:
             try:
-                desk = await self._opened(self._desks, name, self._keep_desk)
+                desk = await self._open(self._desks, name, self._keep_desk)
             except AcpError as exc:
                 log.error("%s: %s", name, exc)
                 await refuse(transport, exc, self._ending)
@@ -171,7 +171,7 @@ class Endpoints:
         finally:
             self._coming[name] -= 1
 
-    async def _opened(
+    async def _open(
         self,
         opened: dict[str, asyncio.Future[T]],
         name: str,
@@ -344,11 +344,11 @@ class Endpoints:
         """Open the desk of an agent and keep it open while needed."""
         service = self._services[name]
         try:
-            joining = await self._opened(self._hubs, service.journal, self._keep_hub)
+            joining = await self._open(self._hubs, service.journal, self._keep_hub)
             desk = new_desk(joining.hub, service)
             opened.set_result(desk)
             async with (
-                beside(self._needed(name, desk), f"idle {name}") as needed,
+                beside(self._wait_idle(name, desk), f"idle {name}") as needed,
                 beside(self._ending.wait(), "ending") as ending,
             ):
                 await first(needed, ending)
@@ -356,7 +356,7 @@ class Endpoints:
         except AcpError as exc:
             _fail(opened, exc)
 
-    async def _needed(self, name: str, desk: Desk) -> None:
+    async def _wait_idle(self, name: str, desk: Desk) -> None:
         """Wait until nobody needs the desk; later clients then get a new one."""
         loop = asyncio.get_running_loop()
         since = loop.time()

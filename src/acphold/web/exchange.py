@@ -41,10 +41,10 @@ Returns False if they would have to wait.
 class StreamWriter(Protocol):
     """Writes to event streams, and waits until they are read."""
 
-    def resized(self, more: int) -> None:
+    def on_resize(self, more: int) -> None:
         """Note that so many more bytes wait for a reader, or fewer."""
 
-    def changed(self) -> None:
+    def on_change(self) -> None:
         """Note that events were written, or that a reader has gone."""
 
 
@@ -125,7 +125,7 @@ class EventStream:
         """Report a new number of unwritten bytes, or that a reader came or went."""
         self.size = size
         counted = size if self.is_open or self.is_awaited else 0
-        self._writer.resized(counted - self._counted)
+        self._writer.on_resize(counted - self._counted)
         self._counted = counted
 
     def open(self, at_once: AtOnce = None) -> AsyncIterator[bytes]:
@@ -156,19 +156,19 @@ class EventStream:
                 events, self._events = self._events, []
                 yield b"".join(events)  # returns when it is written
                 self._resize(sum(map(len, self._events + self._after_gap)))
-                self._writer.changed()
+                self._writer.on_change()
         finally:
             if self._reader == mine:
                 self._reader = -mine
                 self._resize(self.size)
-                self._writer.changed()
+                self._writer.on_change()
 
     def forget(self) -> bytes:
         """Drop what was not written, and return it."""
         left = b"".join(self._events + self._after_gap)
         self._events, self._after_gap = [], []
         self._resize(0)
-        self._writer.changed()
+        self._writer.on_change()
         return left
 
     def end(self) -> None:
@@ -263,7 +263,7 @@ class HttpExchange:
             return convert(given, kind, strict=False)
         except ValidationError as exc:
             name = str(exc).rpartition("$.")[2].removesuffix("`")
-            raise RefusedError(400, f"{name} must be {_wanted(kind, name)}") from None
+            raise RefusedError(400, f"{name} must be {_expectation(kind, name)}") from None
         except ValueError as exc:  # of UTF-8, too
             raise RefusedError(400, f"invalid query: {exc}") from None
 
@@ -330,7 +330,7 @@ class HttpExchange:
         The answer is also ended when this is cancelled, so that its reader sees the end.
         """
         streaming = asyncio.create_task(self._stream(events), name="event stream")
-        gone = asyncio.create_task(self._disconnected(), name="watch client")
+        gone = asyncio.create_task(self._wait_disconnect(), name="watch client")
         try:
             await first(streaming, gone)
         finally:
@@ -353,7 +353,7 @@ class HttpExchange:
         self._sending = self._tasks.begin(self._more(events), "events at once")
         return True
 
-    async def _disconnected(self) -> None:
+    async def _wait_disconnect(self) -> None:
         while (message := await self.receive())["type"] != "http.disconnect":
             if message.get("body") or message.get("more_body"):
                 return
@@ -389,13 +389,13 @@ class HttpExchange:
             self.connection.abort()
             with suppress(TimeoutError):
                 async with asyncio.timeout(FLUSH_SECONDS):
-                    await self._disconnected()  # otherwise its server logs an error of ours
+                    await self._wait_disconnect()  # otherwise its server logs an error of ours
 
     async def _more(self, body: bytes) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-def _wanted(kind: type[Struct], name: str) -> str:
+def _expectation(kind: type[Struct], name: str) -> str:
     """Return what a parameter of this query may be, in words."""
     (found,) = [it for it in inspect.type_info(kind).fields if it.encode_name == name]  # type: ignore[attr-defined]
     words: list[str] = []

@@ -74,8 +74,8 @@ class SessionChanges:
                 if turn > len(spans):
                     raise RefusedError(404, f"the session has no turn {turn}; it has {len(spans)}")
 
-            found = await self._found(journal, bounded, row, spans, turn, reads_disk)
-            changed = _changed_files(found)
+            found = await self._find(journal, bounded, row, spans, turn, reads_disk)
+            changed = _diffs(found)
             room, most = bounds.ALL_PATCHES_CHARACTERS, bounds.PATCH_CHARACTERS
             if path is not None:
                 changed = [(file, how) for file, how in changed if storable(file.path) == path]
@@ -109,7 +109,7 @@ class SessionChanges:
         finally:
             self._asked -= 1
 
-    async def _found(
+    async def _find(
         self,
         journal: Journal,
         read: Readable,
@@ -133,7 +133,7 @@ class SessionChanges:
         return found
 
 
-def _changed_files(found: FoundChanges) -> list[tuple[FileDiff, str | None]]:
+def _diffs(found: FoundChanges) -> list[tuple[FileDiff, str | None]]:
     """Return the changed files, each with the line about its origin, None if that is unknown."""
     if found.kept is None:
         return [(file, None) for file in found.reported if file.patch or file.gap]

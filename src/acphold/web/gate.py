@@ -267,7 +267,7 @@ class Gate:
         Raises RefusedError, the same one for every wrong token.
         """
         self.check_place(headers)
-        shown = self.shown(headers, subprotocols)
+        shown = self.credentials(headers, subprotocols)
         peer = "" if connection is None else connection.peer
         token = await self._token(token_id(shown.text), peer)
         if token is None or not shown.is_of(token) or not token.is_good(now_ms()):
@@ -279,7 +279,7 @@ class Gate:
             raise self._unknown(shown)
         try:
             if connection is not None:
-                connection.known_as(token.id)
+                connection.count_for(token.id)
         except TooManyError as exc:
             attempt = "too many connections"
             raise RefusedError(429, str(exc), attempt=attempt, token=token) from None
@@ -315,7 +315,7 @@ class Gate:
             401, _end_of(known), self.realm, attempt="a token that is over", token=known
         )
 
-    def shown(self, headers: Headers, subprotocols: Iterable[str] = ()) -> Shown:
+    def credentials(self, headers: Headers, subprotocols: Iterable[str] = ()) -> Shown:
         """Return the credentials in these headers."""
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
@@ -386,7 +386,7 @@ class Gate:
         self, headers: Headers, connection: ServedConnection | None = None
     ) -> AccessToken | None:
         """End the session that this page's half belongs to, whatever its cookie is."""
-        shown = self.shown(headers)
+        shown = self.credentials(headers)
         if not shown.origin:
             return None
         peer = "" if connection is None else connection.peer

@@ -332,7 +332,7 @@ class HttpTransport:
         """Bytes that no stream has written yet, without what a closed one has left."""
         return self._buffered
 
-    def resized(self, more: int) -> None:
+    def on_resize(self, more: int) -> None:
         self._buffered += more
 
     async def drain(self) -> None:
@@ -342,7 +342,7 @@ class HttpTransport:
         if self.is_over:
             raise ConnectionLostError("the client closed the connection")
 
-    def changed(self) -> None:
+    def on_change(self) -> None:
         self._changed.set()
 
     async def _change(self) -> None:
@@ -473,7 +473,7 @@ class HttpClients:
             await exchange.answer(400, raw=refusal(b"null", error))
             return
         if message.method == INITIALIZE.name and CONNECTION_ID not in exchange.headers:
-            transport = self._connected(name, admitted, exchange.headers)
+            transport = self._connect(name, admitted, exchange.headers)
         else:
             transport = self._transport(exchange, admitted)
         named = exchange.headers.get(SESSION_ID)
@@ -527,7 +527,7 @@ class HttpClients:
         """Number of open connections."""
         return len(self._transports)
 
-    def _connected(self, name: str, admitted: Admitted, headers: Headers) -> HttpTransport:
+    def _connect(self, name: str, admitted: Admitted, headers: Headers) -> HttpTransport:
         of_token = [it for it in self._transports.values() if it.token == admitted.token]
         if len(of_token) >= bounds.HTTP_CONNECTIONS_OF_TOKEN:
             raise RefusedError(429, "too many connections with this token")

@@ -257,11 +257,11 @@ class JournalPages:
         )
         live = await self._reader.live()
 
-        async def listed(journal: Journal) -> bytes:
+        async def list_sessions(journal: Journal) -> bytes:
             page = await _reader(journal, principal, live).page(wanted, asked.cursor, asked.limit)
             return _page("sessions", map(session_json, page.sessions), page.cursor)
 
-        return await self._reader.ask(listed)
+        return await self._reader.ask(list_sessions)
 
     # -- a session ------------------------------------------------------------------------
 

@@ -151,7 +151,7 @@ class ListFeed:
             dropped = self._number - len(self._changes)
             if self._run and (run != self._run or number < dropped):
                 run, number = self._run, self._number
-                missed = await self._missed(position) if principal.sees_all else None
+                missed = await self._events_since(position) if principal.sees_all else None
                 position = ""
                 if missed is None:
                     id_ = self._position if principal.sees_all else run
@@ -178,7 +178,7 @@ class ListFeed:
                 yield HEARTBEAT
                 heartbeat_at = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
 
-    async def _missed(self, position: str) -> bytes | None:
+    async def _events_since(self, position: str) -> bytes | None:
         """Return the events since a position; None if only a snapshot can replace them."""
         if (parts := _POSITION.fullmatch(position)) is None or parts[1] != self._era:
             return None
@@ -200,8 +200,8 @@ class ListFeed:
 
         if (news := await self._reader.ask(read)) is None:
             return None
-        changes = [_changed_data(session_json(session)) for session in news.sessions]
-        changes += map(_gone_data, news.gone)
+        changes = [_session_data(session_json(session)) for session in news.sessions]
+        changes += map(_removal_data, news.gone)
         return b"".join(_change_events(changes, position, reached)) or HEARTBEAT
 
     async def _rows_for(self, principal: Principal) -> list[FeedRow]:
@@ -285,9 +285,9 @@ class ListFeed:
         self._move_position(rows, news.last)
 
         changes: list[tuple[str, str, SessionRow | None]] = [
-            (id_, _changed_data(it.json), it.row) for id_, it in rows.items()
+            (id_, _session_data(it.json), it.row) for id_, it in rows.items()
         ]
-        changes += [(id_, _gone_data(id_), None) for id_ in news.gone]
+        changes += [(id_, _removal_data(id_), None) for id_ in news.gone]
         events = _change_events([data for _, data, _ in changes], before, self._position)
         for (session_id, data, row), event in zip(changes, events, strict=True):
             self._changes.append(FeedChange(session_id, data, event, row))
@@ -331,15 +331,15 @@ def _data_for(principal: Principal, sent_ids: set[str], change: FeedChange) -> s
         return change.data
     if change.session_id in sent_ids:
         sent_ids.discard(change.session_id)
-        return _gone_data(change.session_id)
+        return _removal_data(change.session_id)
     return ""
 
 
-def _changed_data(session: str) -> str:
+def _session_data(session: str) -> str:
     return f'{{"session":{session}}}'
 
 
-def _gone_data(session_id: str) -> str:
+def _removal_data(session_id: str) -> str:
     return f'{{"gone":{encode(session_id).decode()}}}'
 
 

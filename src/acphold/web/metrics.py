@@ -47,7 +47,7 @@ class Metrics:
         self.sent = 0
         self.refused: Counter[int] = Counter()
 
-    def counted(self, receive: Receive, send: Send) -> tuple[Receive, Send]:
+    def wrap(self, receive: Receive, send: Send) -> tuple[Receive, Send]:
         """Return both, wrapped to count what passes."""
 
         async def receiving() -> Message:
@@ -106,19 +106,19 @@ class Metrics:
                 _gauge(
                     "acphold_connections",
                     "Open connections.",
-                    _labelled("transport", connections),
+                    _with_label("transport", connections),
                 ),
                 _family(
                     "counter",
                     "acphold_bytes_total",
                     "Bytes of HTTP bodies and WebSocket messages.",
-                    _labelled("direction", traffic),
+                    _with_label("direction", traffic),
                 ),
                 _family(
                     "counter",
                     "acphold_refused_requests_total",
                     "Refused requests.",
-                    _labelled("status", refused),
+                    _with_label("status", refused),
                 ),
                 _family(
                     "histogram",
@@ -140,7 +140,7 @@ def _family(kind: str, name: str, about: str, samples: Mapping[str, float]) -> s
 _gauge = partial(_family, "gauge")
 
 
-def _labelled(label: str, values: Mapping[str, int]) -> Mapping[str, float]:
+def _with_label(label: str, values: Mapping[str, int]) -> Mapping[str, float]:
     return {f'{{{label}="{key}"}}': value for key, value in values.items()}
 
 

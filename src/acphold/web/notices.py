@@ -57,8 +57,8 @@ from acphold.web.push import (
     PushOutcome,
     Subscription,
     WrongSubscriptionError,
-    checked,
     public_key,
+    validate,
 )
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,9 @@ class Notices:
         # First find the questions that were pending before the start, so that none of them is
         # withdrawn and sent again.
         earliest = self._now() + bounds.NOTICE_HOLD_SECONDS + bounds.NOTICE_CHECK_SECONDS
-        self._states = {token: _BrowserState(shown, earliest) for token, shown in kept.told.items()}
+        self._states = {
+            token: _BrowserState(shown, earliest) for token, shown in kept.questions.items()
+        }
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._seen_at: dict[str, float] = {}
         self._attended: dict[tuple[str | None, str], float] = {}
@@ -184,7 +186,7 @@ class Notices:
                 sent = await exchange.read_json(_SentSubscription, limit, wanted)
                 subscription = Subscription(sent.endpoint, sent.keys.p256dh, sent.keys.auth)
                 try:
-                    self._kept.put(admitted.token, checked(subscription))
+                    self._kept.put(admitted.token, validate(subscription))
                 except WrongSubscriptionError as exc:
                     raise RefusedError(400, str(exc)) from None
                 except OSError as exc:

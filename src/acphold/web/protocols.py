@@ -73,7 +73,7 @@ class _BoundedHttp(asyncio.BufferedProtocol):
         self.connection.moves()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.connection.lost()
+        self.connection.forget()
         super().connection_lost(exc)
 
 
@@ -293,7 +293,7 @@ class Arrival(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         # Send each message at once; asyncio sets this only for sockets that name their protocol.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = self._connections.arrived(transport)
+        connection = self._connections.add(transport)
         if self._tls is None:
             self._hand_over(connection)
         else:
@@ -410,7 +410,7 @@ class SocketTransport:
         if len(data) > bounds.ANY_CLIENT_BYTES:
             lines = [piece for line in lines for piece in self._cut(line)]
         if self.is_read:
-            self._protocol.transport.write(b"".join([framed(line) for line in lines]))
+            self._protocol.transport.write(b"".join([in_frame(line) for line in lines]))
 
     @property
     def buffered(self) -> int:
@@ -437,7 +437,7 @@ class SocketTransport:
         self._is_over = True
 
 
-def framed(text: bytes) -> bytes:
+def in_frame(text: bytes) -> bytes:
     """Return a text message in one unmasked frame, as servers send it (RFC 6455, 5.2).
 
     `websockets` handles both sides when framing, which takes longer than the rest of sending.

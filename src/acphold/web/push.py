@@ -88,7 +88,7 @@ class WrongSubscriptionError(Exception):
     """A subscription is not valid; says why."""
 
 
-def checked(found: Subscription) -> Subscription:
+def validate(found: Subscription) -> Subscription:
     """Return a subscription from a browser if it is valid; raises WrongSubscriptionError.
 
     Its address may be anybody's: where the name resolves to is checked by `send`.
@@ -107,9 +107,9 @@ def checked(found: Subscription) -> Subscription:
     if not host.isascii() or "." not in host or _is_address(host):
         raise WrongSubscriptionError("the endpoint has no host name of a push service")
     try:
-        point = decoded(found.p256dh)
+        point = decode_base64(found.p256dh)
         ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)
-        secret = decoded(found.auth)
+        secret = decode_base64(found.auth)
     except (ValueError, binascii.Error):
         raise WrongSubscriptionError("the keys are not those of P-256") from None
     if len(point) != POINT_BYTES or len(secret) != SECRET_BYTES:
@@ -163,7 +163,7 @@ def headers(pem: str, endpoint: str, subject: str, topic: str) -> dict[str, str]
     }
 
 
-def encrypted(subscription: Subscription, payload: bytes) -> bytes:
+def encrypt(subscription: Subscription, payload: bytes) -> bytes:
     """Return the body of a message, encrypted for that browser."""
     import http_ece
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -171,14 +171,14 @@ def encrypted(subscription: Subscription, payload: bytes) -> bytes:
     body: bytes = http_ece.encrypt(
         payload,
         private_key=ec.generate_private_key(ec.SECP256R1()),
-        dh=decoded(subscription.p256dh),
-        auth_secret=decoded(subscription.auth),
+        dh=decode_base64(subscription.p256dh),
+        auth_secret=decode_base64(subscription.auth),
         version="aes128gcm",
     )
     return body
 
 
-def decoded(text: str) -> bytes:
+def decode_base64(text: str) -> bytes:
     """Decode base64url, padded or not; raises ValueError."""
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
 
@@ -240,7 +240,7 @@ async def send(
             # time.
             address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
             url = httpx2.URL(order.to.endpoint).copy_with(host=address.strip("[]"), port=port)
-            body = encrypted(order.to, order.payload.encode())
+            body = encrypt(order.to, order.payload.encode())
             said = headers(order.key, order.to.endpoint, order.subject, order.topic)
             said["Host"] = host
             async with (
@@ -320,7 +320,7 @@ class KeptSubscriptions:
         return {} if self._kept is None else dict(self._kept.browsers)
 
     @property
-    def told(self) -> dict[str, frozenset[str]]:
+    def questions(self) -> dict[str, frozenset[str]]:
         """A copy of the shown questions by token id."""
         return {} if self._kept is None else dict(self._kept.told)
 
@@ -329,7 +329,7 @@ class KeptSubscriptions:
         browsers = {**self.browsers, token: found}
         if len(browsers) > bounds.NOTIFIED_BROWSERS:
             raise OSError(f"more than {bounds.NOTIFIED_BROWSERS} browsers")
-        self._change(browsers, {**self.told, token: frozenset()})
+        self._change(browsers, {**self.questions, token: frozenset()})
 
     def remove(self, token: str) -> None:
         """Stop notifying the browser with this token."""
@@ -339,14 +339,14 @@ class KeptSubscriptions:
 
     def note(self, token: str, questions: frozenset[str]) -> None:
         """Note which questions the browser with this token shows."""
-        self._change(self.browsers, {**self.told, token: questions})
+        self._change(self.browsers, {**self.questions, token: questions})
 
     def _change(
         self,
         browsers: dict[str, Subscription],
         told: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
-        told = self.told if told is None else told
+        told = self.questions if told is None else told
         shown = {token: ids for token, ids in told.items() if ids and token in browsers}
         changed = _SubscriptionFile(self.key, browsers, shown)
         write_private(self._path, encode(changed))

@@ -116,7 +116,9 @@ async def glances(reader: JournalReader, principal: Principal, exchange: HttpExc
     asked = exchange.query(GlancesQuery)
     principal.check(LIST_SESSIONS.name, b"{}")
     found = list[Glance]()
-    for row in [await _seen(reader, principal, it) for it in _listed(asked.sessions, "sessions")]:
+    for row in [
+        await _readable_row(reader, principal, it) for it in _read_list(asked.sessions, "sessions")
+    ]:
         if row is not None:
             with suppress(UnknownSessionError):  # deleted since
                 found.append(await reader.ask(partial(_glance, row.session_id)))
@@ -170,11 +172,11 @@ async def contexts(reader: JournalReader, principal: Principal, exchange: HttpEx
     if not patterns:
         raise RefusedError(400, "q contains no word to search for")
     found = list[dict[str, object]]()
-    for place in _listed(asked.places, "places"):
+    for place in _read_list(asked.places, "places"):
         session_id, _, number = place.rpartition("@")
         if not (number.isascii() and number.isdecimal() and 0 < len(number) < 11):
             raise RefusedError(400, "places must be like those of hits: ID@SEQ")
-        row = await _seen(reader, principal, session_id)
+        row = await _readable_row(reader, principal, session_id)
         if row is None:
             continue
         its = await reader.ask(partial(_context, row, int(number), patterns))
@@ -229,7 +231,9 @@ def _message(entries: Iterable[Entry], *, is_end: bool) -> dict[str, str] | None
     return None
 
 
-async def _seen(reader: JournalReader, principal: Principal, session_id: str) -> SessionRow | None:
+async def _readable_row(
+    reader: JournalReader, principal: Principal, session_id: str
+) -> SessionRow | None:
     """Return the row of a session that this principal may read, else None."""
     try:
         return await reader.session(principal, session_id, LOAD_SESSION.name)
@@ -237,7 +241,7 @@ async def _seen(reader: JournalReader, principal: Principal, session_id: str) ->
         return None
 
 
-def _listed(given: str, name: str) -> Sequence[str]:
+def _read_list(given: str, name: str) -> Sequence[str]:
     """Return a parameter that is a list of texts in JSON."""
     try:
         found = msgspec.json.decode(given, type=list[str])
@@ -352,7 +356,7 @@ class Reports:
             raise RefusedError(404, "this server does not export sessions")
         row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
 
-        async def written(journal: Journal) -> tuple[str, bytes]:
+        async def export(journal: Journal) -> tuple[str, bytes]:
             name, found = write(row, entries_of(journal, session_id))
             texts, size = list[str](), 0
             async for text in found:
@@ -365,7 +369,7 @@ class Reports:
                 await asyncio.sleep(0)  # others read in this thread, too
             return name, "".join(texts).encode()
 
-        name, raw = await self._reader.ask(written)
+        name, raw = await self._reader.ask(export)
         head = [
             (b"content-type", b"text/html; charset=utf-8"),
             (b"content-disposition", f'attachment; filename="{name}"'.encode()),

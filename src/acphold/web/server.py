@@ -133,7 +133,7 @@ class Listening(Struct, frozen=True, kw_only=True):
             ) from None
         return context
 
-    def bound(self) -> socket.socket:
+    def bind(self) -> socket.socket:
         """Return a socket that is bound to the address; raises OSError."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         host = "127.0.0.1" if self.host == "localhost" else self.host
@@ -203,7 +203,7 @@ async def serve(
     """
     listening.check()
     tls = listening.tls()
-    with listening.bound() as bound:
+    with listening.bind() as bound:
         origins = listening.origins(bound.getsockname()[1])
         journal = journal_at(services[default].journal)
         imports = None if importing is None else ImportRequests(importing)

@@ -464,7 +464,7 @@ async def test_what_a_terminal_showed_can_be_asked_for_after_its_release(
         await terminals.create("sh", ["-c", f"echo start; echo {n}"]) for n in "abc"
     ]
     await ended(running)
-    here = terminals.shown(running.id)
+    here = terminals.last_output(running.id)
     assert here is not None
     assert (here.output, here.truncated) == ("start\na\n", False)
     assert here.exit_status == TerminalExitStatus(exit_code=0)
@@ -472,12 +472,14 @@ async def test_what_a_terminal_showed_can_be_asked_for_after_its_release(
     for terminal in (running, *others, long):
         await ended(terminal)
         await terminals.release(terminal.id)
-    assert terminals.shown("term_none") is terminals.shown(running.id) is None  # the oldest went
-    last = terminals.shown(long.id)
+    assert (
+        terminals.last_output("term_none") is terminals.last_output(running.id) is None
+    )  # the oldest went
+    last = terminals.last_output(long.id)
     assert last is not None
     assert (last.output, last.truncated) == ("2345678\u20ac90", True)
     assert last.exit_status == TerminalExitStatus(exit_code=0)
-    second = terminals.shown(others[1].id)
+    second = terminals.last_output(others[1].id)
     assert second is not None
     assert second.output == "start\nc\n"
 
@@ -488,7 +490,7 @@ async def test_what_a_terminal_showed_outlives_the_end_of_the_session(project: P
     async with asyncio.timeout(10):
         await anext(terminal.follow())
     await terminals.aclose()
-    shown = terminals.shown(terminal.id)
+    shown = terminals.last_output(terminal.id)
     assert shown is not None
     assert (shown.output, shown.exit_status) == ("hi\n", TerminalExitStatus(signal="SIGTERM"))
 

@@ -13,7 +13,7 @@ import msgspec
 
 from acp_wire.schema import AgentMessageChunk, TextContent, ToolCallStart, Update
 from acp_wire.schema.updates import Notice
-from acphold.client.answers import PermissionAnswer, chosen
+from acphold.client.answers import PermissionAnswer, option_for
 from acphold.client.remote_turn import as_update
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, UsageError
@@ -204,7 +204,7 @@ class JsonOutput:
     def show_decision(
         self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
     ) -> None:
-        tool, option = question.tool_call, chosen(answer, question.options)
+        tool, option = question.tool_call, option_for(answer, question.options)
         self._print(
             "permission",
             toolCallId=tool.tool_call_id,

@@ -19,7 +19,7 @@ from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.schema import Implementation
 from acp_wire.schema.initialize import AuthCapabilities
 from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, RemoteTurn, connected_to
-from acphold.client.answers import Answers, PermissionAnswer, left_to_others, rule_for
+from acphold.client.answers import Answers, PermissionAnswer, leave_to_others, rule_for
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.client.journal_endpoints import DurableEndpoint, OwnerEndpoint
 from acphold.errors import AcpError, AuthRequiredError, UnknownSessionError
@@ -320,7 +320,7 @@ class AskingTurn:
             answer = await person.decide(asked)
         else:
             if self._turn is None or not self._turn.has_begun:
-                await left_to_others(asked.session_id)
+                await leave_to_others(asked.session_id)
             answer = rule == "allow"
         with self._beside_question():
             self._output.show_decision(asked, answer, by_person=rule == "ask")

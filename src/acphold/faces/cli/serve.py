@@ -224,7 +224,7 @@ def _for_a_phone(listening: Listening) -> Iterator[Listening]:
         )
     try:
         # If another program has the port, the phone would reach that one.
-        listening.bound().close()
+        listening.bind().close()
     except OSError as error:
         raise _cannot_listen(listening, error) from None
     with way(listening.port) as found:

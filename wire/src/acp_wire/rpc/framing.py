@@ -66,7 +66,7 @@ class LineBuffer:
             frames += self._take_line()
         safe = self._safe
         frames += [
-            line if len(line) <= safe else self._judged(line, len(line))
+            line if len(line) <= safe else self._judge(line, len(line))
             for line in lines
             if line and (not line.isspace() or len(line) > self._limit)
         ]
@@ -105,10 +105,10 @@ class LineBuffer:
         if size <= self._limit and line.isspace():
             return []
         if nesting is None:
-            return [self._judged(line, size)]
+            return [self._judge(line, size)]
         return [self._frame(line, size, deep=nesting.too_deep)]
 
-    def _judged(self, line: bytes, size: int) -> bytes | Oversize:
+    def _judge(self, line: bytes, size: int) -> bytes | Oversize:
         deep = self._depth is not None and size <= self._limit and too_deep(line, self._depth)
         return self._frame(line, size, deep=deep)
 

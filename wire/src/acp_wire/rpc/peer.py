@@ -239,10 +239,10 @@ class Peer:
                 self._wait_for(chain((step,), steps)), f"{self.name} lane"
             )
             if self._lane is not None:
-                self._lane.add_done_callback(self._left_lane)
+                self._lane.add_done_callback(self._leave_lane)
         return True
 
-    def _left_lane(self, lane: asyncio.Task[None]) -> None:
+    def _leave_lane(self, lane: asyncio.Task[None]) -> None:
         if not lane.cancelled() and lane.exception() is None:
             self._lane = None  # one that failed stays, and ends the pump
 

@@ -294,14 +294,14 @@ class Protocol:
         id_ = known.get("id", b"")
         if "method" not in known and "params" not in known:  # perhaps a response
             if (number := _own_id(id_)) not in self._unanswered:
-                return malformed(code, line.problem, line.head)
+                return bad_line(code, line.problem, line.head)
             self._unanswered.discard(number)
             return ResponseReceived(number, b"", wire_error(code, line.problem))
         method, cut = known.get("method", b""), None
         if code == INVALID_REQUEST and not id_ and method[:1] == b'"' and is_id(method):
             params = leading_params(line.head)
             cut = CutNotification(_decode_text(method), line.problem, params, line.tail)
-        return malformed(code, line.problem, line.head, id_ if is_id(id_) else b"", cut)
+        return bad_line(code, line.problem, line.head, id_ if is_id(id_) else b"", cut)
 
     # -- messages to send -----------------------------------------------------------------
 
@@ -332,7 +332,7 @@ class Protocol:
 # -- malformed lines -------------------------------------------------------------------------
 
 
-def malformed(
+def bad_line(
     code: int, problem: str, frame: bytes, id_: bytes = b"", cut: CutNotification | None = None
 ) -> MalformedReceived:
     """Return the event for a line, with the reply that is owed for it."""
@@ -342,18 +342,18 @@ def malformed(
 
 def invalid(problem: str, frame: bytes, id_: bytes = b"") -> MalformedReceived:
     """Return the event for JSON that breaks JSON-RPC."""
-    return malformed(INVALID_REQUEST, problem, frame, id_)
+    return bad_line(INVALID_REQUEST, problem, frame, id_)
 
 
 def no_object(frame: bytes) -> MalformedReceived:
     """Return the event for a line that does not begin like an object."""
     first = frame.lstrip()[:1]
     if first not in BEGINNINGS:
-        return malformed(PARSE_ERROR, "not JSON", frame)
+        return bad_line(PARSE_ERROR, "not JSON", frame)
     try:
         msgspec.json.decode(frame, type=msgspec.Raw)
     except (msgspec.MsgspecError, RecursionError):
-        return malformed(PARSE_ERROR, "not JSON", frame)
+        return bad_line(PARSE_ERROR, "not JSON", frame)
     return invalid("a batch; ACP has none" if first == b"[" else "not an object", frame)
 
 

@@ -120,24 +120,24 @@ class Terminals:
             starting.add_done_callback(release)
             raise
 
-    def shown(self, terminal_id: str) -> TerminalOutputResponse | None:
+    def last_output(self, terminal_id: str) -> TerminalOutputResponse | None:
         """Return a terminal's output, at most SHOWN_BYTES from its end; None if it is unknown.
 
         Also of a released one, even after `aclose`, while it is among the last SHOWN_TERMINALS: for
         callers that store a tool call's terminal as text.
         """
         terminal = self._kept.get(terminal_id)
-        return self._shown.get(terminal_id) if terminal is None else terminal.shown()
+        return self._shown.get(terminal_id) if terminal is None else terminal.last_output()
 
     async def release(self, terminal_id: str) -> None:
         """End it with its children, and keep only its shown output; raises UnknownTerminalError."""
         terminal = self[terminal_id]
         del self._kept[terminal_id]
-        self._shown[terminal_id] = terminal.shown()
+        self._shown[terminal_id] = terminal.last_output()
         try:
             await terminal.release()
         finally:
-            self._shown[terminal_id] = terminal.shown()
+            self._shown[terminal_id] = terminal.last_output()
             while len(self._shown) > bounds.SHOWN_TERMINALS:
                 del self._shown[next(iter(self._shown))]
 
@@ -186,7 +186,7 @@ class TerminalCommand:
             output=self._tail.text, truncated=self._tail.is_truncated, exit_status=status
         )
 
-    def shown(self) -> TerminalOutputResponse:
+    def last_output(self) -> TerminalOutputResponse:
         """Return the same as `output`, but no more than its last SHOWN_BYTES."""
         output, text = self.output(), self._tail.last(bounds.SHOWN_BYTES)
         cut = output.truncated or len(text) < len(output.output)
