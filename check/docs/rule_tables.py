@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from acp_check.report import grouped
+from acp_check.report import by_group
 from acp_check.rules import CHECKS
 from acp_check.rules.clients import CHECKS as CLIENT_CHECKS
 from acp_check.verdicts import Rule
@@ -42,9 +42,9 @@ them. `elicitation.*` and `schema.*` are about the pages on elicitation and on t
 def markdown_rules(rules: Iterable[Rule]) -> str:
     """Return a list for each group."""
     lines: list[str] = []
-    for group, members in grouped(rules, lambda it: it.group).items():
+    for group, members in by_group(rules, lambda it: it.group).items():
         lines += ["", f"### {group}"]
-        for level, rules_of_it in grouped(members, lambda it: it.level.value).items():
+        for level, rules_of_it in by_group(members, lambda it: it.level.value).items():
             lines += ["", f"{level}:", "", *map(_line, rules_of_it)]
     return "\n".join(lines).strip() + "\n"
 

@@ -45,7 +45,7 @@ class _RunningTask(RunningAgent):
         super().__init__(transport)
         self._task = task
 
-    async def ended(self, seconds: float) -> str | None:
+    async def wait(self, seconds: float) -> str | None:
         await asyncio.wait([self._task], timeout=seconds)
         if not self._task.done():
             return None

@@ -101,7 +101,7 @@ class _KeepsTheOpen(Exemplar):
 
 @odd("replays in pieces of three letters")
 class _ReplaysPieces(Exemplar):
-    def replayed(self, kept: ExemplarSession) -> list[Json]:
+    def replay(self, kept: ExemplarSession) -> list[Json]:
         return [piece for update in kept.history for piece in _pieces(update)]
 
 
@@ -116,7 +116,7 @@ def _pieces(update: Json) -> list[Json]:
 
 @odd("replays each tool call as one update, in its last state")
 class _ReplaysCallsWhole(Exemplar):
-    def replayed(self, kept: ExemplarSession) -> list[Json]:
+    def replay(self, kept: ExemplarSession) -> list[Json]:
         calls: dict[str, Json] = {}
         found: list[Json] = []
         for update in kept.history:
@@ -133,7 +133,7 @@ class _ReplaysCallsWhole(Exemplar):
 
 @odd("replays the last plan alone")
 class _ReplaysLastPlan(Exemplar):
-    def replayed(self, kept: ExemplarSession) -> list[Json]:
+    def replay(self, kept: ExemplarSession) -> list[Json]:
         last = [it for it in kept.history if it["sessionUpdate"] == "plan"][-1:]
         return [it for it in kept.history if it["sessionUpdate"] != "plan" or it is last[0]]
 
@@ -180,7 +180,7 @@ class _OptionsByUpdate(Exemplar):
 @odd("has another model for each mode")
 class _ModelOfTheMode(Exemplar):
     async def set_mode(self, params: Json) -> Json:
-        self.kept(params["sessionId"]).model = "large" if params["modeId"] == "code" else "small"
+        self.session(params["sessionId"]).model = "large" if params["modeId"] == "code" else "small"
         return await super().set_mode(params)
 
 
@@ -199,8 +199,8 @@ _KOLKATA = timezone(timedelta(hours=5, minutes=30))
 
 @odd("tells no times and no titles")
 class _BareList(Exemplar):
-    def listed(self, session_id: str, kept: ExemplarSession) -> Json:
-        found = super().listed(session_id, kept)
+    def list_entry(self, session_id: str, kept: ExemplarSession) -> Json:
+        found = super().list_entry(session_id, kept)
         return {**found, "updatedAt": None, "title": found.get("title")}
 
 
@@ -249,7 +249,7 @@ class _OneTurnAtATime(Exemplar):
 @odd("finds a title long after the turn")
 class _LateTitle(Exemplar):
     def end_of(self, turn: ExemplarTurn) -> Json:
-        kept = self.kept(turn.session_id)
+        kept = self.session(turn.session_id)
         title = {"sessionUpdate": "session_info_update", "title": kept.title}
         self.start(tell_later(self, 0.6, turn.session_id, title))
         return super().end_of(turn)
@@ -312,9 +312,9 @@ class _Meta(Exemplar):
 
 @odd("refuses unknown sessions with an internal error")
 class _InternalErrors(Exemplar):
-    def kept(self, session_id: str) -> ExemplarSession:
+    def session(self, session_id: str) -> ExemplarSession:
         try:
-            return super().kept(session_id)
+            return super().session(session_id)
         except ExemplarError as error:
             raise ExemplarError(INTERNAL_ERROR, str(error)) from None
 
@@ -369,11 +369,11 @@ class _FourOptions(Script):
 
 @odd_script("asks for a permission, and then for more of it")
 class _AsksForMore(Script):
-    async def permitted(self, call: str) -> bool:
-        if not await super().permitted(call):
+    async def ask_permission(self, call: str) -> bool:
+        if not await super().ask_permission(call):
             return False
         self.change(call, title="Do it outside of the sandbox")
-        return await super().permitted(call)
+        return await super().ask_permission(call)
 
 
 @odd_script("uses no tool at all")
@@ -425,6 +425,6 @@ class _BriefCounts(Exemplar):
         self.counts += is_count
         if not is_count or self.counts != 3:
             return await super().prompt(request, params)
-        self.remember_prompt(self.kept(params["sessionId"]), params["prompt"])
+        self.remember_prompt(self.session(params["sessionId"]), params["prompt"])
         self.update(params["sessionId"], chunk("1, 2, and so on"))
         return {"stopReason": "end_turn"}

@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from acp_check.checks import Check, inspect, played
+from acp_check.checks import Check, checks_to_play, inspect
 from acp_check.errands import Memory
 from acp_check.exemplar import Exemplar
 from acp_check.rules import CHECKS
@@ -72,7 +72,7 @@ def test_a_rule_about_messages_takes_no_floods_and_no_servers() -> None:
     taking = {
         check.rule.id
         for check in observers
-        if {"mcp", "pressure"} & {it.rule.group for it in played([check], CHECKS)}
+        if {"mcp", "pressure"} & {it.rule.group for it in checks_to_play([check], CHECKS)}
     }
     assert taking == whole
 

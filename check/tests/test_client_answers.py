@@ -14,7 +14,7 @@ from acp_check.record import Record
 from acp_check.rules.client_answers import RULES
 from acp_check.rules.clients import CHECKS
 from acp_check.verdicts import Verdict
-from acp_check.watcher import Watcher, judged
+from acp_check.watcher import Watcher, report_on
 from acp_wire.transports.streams import memory_pair
 from tests.caller import Guest
 from tests.editor import Refused
@@ -42,7 +42,7 @@ def toured(spoiled: Callable[[Toured], None]) -> CheckReport:
         await reading
 
     play(meet())
-    return judged(CHECKS, record, 0.0)
+    return report_on(CHECKS, record, 0.0)
 
 
 def failed(report: CheckReport) -> dict[str, str]:

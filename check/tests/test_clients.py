@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acp_check.checks import CheckReport, chosen, inspect
+from acp_check.checks import CheckReport, choose, inspect
 from acp_check.errands import Memory
 from acp_check.record import Record, Side
 from acp_check.rules import CHECKS
@@ -15,7 +15,7 @@ from acp_check.rules.client_answers import RULES as ANSWERS
 from acp_check.rules.clients import CHECKS as CLIENT_CHECKS
 from acp_check.stage import CheckSettings
 from acp_check.verdicts import Verdict
-from acp_check.watcher import FENCE, Watcher, judged
+from acp_check.watcher import FENCE, Watcher, report_on
 from acp_wire.transports.streams import MemoryTransport
 from tests.memory_subject import MemorySubject
 from tests.played_shell import PlayedShell
@@ -88,7 +88,7 @@ def checked(*said: Said, offers: Json = FILES) -> CheckReport:
         raw = message if isinstance(message, bytes) else json.dumps(message).encode()
         record.add(0.0, by, raw)
     record.ended = "the client left"
-    return judged(CLIENT_CHECKS, record, 0.0)
+    return report_on(CLIENT_CHECKS, record, 0.0)
 
 
 def failed(report: CheckReport) -> dict[str, str]:
@@ -354,12 +354,12 @@ def test_the_checker_of_agents_is_a_good_client_where_it_does_not_provoke() -> N
         records.append(Record(f"client {len(records) + 1}", {}))
         await Watcher(transport, memory, records[-1], lambda: None, "all").serve()
 
-    polite = chosen(CHECKS, ["prompt.[amnrst]*", "cancel.*", "tool.*", "load.[agot]*", "list.k*"])
+    polite = choose(CHECKS, ["prompt.[amnrst]*", "cancel.*", "tool.*", "load.[agot]*", "list.k*"])
     subject = MemorySubject("watcher", serve)
     report = play(inspect(subject, polite, CheckSettings(), shell=PlayedShell))
     assert {it.rule.id: it.why for it in report.of(Verdict.FAIL)} == {}
     for record in records:
-        found = failed(judged(CLIENT_CHECKS, record, 0.0))
+        found = failed(report_on(CLIENT_CHECKS, record, 0.0))
         # It asks for missing things to find out if its message was heard. It sets modes and
         # options to see whether they stay in step.
         assert found.keys() <= {"client.methods", "client.options-alone"}, found

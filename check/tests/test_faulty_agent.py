@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_check.checks import Check, CheckReport, Rules, chosen, inspect
+from acp_check.checks import Check, CheckReport, Rules, choose, inspect
 from acp_check.errands import Memory
 from acp_check.exemplar import Exemplar
 from acp_check.record import Json
@@ -147,7 +147,7 @@ def test_exactly_the_rule_that_is_broken_fails(fault: str) -> None:
 def test_a_replay_that_differs_shows_the_lines_of_both_sides(
     fault: str, live: str, replayed: str
 ) -> None:
-    [finding] = checked(FAULTS[fault], CheckSettings(), chosen(CHECKS, [fault])).of(Verdict.FAIL)
+    [finding] = checked(FAULTS[fault], CheckSettings(), choose(CHECKS, [fault])).of(Verdict.FAIL)
     texts = [line.text for line in finding.lines]
     load = next(at for at, text in enumerate(texts) if '"session/load"' in text)
     assert any(live in text for text in texts[:load])
@@ -207,7 +207,7 @@ def test_processes_with_one_memory_file_share_its_sessions_and_no_id(tmp_path: P
         await Exemplar(transport, Memory.at(str(tmp_path / "memory.json"))).serve()
 
     subject = MemorySubject("agent", serve)
-    checks = chosen(QUICK, ["new.unique*", "list.after-restart", "delete.gone"])
+    checks = choose(QUICK, ["new.unique*", "list.after-restart", "delete.gone"])
     report = play(inspect(subject, checks, CheckSettings(), shell=PlayedShell))
     assert failed(report) == []
     passed = {finding.rule.id for finding in report.of(Verdict.PASS)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_check.checks import CheckReport, chosen, inspect
+from acp_check.checks import CheckReport, choose, inspect
 from acp_check.rules import CHECKS
 from acp_check.stage import CheckSettings
 from acp_check.subject import ServerSubject
@@ -35,7 +35,7 @@ async def checked(server: FairServer, *only: str) -> CheckReport:
     async with http_server(server) as url:
         subject = ServerSubject(url, None, seconds=5)
         settings = CheckSettings(timeout=1.0, quiet=0.05, late=0.1)
-        return await inspect(subject, chosen(CHECKS, only), settings)
+        return await inspect(subject, choose(CHECKS, only), settings)
 
 
 async def test_a_fair_server_breaks_no_rule_and_shows_them_all() -> None:

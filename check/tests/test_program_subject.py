@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from acp_check.checks import chosen, inspect
+from acp_check.checks import choose, inspect
 from acp_check.rules import CHECKS
 from acp_check.stage import CheckSettings
 from acp_check.subject import ProgramSubject
@@ -26,7 +26,7 @@ runpy.run_path({AGENT[1]!r}, run_name="__main__")
 
 async def found(command: tuple[str, ...], rule: str) -> Finding:
     """Run one check of a program and return its finding."""
-    checks = chosen(CHECKS, [rule])
+    checks = choose(CHECKS, [rule])
     (finding,) = (
         await inspect(ProgramSubject(command), checks, CheckSettings(timeout=20))
     ).findings

@@ -15,7 +15,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve as serve_websockets
 from websockets.http11 import Request, Response
 
-from acp_check.checks import CheckReport, chosen, inspect
+from acp_check.checks import CheckReport, choose, inspect
 from acp_check.record import line
 from acp_check.rules import CHECKS
 from acp_check.stage import CheckSettings
@@ -38,7 +38,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def checked(url: str, *only: str, token: str | None = None) -> CheckReport:
     """Check a server against some rules."""
     subject = ServerSubject(url, token, seconds=20)
-    return await inspect(subject, chosen(CHECKS, only), CheckSettings(timeout=20))
+    return await inspect(subject, choose(CHECKS, only), CheckSettings(timeout=20))
 
 
 class _Lax(BaseHTTPRequestHandler):
@@ -168,7 +168,7 @@ async def test_each_connection_has_cookies_of_its_own_and_sends_them_back() -> N
     server = _Sticky()
     async with http_server(server) as url:
         subject = ServerSubject(url, None, seconds=20)
-        only = chosen(CHECKS, ["initialize.answer", "new.answer", "http.connection-ids"])
+        only = choose(CHECKS, ["initialize.answer", "new.answer", "http.connection-ids"])
         report = await inspect(subject, only, CheckSettings(timeout=20))
     assert report.of(FAILS) == []
     assert len(server.cookies) >= 3

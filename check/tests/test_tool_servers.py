@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from acp_check.checks import CheckReport, chosen, inspect
+from acp_check.checks import CheckReport, choose, inspect
 from acp_check.errands import Memory
 from acp_check.exemplar import Exemplar
 from acp_check.record import Json
@@ -25,7 +25,7 @@ SERVER_FAULTS = [name for name in FAULTS if name.startswith("mcp.")]
 
 async def checked(agent: type[Exemplar], rules: str, settings: CheckSettings) -> CheckReport:
     subject = MemorySubject.of(agent)
-    return await inspect(subject, chosen(CHECKS, [rules]), settings, shell=PlayedShell)
+    return await inspect(subject, choose(CHECKS, [rules]), settings, shell=PlayedShell)
 
 
 def patient(agent: type[Exemplar]) -> type[Exemplar]:
@@ -89,7 +89,7 @@ class ThinksFirst(ConnectsWhenCalled):
         return await super().call_tool(session_id, tool)
 
 
-MUSTS = [check.rule.id for check in chosen(CHECKS, ["mcp"]) if check.rule.level is Level.MUST]
+MUSTS = [check.rule.id for check in choose(CHECKS, ["mcp"]) if check.rule.level is Level.MUST]
 
 
 @pytest.mark.parametrize("rule", MUSTS)
@@ -106,6 +106,6 @@ async def test_only_a_turn_that_ended_shows_that_a_server_was_not_connected(rule
 
 
 def test_every_rule_on_servers_is_broken_by_a_fault() -> None:
-    assert {check.rule.id for check in chosen(CHECKS, ["mcp"])} == {
+    assert {check.rule.id for check in choose(CHECKS, ["mcp"])} == {
         fault.partition(":")[0] for fault in SERVER_FAULTS
     }

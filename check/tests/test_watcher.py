@@ -12,7 +12,7 @@ from acp_check.errands import Memory
 from acp_check.record import Record
 from acp_check.rules.clients import CHECKS
 from acp_check.verdicts import Level, Verdict
-from acp_check.watcher import FENCE, Watcher, judged
+from acp_check.watcher import FENCE, Watcher, report_on
 from acp_wire.transports.streams import memory_pair
 from tests.caller import Guest
 from tests.editor import Refused
@@ -46,7 +46,7 @@ def watched(
         return client
 
     client = play(meet())
-    failed = judged(CHECKS, record, 0.0).of(Verdict.FAIL)
+    failed = report_on(CHECKS, record, 0.0).of(Verdict.FAIL)
     return client, {finding.rule.id: finding.why for finding in failed}
 
 

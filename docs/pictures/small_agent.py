@@ -91,7 +91,7 @@ class Coding(DemoScript):
     async def slowly(self, text: str, seconds: float = 0.02) -> None:
         for word in text.split(" "):
             self.say(f"{word} ")
-            await self.agent.drained()
+            await self.agent.drain()
             await asyncio.sleep(seconds)
 
 

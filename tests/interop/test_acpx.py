@@ -91,7 +91,7 @@ async def test_acpx_goes_on_with_a_session_in_whose_turn_all_was_killed(
     assert "session/new" not in methods(again)
     assert {"session/load", "session/resume"} & set(methods(again))
     assert "ECHO: Which word was it?" in text(updates(again))
-    assert "ALBATROSS" in model.given_since(so_far)
+    assert "ALBATROSS" in model.input_since(so_far)
     await place.family.gone()
     assert place.wrong_lines() == []
 

@@ -78,7 +78,7 @@ async def go_on(client: Client, place: Place, model: ModelEndpoint, session_id: 
     so_far = len(model.requests)
     await client.call("session/prompt", prompt(session_id, "Which word was it?"))
     assert text(client.updates(session_id)).endswith("Which word was it?")
-    return model.given_since(so_far)
+    return model.input_since(so_far)
 
 
 @both_ways
@@ -123,7 +123,7 @@ async def test_a_session_loaded_in_front_of_another_agent_goes_over_to_it(
         so_far = len(model.requests)
         await client.call("session/load", opening(place.work, session_id))
         await client.call("session/prompt", prompt(session_id, "And the number?"))
-        assert "ALBATROSS" in model.given_since(so_far)  # by its own memory now
+        assert "ALBATROSS" in model.input_since(so_far)  # by its own memory now
         await client.leave()
     assert place.wrong_lines() == []
 
@@ -143,7 +143,7 @@ async def test_a_fork_goes_on_with_the_conversation(
         so_far = len(model.requests)
         await client.call("session/load", opening(place.work, session_id))
         await client.call("session/prompt", prompt(session_id, "Still here?"))
-        assert "Which word was it?" not in model.given_since(so_far)  # the fork's, not this one's
+        assert "Which word was it?" not in model.input_since(so_far)  # the fork's, not this one's
         await client.leave()
     # The fork is no part of the stable schema; it was asked for because it was advertised.
     assert [line for line in place.wrong_lines() if "session/fork" not in line] == []

@@ -62,7 +62,7 @@ async def test_a_turn_that_was_made_without_acphold_is_taken_in_once(
         assert text(replay).count(f"tick{SLOW_WORDS - 1} ") == 1
         so_far = len(model.requests)
         await second.call("session/prompt", prompt(session_id, "Which word was it?"))
-        given = model.given_since(so_far)
+        given = model.input_since(so_far)
         assert WORD in given
         assert "SLOW outside" in given
         seen = timeline(second.updates(session_id))
@@ -99,7 +99,7 @@ async def test_a_conversation_that_was_handed_over_reaches_the_model_also_two_re
             await load(client, place, session_id)
             so_far = len(model.requests)
             await client.call("session/prompt", prompt(session_id, said))
-            given = model.given_since(so_far)
+            given = model.input_since(so_far)
             assert WORD in given
             assert HANDED_OVER in given
             assert text(client.updates(session_id)).endswith(f"ECHO: {said}")

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 import acphold
-from acp_check.checks import chosen, inspect
+from acp_check.checks import choose, inspect
 from acp_check.rules import CHECKS
 from acp_check.stage import CheckSettings
 from acp_check.subject import ServerSubject
@@ -145,7 +145,7 @@ async def test_check_finds_the_same_over_http2_as_without_a_proxy(
     served: Served, authority: Authority
 ) -> None:
     subject = ServerSubject(served.url, served.token(), seconds=SECONDS, ca=str(authority.ca))
-    checks = chosen(CHECKS, ["http", "websocket"])
+    checks = choose(CHECKS, ["http", "websocket"])
     report = await inspect(subject, checks, CheckSettings(timeout=20))
     assert {it.rule.id for it in report.of(Verdict.FAIL)} == LENIENT
     passed = {it.rule.id: it.why for it in report.of(Verdict.PASS)}

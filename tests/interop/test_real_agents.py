@@ -79,7 +79,7 @@ async def test_an_agent_goes_on_with_a_conversation_in_whose_middle_all_was_kill
         assert_all_there(first.updates(session_id), replay)
         so_far = len(model.requests)
         await second.call("session/prompt", prompt(session_id, "Which word was it?"))
-        given = model.given_since(so_far)
+        given = model.input_since(so_far)
         assert "ALBATROSS" in given, "the model does not know the first turn"
         # By its own means no agent remembers a turn that was cut off.
         assert agent.remembers or "tick3 " in given
@@ -106,7 +106,7 @@ async def test_an_agent_that_dies_in_a_turn_is_started_again_and_ends_with_the_c
         so_far = len(model.requests)
         await client.call("session/prompt", prompt(session_id, "Which word was it?"))
         assert text(client.updates(session_id)).endswith("Which word was it?")
-        assert "ALBATROSS" in model.given_since(so_far)
+        assert "ALBATROSS" in model.input_since(so_far)
         await reach_the_middle(client, session_id)
     await place.family.gone()  # in the middle of a turn, and nobody said goodbye
     assert place.wrong_lines() == []

@@ -29,9 +29,9 @@ async def test_a_model_finds_what_was_said_in_an_earlier_session(
             before = len(client.updates(later))
             order = "What was it? USE_TOOL:recall QUERY=albatross"
             await client.call("session/prompt", prompt(later, order))
-            if f"{earlier}@" in model.given_since(0):
+            if f"{earlier}@" in model.input_since(0):
                 break
-        assert f"{earlier}@" in model.given_since(0)
+        assert f"{earlier}@" in model.input_since(0)
         assert "DONE: the tool said:" in text(client.updates(later)[before:])
         await client.leave()
     await place.family.gone()

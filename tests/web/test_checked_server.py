@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_check.checks import chosen, inspect
+from acp_check.checks import choose, inspect
 from acp_check.rules import CHECKS
 from acp_check.stage import CheckSettings
 from acp_check.subject import ServerSubject
@@ -29,7 +29,7 @@ async def test_ours_keeps_the_rules_of_the_transport_and_is_no_program(
     with serving(tmp_path) as served:
         only = ("http", "websocket", "new", "load.after-kill", "stdio.ends-with-stdin")
         subject = ServerSubject(served.url, served.token(), seconds=20)
-        report = await inspect(subject, chosen(CHECKS, only), CheckSettings(timeout=20))
+        report = await inspect(subject, choose(CHECKS, only), CheckSettings(timeout=20))
     assert {finding.rule.id: finding.why for finding in report.of(Verdict.FAIL)}.keys() == LENIENT
     assert {finding.rule.level for finding in report.of(Verdict.FAIL)} == {Level.SHOULD}
     passed = {finding.rule.id for finding in report.of(Verdict.PASS)}

@@ -275,7 +275,7 @@ OnCheck = Callable[[Check], None]
 OnReport = Callable[[CheckReport], None]
 
 
-def chosen(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
+def choose(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
     """Return the checks whose id or group matches a glob pattern; all if there is none."""
     return [
         check
@@ -289,7 +289,7 @@ def chosen(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
     ]
 
 
-def played(checks: Sequence[Check], catalogue: Sequence[Check]) -> list[Check]:
+def checks_to_play(checks: Sequence[Check], catalogue: Sequence[Check]) -> list[Check]:
     """Return the checks to play: these, and those that their overviews look at."""
     chosen_ids = {check.rule.id for check in checks}
     more = [
@@ -327,11 +327,11 @@ async def inspect(
     tasks = TaskSet()
     with tempfile.TemporaryDirectory(prefix="acphold-check-", dir=settings.folder) as folder:
         stage = Stage(subject, folder, settings, shell=shell, records=records)
-        cases = played(checks, catalogue)
+        cases = checks_to_play(checks, catalogue)
         try:
             to_play = _play_all(stage, cases, findings, on_check, tasks)
             playing = tasks.start(to_play, "play")
-            is_whole = await _ended(playing, tasks, stop)
+            is_whole = await _plays_to_end(playing, tasks, stop)
             for check in checks:
                 id = check.rule.id
                 if id not in findings and (not check.is_observed_only or not stage.has_begun):
@@ -385,7 +385,9 @@ async def _play_all(
         await task
 
 
-async def _ended(playing: asyncio.Task[None], tasks: TaskSet, stop: asyncio.Event | None) -> bool:
+async def _plays_to_end(
+    playing: asyncio.Task[None], tasks: TaskSet, stop: asyncio.Event | None
+) -> bool:
     """Return True when all is played, False when the check is to stop before that."""
     if stop is not None:
         await first(playing, tasks.start(stop.wait(), "stop"))
@@ -475,5 +477,5 @@ async def _play(stage: Stage, check: Check) -> None:
 async def _observe(cases: Iterable[Check], stage: Stage, check: Check) -> None:
     await stage.needs(*check.rule.needs)
     parts = stage.with_needed(it.part for it in cases if check.looks_at(it))
-    seen = (record.seen_by(parts) for record in stage.records)
+    seen = (record.view(parts) for record in stage.records)
     check.observe([it for it in seen if it is not None and it.is_version_one])

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.status import Status
 
 from acp_check import bounds
-from acp_check.checks import Check, CheckReport, chosen, inspect, played
+from acp_check.checks import Check, CheckReport, checks_to_play, choose, inspect
 from acp_check.comparison import markdown_comparison, page_comparison, read_report
 from acp_check.console import stdout_console
 from acp_check.errands import Memory
@@ -37,7 +37,7 @@ from acp_check.subject import ProgramSubject, ServerSubject, Subject
 from acp_check.usage import CheckExit, CheckUsageError
 from acp_check.verdicts import Level
 from acp_check.version import __version__
-from acp_check.watcher import OFFERS, Watcher, judged
+from acp_check.watcher import OFFERS, Watcher, report_on
 from acp_wire.errors import AcpError, AgentStartError
 from acp_wire.transports.known_servers import origin_of, transport_of
 from acp_wire.transports.route import TOKEN_VARIABLE
@@ -282,11 +282,11 @@ def check(*, program: tuple[str, ...], name: str, **given: object) -> int:
     catalogue = CLIENT_CHECKS if options.client else CHECKS
     patterns = [pattern for word in options.only for pattern in word.split(",") if pattern]
     for pattern in patterns:
-        if not chosen(catalogue, [pattern]):
+        if not choose(catalogue, [pattern]):
             raise CheckUsageError(
                 f"no check is called {pattern!r}; `{name} --list` lists all of them"
             )
-    checks = chosen(catalogue, patterns)
+    checks = choose(catalogue, patterns)
     if options.lists:
         rules = [check.rule for check in checks]
         if options.as_json:
@@ -342,7 +342,7 @@ def _check_agent(
         named=frozenset(options.only),
         folder=options.folder,
     )
-    count = len({check.rule.id for check in (*checks, *played(checks, CHECKS))})
+    count = len({check.rule.id for check in (*checks, *checks_to_play(checks, CHECKS))})
     records: list[Record] = []
     outcome: CheckOutcome | None = None
 
@@ -565,7 +565,7 @@ class ClientCheck:
 
     def _write(self) -> CheckOutcome:
         seconds = time.monotonic() - self._began
-        report = judged(self._checks, self._record, seconds)
+        report = report_on(self._checks, self._record, seconds)
         outcome = CheckOutcome(report, self._expected, self._fail_on)
         self._files.write(outcome)
         return outcome

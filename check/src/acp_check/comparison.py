@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from acp_check.report import PAGE_MARKS, POLICY, grouped
+from acp_check.report import PAGE_MARKS, POLICY, by_group
 from acp_check.usage import CheckUsageError
 from acp_check.verdicts import RuleSource, Verdict
 from acp_wire.markdown_text import code, plain
@@ -84,7 +84,7 @@ def _rows(reports: Sequence[ReadReport]) -> dict[str, list[ReportedCheck]]:
     # What no program was seen to keep or break says nothing about any of them.
     told = (Verdict.PASS.value, Verdict.FAIL.value)
     seen = {check.id for report in reports for check in report.checks if check.verdict in told}
-    return grouped((rule for id, rule in rules.items() if id in seen), lambda it: it.group)
+    return by_group((rule for id, rule in rules.items() if id in seen), lambda it: it.group)
 
 
 def _mark(check: ReportedCheck | None) -> tuple[str, str]:

@@ -260,12 +260,12 @@ class AnswerLine:
         """The stop reason of a prompt's turn; None for an error."""
         return self.result.get("stopReason")
 
-    def refused(self, unless: str) -> None:
+    def require_error(self, unless: str) -> None:
         """Raise Violation for a result; `unless` says what is wrong with it."""
         if self.error is None:
             raise Violation(unless, *self.lines)
 
-    def cancelled(self, *lines: WireLine) -> None:
+    def require_cancelled(self, *lines: WireLine) -> None:
         """Raise Violation unless a prompt was answered `cancelled`; `lines` show it."""
         if self.stop_reason != "cancelled":
             found = f"the stop reason {self.stop_reason!r}" if self.error is None else "an error"
@@ -277,13 +277,13 @@ class AnswerLine:
 
         Raises SignInNeeded if the error says so.
         """
-        self.succeeded()
+        self.require_result()
         try:
             return decode(kind, msgspec.json.encode(self.line.message.get("result"))).value
         except errors.InvalidParamsError as error:
             raise Violation(f"the result of {self.asked.method}: {error}", *self.lines) from None
 
-    def succeeded(self) -> None:
+    def require_result(self) -> None:
         """Raise Violation for an error, SignInNeeded if that is the reason."""
         if self.code == errors.AUTH_REQUIRED:
             raise SignInNeeded(f"{self.asked.method} requires a sign-in", *self.lines)
@@ -336,7 +336,7 @@ class Dialogue:
         self, method: str, params: object = msgspec.UNSET, *, seconds: float | None = None
     ) -> AnswerLine:
         """Send a request and wait; Silence after `seconds`, AgentGone if the agent has ended."""
-        return await self.answered(self.begin(method, params), seconds)
+        return await self.answer_to(self.begin(method, params), seconds)
 
     def begin(
         self, method: str, params: object = msgspec.UNSET, *, id: int | str | None = None
@@ -350,7 +350,7 @@ class Dialogue:
             message["params"] = params  # type: ignore[assignment]
         return self.expect(self._send(message))
 
-    async def answered(self, call: SentRequest, seconds: float | None = None) -> AnswerLine:
+    async def answer_to(self, call: SentRequest, seconds: float | None = None) -> AnswerLine:
         """Wait for the answer to a request; raises Silence or AgentGone, as `ask` does."""
         limit = self.timeout if seconds is None else seconds
         try:
@@ -425,7 +425,7 @@ class Dialogue:
             return False
         return True
 
-    async def caught_up(self) -> None:
+    async def catch_up(self) -> None:
         """Return when the agent has read everything sent, and has been quiet for a moment.
 
         It answers an unknown request, by which time it has read everything before it.
@@ -441,15 +441,15 @@ class Dialogue:
     async def fence_answer(self, fence: SentRequest) -> WireLine | None:
         """Return the answer to a fence; None if there is none, which breaks no rule here."""
         try:
-            return (await self.answered(fence, min(self.timeout, 4 * self.quiet))).line
+            return (await self.answer_to(fence, min(self.timeout, 4 * self.quiet))).line
         except (Silence, AgentGone):
             self._calls.pop(loose_id(fence.asked))
             self.record.awaited = [it for it in self.record.awaited if it is not fence.asked]
             return None
 
-    async def settled(self) -> None:
+    async def settle(self) -> None:
         """Return when the agent has caught up, and the time for late messages has passed."""
-        await self.caught_up()
+        await self.catch_up()
         await asyncio.sleep(self.late)
 
     async def wait_until_quiet(self) -> None:
@@ -476,7 +476,7 @@ class Dialogue:
         """Close the agent's stdin; return how it ended in time, None if it did not."""
         self._leaving = True
         await self.running.hang_up()
-        return await self.running.ended(seconds)
+        return await self.running.wait(seconds)
 
     async def kill(self) -> None:
         """End the agent as `kill -9` does."""
@@ -484,7 +484,7 @@ class Dialogue:
         await self.running.kill()
 
     async def _end_in_words(self) -> str:
-        ended = await self.running.ended(1.0) or "it closed its stdout, but still runs"
+        ended = await self.running.wait(1.0) or "it closed its stdout, but still runs"
         words = self.running.last_words()
         return f"{ended}: {words}" if words else ended
 

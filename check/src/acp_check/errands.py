@@ -188,14 +188,14 @@ class Speaker(Protocol):
 
     client: Json
 
-    def kept(self, session_id: str) -> ExemplarSession: ...
+    def session(self, session_id: str) -> ExemplarSession: ...
 
     def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None: ...
 
     async def ask(self, method: str, params: Json) -> Json:
         """Return the client's result; raises InVainError."""
 
-    async def drained(self) -> None: ...
+    async def drain(self) -> None: ...
 
     async def call_tool(self, session_id: str, tool: str) -> str: ...
 
@@ -210,7 +210,7 @@ class Script:
         self.turn = turn
         self.session_id = turn.session_id
         self.words = words
-        self.kept = agent.kept(turn.session_id)
+        self.kept = agent.session(turn.session_id)
         self._calls = sum("toolCallId" in update for update in self.kept.history)
 
     async def run(self) -> None:
@@ -232,7 +232,7 @@ class Script:
             case "remember":
                 self.say("OK")
             case "recall":
-                self.say(self.recalled() or "You told me none.")
+                self.say(self.recall() or "You told me none.")
             case _:
                 await self.greet()
 
@@ -255,7 +255,7 @@ class Script:
             if self.turn.cancelled:
                 return
             self.say(f"{number}\n")
-            await self.agent.drained()
+            await self.agent.drain()
             await asyncio.sleep(bounds.COUNT_SECONDS)
 
     async def plan(self) -> None:
@@ -272,7 +272,7 @@ class Script:
             self.agent.update(self.session_id, {"sessionUpdate": "plan", "entries": entries})
         self.say("That is all.")
 
-    def recalled(self) -> str:
+    def recall(self) -> str:
         """Return the code word given earlier in this session."""
         for update in reversed(self.kept.history):
             if update["sessionUpdate"] == "user_message_chunk":
@@ -302,7 +302,7 @@ class Script:
         path = self.absolute(what)
         call = self.tool("Write a file", "edit", status="pending")
         with self.failing(call):
-            if not await self.permitted(call):
+            if not await self.ask_permission(call):
                 self.change(call, status="failed")
                 return
             self.change(call, status="in_progress")
@@ -318,7 +318,7 @@ class Script:
     async def run_command(self, command: str) -> None:
         call = self.tool("Run a command", "execute", status="pending")
         with self.failing(call):
-            if not await self.permitted(call):
+            if not await self.ask_permission(call):
                 self.change(call, status="failed")
                 return
             self.change(call, status="in_progress")
@@ -336,7 +336,7 @@ class Script:
         at = await self.terminal(command, outputByteLimit=10_000)
         self.change(call, content=[{"type": "terminal", **at}])
         try:
-            await self.exited(at)
+            await self.wait_for_exit(at)
             output = await self.ask("terminal/output", at)
         except InVainError:
             with suppress(InVainError):  # the reason is reported already
@@ -353,7 +353,7 @@ class Script:
             raise InVainError("terminal/create was answered without a terminalId")
         return {"terminalId": made["terminalId"]}
 
-    async def exited(self, at: Json) -> None:
+    async def wait_for_exit(self, at: Json) -> None:
         """Wait until a command ends; end it if the turn is cancelled."""
         waiting = asyncio.ensure_future(self.ask("terminal/wait_for_exit", at))
         while not (await asyncio.wait([waiting], timeout=bounds.CANCEL_LOOK_SECONDS))[0]:
@@ -368,7 +368,7 @@ class Script:
         self.change(call, status="completed", content=[content(text)])
         self.say(f"It answered: {text}")
 
-    async def permitted(self, call: str) -> bool:
+    async def ask_permission(self, call: str) -> bool:
         """Ask for permission for a call; return True if it is given."""
         options = [
             {"optionId": "yes", "name": "Allow", "kind": "allow_once"},

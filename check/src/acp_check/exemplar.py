@@ -15,7 +15,7 @@ import msgspec
 
 from acp_check.errands import ExemplarSession, ExemplarTurn, Memory, Script
 from acp_check.exemplar_line import ExemplarError, ExemplarLine
-from acp_check.exemplar_servers import ServerLink, connected, tool_text
+from acp_check.exemplar_servers import ServerLink, connect, tool_text
 from acp_check.record import Json, time_of_day
 from acp_wire import errors
 from acp_wire.rpc.transport import Transport
@@ -44,7 +44,7 @@ class ExemplarSessions(ExemplarLine):
         self.links: dict[str, list[ServerLink]] = {}
 
     async def new_session(self, params: Json) -> Json:
-        self.signed_in()
+        self.require_sign_in()
         self.is_absolute(params["cwd"])
         session_id = self.new_id()
         directories = params.get("additionalDirectories") or []
@@ -55,7 +55,7 @@ class ExemplarSessions(ExemplarLine):
         self.start(self.send_commands(session_id))
         return opened
 
-    def signed_in(self) -> None:
+    def require_sign_in(self) -> None:
         if self.sign_in_wanted:
             raise ExemplarError(errors.AUTH_REQUIRED, "sign in first")
 
@@ -68,25 +68,25 @@ class ExemplarSessions(ExemplarLine):
 
     async def load_session(self, params: Json) -> Json:
         session_id = params["sessionId"]
-        kept = self.kept(session_id)
+        kept = self.session(session_id)
         self.is_absolute(params["cwd"])
         await self.connect(session_id, params.get("mcpServers") or [])
-        for update in self.replayed(kept):
+        for update in self.replay(kept):
             self.update(session_id, update, remembered=False)
-            await self.drained()
+            await self.drain()
         return self.settings(session_id)
 
-    def replayed(self, kept: ExemplarSession) -> list[Json]:
+    def replay(self, kept: ExemplarSession) -> list[Json]:
         """Return the updates that a load replays."""
         return [*kept.history]
 
     async def resume_session(self, params: Json) -> Json:
-        self.kept(params["sessionId"])
+        self.session(params["sessionId"])
         await self.connect(params["sessionId"], params.get("mcpServers") or [])
         return self.settings(params["sessionId"])
 
     async def close_session(self, params: Json) -> Json:
-        self.kept(params["sessionId"])
+        self.session(params["sessionId"])
         turn = self.turns.get(params["sessionId"])
         self.cancel(params["sessionId"])
         if turn is not None:
@@ -98,7 +98,7 @@ class ExemplarSessions(ExemplarLine):
         self.memory.sessions.pop(params["sessionId"], None)
         return {}
 
-    def kept(self, session_id: str) -> ExemplarSession:
+    def session(self, session_id: str) -> ExemplarSession:
         """Return a session; raises ExemplarError if it does not exist."""
         found = self.memory.sessions.get(session_id)
         if found is None:
@@ -120,7 +120,7 @@ class ExemplarSessions(ExemplarLine):
 
     async def list_sessions(self, params: Json) -> Json:
         found = [
-            self.listed(session_id, kept)
+            self.list_entry(session_id, kept)
             for session_id, kept in reversed(self.memory.sessions.items())
             if self.fits_filter(kept, params.get("cwd"))
         ]
@@ -145,7 +145,7 @@ class ExemplarSessions(ExemplarLine):
             raise ExemplarError(errors.INVALID_PARAMS, "the cursor is none of ours")
         return int(number)
 
-    def listed(self, session_id: str, kept: ExemplarSession) -> Json:
+    def list_entry(self, session_id: str, kept: ExemplarSession) -> Json:
         info: Json = {"sessionId": session_id, "cwd": kept.cwd, "updatedAt": kept.updated_at}
         if kept.directories:
             info["additionalDirectories"] = kept.directories
@@ -159,10 +159,10 @@ class ExemplarSessions(ExemplarLine):
         return {"modes": self.modes(session_id), "configOptions": self.options(session_id)}
 
     def modes(self, session_id: str) -> Json:
-        return {"currentModeId": self.kept(session_id).mode, "availableModes": MODES}
+        return {"currentModeId": self.session(session_id).mode, "availableModes": MODES}
 
     def options(self, session_id: str) -> list[Json]:
-        kept = self.kept(session_id)
+        kept = self.session(session_id)
         modes = [{"value": mode["id"], "name": mode["name"]} for mode in MODES]
         mode = {"id": "mode", "name": "Mode", "category": "mode", "type": "select"}
         model = {"id": "model", "name": "Model", "category": "model", "type": "select"}
@@ -180,7 +180,7 @@ class ExemplarSessions(ExemplarLine):
         return (session.get("configOptions") or {}).get("boolean") is not None
 
     async def set_mode(self, params: Json) -> Json:
-        kept = self.kept(params["sessionId"])
+        kept = self.session(params["sessionId"])
         if params["modeId"] not in [mode["id"] for mode in MODES]:
             raise ExemplarError(errors.INVALID_PARAMS, f"no mode {params['modeId']}")
         kept.mode = params["modeId"]
@@ -191,7 +191,7 @@ class ExemplarSessions(ExemplarLine):
 
     async def set_option(self, params: Json) -> Json:
         session_id, value = params["sessionId"], params["value"]
-        kept = self.kept(session_id)
+        kept = self.session(session_id)
         match params["configId"]:
             case "mode" if value in [mode["id"] for mode in MODES]:
                 kept.mode = value
@@ -217,7 +217,7 @@ class ExemplarSessions(ExemplarLine):
 
     async def connect(self, session_id: str, servers: list[Json]) -> None:
         """Connect the MCP servers of a session."""
-        found = [await connected(server, self.connect_seconds) for server in servers]
+        found = [await connect(server, self.connect_seconds) for server in servers]
         self.links[session_id] = [link for link in found if link is not None]
 
     async def call_tool(self, session_id: str, tool: str) -> str:
@@ -317,7 +317,7 @@ class Exemplar(ExemplarSessions):
 
     async def prompt(self, request: Json, params: Json) -> Json:
         session_id = params["sessionId"]
-        kept = self.kept(session_id)
+        kept = self.session(session_id)
         if session_id in self.turns:
             raise ExemplarError(errors.INTERNAL_ERROR, "a turn runs in this session")
         self.remember_prompt(kept, params["prompt"])

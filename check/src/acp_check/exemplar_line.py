@@ -95,7 +95,7 @@ class ExemplarLine:
         """Write a line."""
         self._transport.send(line + b"\n")
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until the client reads again."""
         await self._transport.drain()
 

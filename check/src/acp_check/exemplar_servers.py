@@ -83,7 +83,7 @@ class HttpLink:
     async def post(self, message: Json) -> bytes:
         """Send a message and return the body of the answer."""
         body = json.dumps(message).encode()
-        reader, writer = await _opened(self.url, "POST", self.headers, body)
+        reader, writer = await _open(self.url, "POST", self.headers, body)
         try:
             return (await reader.read()).partition(b"\r\n\r\n")[2]
         finally:
@@ -108,7 +108,7 @@ class SseLink:
     async def to(cls, server: Json) -> SseLink:
         """Open the stream of a server, which names the address to post to."""
         headers = _headers(server)
-        reader, writer = await _opened(server["url"], "GET", headers)
+        reader, writer = await _open(server["url"], "GET", headers)
         path = (await _data(reader)).decode()
         place = urlsplit(server["url"])
         return cls(reader, writer, HttpLink(f"http://{place.netloc}{path}", headers))
@@ -123,7 +123,7 @@ class SseLink:
         self._writer.close()
 
 
-async def _opened(
+async def _open(
     url: str, method: str, headers: Json, body: bytes = b""
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     place = urlsplit(url)
@@ -163,7 +163,7 @@ def _result(raw: bytes) -> Json:
     return result
 
 
-async def connected(server: Json, seconds: float) -> ServerLink | None:
+async def connect(server: Json, seconds: float) -> ServerLink | None:
     """Return a server that was initialized and listed its tools in time, or None."""
     link: ServerLink | None = None
     try:

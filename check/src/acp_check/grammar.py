@@ -79,7 +79,7 @@ CALLED: dict[Side, Mapping[str, schema.Method[Any, Any] | schema.Notification[An
 """The methods that each side may call."""
 
 
-def typed_messages(record: Record, side: Side) -> Iterator[TypedMessage]:
+def schema_messages(record: Record, side: Side) -> Iterator[TypedMessage]:
     """Yield one side's messages in a record that the schema knows."""
     for line in record.by(side):
         if (known := CALLED[side].get(line.method or "")) is not None:
@@ -119,7 +119,7 @@ NEEDS = {
 """The capability that an agent has to advertise for each method; that to fork is a draft."""
 
 
-def advertised_capabilities(record: Record) -> Json:
+def agent_capabilities(record: Record) -> Json:
     """Return the capabilities the agent advertised."""
     for exchange in record.exchanges("client", "initialize"):
         can = exchange.result.get("agentCapabilities")

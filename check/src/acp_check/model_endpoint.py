@@ -82,7 +82,7 @@ class ModelEndpoint:
         self.url = url
         self.requests: list[str] = []
 
-    def given_since(self, number: int) -> str:
+    def input_since(self, number: int) -> str:
         """Return all that the model was given after the first `number` requests."""
         return "\n".join(self.requests[number:])
 
@@ -442,10 +442,10 @@ def answer(asked: ModelPrompt) -> Reply:
             fitting = [name for name in asked.tools if name.endswith(way.what)]
         for tool in fitting[:1]:
             return ToolUse(tool, arguments(asked.tools[tool], way))
-    return Words(_reported(asked, todo))
+    return Words(_report(asked, todo))
 
 
-def _reported(asked: ModelPrompt, todo: Errand) -> Iterator[str]:
+def _report(asked: ModelPrompt, todo: Errand) -> Iterator[str]:
     match todo.task:
         case "count":
             for number in range(1, 301):
@@ -454,7 +454,7 @@ def _reported(asked: ModelPrompt, todo: Errand) -> Iterator[str]:
         case "remember":
             yield "OK"
         case "recall":
-            yield recalled(asked) or "You told me none."
+            yield recall(asked) or "You told me none."
         case "greet":
             yield "Hello, "
             yield "nice to meet you."
@@ -462,7 +462,7 @@ def _reported(asked: ModelPrompt, todo: Errand) -> Iterator[str]:
             yield "I have no tool for that."
 
 
-def recalled(asked: ModelPrompt) -> str:
+def recall(asked: ModelPrompt) -> str:
     """Return the code word given in the conversation, or in one that was handed over."""
     for text in (asked.user, *reversed(asked.earlier)):
         for todo in reversed(errands(text)):

@@ -248,7 +248,7 @@ class Record:
         """Return the lines from this one on."""
         return self.lines[bisect_left(self.lines, number, key=lambda line: line.number) :]
 
-    def seen_by(self, parts: Collection[str]) -> Record | None:
+    def view(self, parts: Collection[str]) -> Record | None:
         """Return the connection with the lines of these parts alone; None if they did not use it.
 
         A line is of the part that sent it, or sent the request that it answers; the agent's others
@@ -294,7 +294,7 @@ class Record:
             if is_update and session_id in (None, found.session_id):
                 yield found
 
-    def unasked(self, since: int) -> list[WireLine]:
+    def stray_answers(self, since: int) -> list[WireLine]:
         """Return the agent's responses to no request, from line `since` on.
 
         A response whose id only has the wrong type is not among them.
@@ -307,7 +307,7 @@ class Record:
         """Return the requests and notifications of these methods."""
         return [line for line in self.by(by) if line.method in methods]
 
-    def answered(self, by: Side, *methods: str) -> dict[int, RecordedExchange]:
+    def exchanges_by_answer(self, by: Side, *methods: str) -> dict[int, RecordedExchange]:
         """Return the exchanges that were answered, by the number of the answer's line."""
         return {it.answer.number: it for it in self.exchanges(by, *methods) if it.answer}
 

@@ -144,7 +144,7 @@ class CheckOutcome:
             )
         return said
 
-    def noted(self) -> list[Finding]:
+    def notes(self) -> list[Finding]:
         """Return the passes of which there is something to say."""
         return [it for it in self.report.of(Verdict.PASS) if it.why]
 
@@ -157,7 +157,7 @@ class CheckOutcome:
         return found
 
 
-def grouped(found: Iterable[T], group: Callable[[T], str]) -> dict[str, list[T]]:
+def by_group(found: Iterable[T], group: Callable[[T], str]) -> dict[str, list[T]]:
     """Group items, in the order of each group's first item."""
     groups: dict[str, list[T]] = {}
     for one in found:
@@ -195,7 +195,7 @@ def print_report(outcome: CheckOutcome, console: Console, *, verbose: bool = Fal
     console.print(Text(visible(outcome.name), "heading"))
     console.print(Text(visible(report.subject), "faint"))
     console.print()
-    for group, findings in grouped(report.findings, lambda it: it.rule.group).items():
+    for group, findings in by_group(report.findings, lambda it: it.rule.group).items():
         if not verbose and all(it.verdict is Verdict.NOT_APPLIED for it in findings):
             continue
         line = Text(f"{group:<16} ")
@@ -211,7 +211,7 @@ def print_report(outcome: CheckOutcome, console: Console, *, verbose: bool = Fal
             console.print(Text(title, "heading"))
             for finding in failures:
                 _print_failure(outcome, finding, console)
-    for finding in outcome.noted():
+    for finding in outcome.notes():
         console.print()
         console.print(Text(f"{finding.rule.id} passes: {on_one_line(finding.why)}", "busy"))
     unseen = outcome.unseen()
@@ -314,7 +314,7 @@ class _CheckPage:
         yield "</tbody>\n</table>\n"
         for remark in outcome.remarks:
             yield f"<p>{escape(remark)}</p>\n"
-        for finding in outcome.noted():
+        for finding in outcome.notes():
             yield f"<p>{escape(f'{finding.rule.id} passes: {on_one_line(finding.why)}')}</p>\n"
         yield "</header>\n<main>\n"
         for title, failures in (
@@ -391,7 +391,7 @@ class _CheckPage:
     def _all(self) -> Iterator[str]:
         findings = self._outcome.report.findings
         yield f"<details>\n<summary>All {quantity(len(findings), 'rule')}</summary>\n"
-        for group, members in grouped(findings, lambda it: it.rule.group).items():
+        for group, members in by_group(findings, lambda it: it.rule.group).items():
             yield f"<h3>{escape(group)}</h3>\n<ul>\n"
             for finding in members:
                 rule = finding.rule

@@ -292,7 +292,7 @@ def markdown_report(outcome: CheckOutcome) -> str:
         counts = (tier.level.value, str(tier.passed), str(tier.failed), str(tier.unseen))
         lines.append(f"| {' | '.join(counts)} |")
     lines += [""] + [f"- {plain(remark)}" for remark in outcome.remarks]
-    for finding in outcome.noted():
+    for finding in outcome.notes():
         why = code(on_one_line(cut(finding.why, bounds.COMMENT_LINE_CHARACTERS)))
         lines.append(f"- {code(finding.rule.id)} passes: {why}")
     end = "\n"

@@ -199,7 +199,7 @@ class Stage:
             more = {it for part in more for it in self._needed[part]} - found
         return found
 
-    async def given(self, episode: Episode[T]) -> T:
+    async def need(self, episode: Episode[T]) -> T:
         """Return an episode's result; raises NotObservable if something went wrong in it."""
         try:
             return await self.judge(episode)
@@ -248,7 +248,7 @@ class Stage:
         """Return a new initialized process; raises NotObservable if that fails."""
         dialogue = await self.connect(name, offers, is_restart=is_restart)
         try:
-            (await introduce(dialogue, offers)).succeeded()
+            (await introduce(dialogue, offers)).require_result()
             await self.sign_in(dialogue)
         except Violation as violation:
             await self.leave(dialogue)
@@ -259,7 +259,7 @@ class Stage:
         """Sign in, if that was asked for; raises Violation if it is refused."""
         if self.settings.sign_in is not None:
             signed = await dialogue.ask("authenticate", {"methodId": self.settings.sign_in})
-            signed.succeeded()
+            signed.require_result()
 
     async def leave(self, dialogue: Dialogue) -> None:
         """End one process."""
@@ -283,14 +283,14 @@ class Stage:
 
     async def main(self) -> Dialogue:
         """Return the process of most cases of a scene, whose client offers nothing."""
-        await self.given(admitted)
-        return await self._shared_one("main", BARE)
+        await self.need(first_sign_in)
+        return await self._share("main", BARE)
 
-    async def equipped(self) -> Dialogue:
+    async def full_client(self) -> Dialogue:
         """Return the process of the scene's cases whose client offers everything."""
-        return await self._shared_one("equipped", EQUIPPED)
+        return await self._share("equipped", EQUIPPED)
 
-    async def _shared_one(self, name: str, offers: Json) -> Dialogue:
+    async def _share(self, name: str, offers: Json) -> Dialogue:
         key = _scene(), name
         found = self._shared.get(key)
         if found is None or found.ended:
@@ -336,11 +336,11 @@ class Stage:
     @property
     def has_begun(self) -> bool:
         """True once the answer to `initialize`, or that there is none, is known."""
-        return understood in self._played
+        return first_response in self._played
 
     async def hello(self) -> InitializeResponse:
         """Return the answer to `initialize`; raises NotObservable if there was none."""
-        return await self.given(understood)
+        return await self.need(first_response)
 
     async def capabilities(self) -> AgentCapabilities:
         """Return the advertised capabilities."""
@@ -398,38 +398,38 @@ class Stage:
         dialogue = await self.main()
         calls = [dialogue.begin("session/delete", {"sessionId": id}) for id in self.made]
         for call in calls:
-            await dialogue.answered(call)
+            await dialogue.answer_to(call)
 
     async def session_after(self, episode: Episode[object]) -> tuple[Dialogue, CheckedSession]:
         """Make a new session in the main process, given that an episode went well.
 
         Raises NotObservable if there is none.
         """
-        await self.given(episode)
+        await self.need(episode)
         dialogue = await self.main()
-        return dialogue, await self._given_session(dialogue)
+        return dialogue, await self._need_session(dialogue)
 
-    async def left_session(self, name: str, *errands: Errand) -> CheckedSession:
+    async def session_to_reopen(self, name: str, *errands: Errand) -> CheckedSession:
         """Return a session in which these turns ran, whose process was left properly.
 
         Raises NotObservable if that fails.
         """
         dialogue = await self.meet(name)
         try:
-            session = await self._given_session(dialogue)
+            session = await self._need_session(dialogue)
             for errand in errands:
-                await self.given_turn(dialogue, session, errand)
+                await self.need_turn(dialogue, session, errand)
         finally:
             await self.leave_gracefully(dialogue)
         return session
 
-    async def equipped_after(self, episode: Episode[object]) -> tuple[Dialogue, CheckedSession]:
+    async def full_session_after(self, episode: Episode[object]) -> tuple[Dialogue, CheckedSession]:
         """Make a new session of the client that offers everything."""
-        await self.given(episode)
-        dialogue = await self.equipped()
-        return dialogue, await self._given_session(dialogue)
+        await self.need(episode)
+        dialogue = await self.full_client()
+        return dialogue, await self._need_session(dialogue)
 
-    async def _given_session(self, dialogue: Dialogue) -> CheckedSession:
+    async def _need_session(self, dialogue: Dialogue) -> CheckedSession:
         try:
             return await self.new_session(dialogue)
         except Violation as violation:
@@ -442,7 +442,7 @@ class Stage:
         call = begin_prompt(dialogue, session, *content)
         return await self.turn(dialogue, session, call)
 
-    async def given_turn(
+    async def need_turn(
         self, dialogue: Dialogue, session: CheckedSession, errand: Errand
     ) -> CheckedTurn:
         """Run a whole turn that a case only needs; raises NotObservable if it goes wrong."""
@@ -460,7 +460,7 @@ class Stage:
     ) -> CheckedTurn:
         """Return the rest of a turn that was begun."""
         limit = bounds.TURN_TIMEOUTS * self.settings.timeout if seconds is None else seconds
-        answer = await dialogue.answered(call, limit)
+        answer = await dialogue.answer_to(call, limit)
         answer.fitting(PromptResponse)
         return CheckedTurn(
             session, call.asked, answer, between(dialogue.record, session, call, answer)
@@ -508,7 +508,7 @@ CLIENT_INFO: Json = {
 }
 
 
-async def introduced(stage: Stage) -> AnswerLine:
+async def first_answer(stage: Stage) -> AnswerLine:
     """Return the first process's answer to `initialize`."""
     return (await stage.judge(first_process))[1]
 
@@ -521,15 +521,15 @@ async def first_process(stage: Stage) -> tuple[Dialogue, AnswerLine]:
     return dialogue, answer
 
 
-async def admitted(stage: Stage) -> None:
+async def first_sign_in(stage: Stage) -> None:
     """Sign in to the first process."""
-    await stage.judge(understood)
-    await stage.sign_in((await stage.given(first_process))[0])
+    await stage.judge(first_response)
+    await stage.sign_in((await stage.need(first_process))[0])
 
 
-async def understood(stage: Stage) -> InitializeResponse:
+async def first_response(stage: Stage) -> InitializeResponse:
     """Return that answer as its type."""
-    return (await stage.judge(introduced)).fitting(InitializeResponse)
+    return (await stage.judge(first_answer)).fitting(InitializeResponse)
 
 
 def advertises(can: AgentCapabilities, name: str) -> bool:

@@ -42,7 +42,7 @@ class RunningAgent:
         """Close its stdin."""
         await self.transport.aclose()
 
-    async def ended(self, seconds: float) -> str | None:
+    async def wait(self, seconds: float) -> str | None:
         """Return how it ended, in words; None if it still runs after so many seconds."""
         return "the connection is closed"
 
@@ -105,7 +105,7 @@ class _RunningProgram(RunningAgent):
     async def hang_up(self) -> None:
         await self._child.transport.hang_up()
 
-    async def ended(self, seconds: float) -> str | None:
+    async def wait(self, seconds: float) -> str | None:
         try:
             async with asyncio.timeout(seconds):
                 return await self._child.wait()

@@ -126,8 +126,8 @@ class Tour(Script):
             "turn while it asks for permission."
         )
 
-    async def permitted(self, call: str) -> bool:
-        self._is_allowed = await super().permitted(call)
+    async def ask_permission(self, call: str) -> bool:
+        self._is_allowed = await super().ask_permission(call)
         return self._is_allowed
 
     async def in_terminal(self, call: str, command: str) -> str:
@@ -178,16 +178,16 @@ class Tour(Script):
         path = self.absolute(f"{FILE}{uuid4().hex[:8]}.txt")
         try:
             if reads:
-                await self._refused("fs/read_text_file", path=path)
-            if writes and await self._refused("fs/write_text_file", path=path, content=LINES):
+                await self._refuses("fs/read_text_file", path=path)
+            if writes and await self._refuses("fs/write_text_file", path=path, content=LINES):
                 _write(path, LINES)  # does it only write where a file is?
-                await self._refused("fs/write_text_file", path=path, content=LINES)
+                await self._refuses("fs/write_text_file", path=path, content=LINES)
             if writes and reads:
                 at: Json
                 for at in ({}, {"line": 2, "limit": 1}, {"line": 3}, {"limit": 1}):
-                    await self._refused("fs/read_text_file", path=path, **at)
-                await self._refused("fs/write_text_file", path=path, content=AFTER)
-                await self._refused("fs/read_text_file", path=path)
+                    await self._refuses("fs/read_text_file", path=path, **at)
+                await self._refuses("fs/write_text_file", path=path, content=AFTER)
+                await self._refuses("fs/read_text_file", path=path)
         finally:
             with suppress(OSError):
                 os.remove(path)
@@ -199,15 +199,15 @@ class Tour(Script):
         path = self.absolute(f"{FILE}{OWN}{uuid4().hex[:8]}.txt")
         try:
             if _write(path, OWN_LINES):
-                await self._refused("fs/read_text_file", path=path)
+                await self._refuses("fs/read_text_file", path=path)
                 if self.offers("fs", "writeTextFile"):
-                    await self._refused("fs/write_text_file", path=path, content=WRITTEN)
-                    await self._refused("fs/read_text_file", path=path)
+                    await self._refuses("fs/write_text_file", path=path, content=WRITTEN)
+                    await self._refuses("fs/read_text_file", path=path)
         finally:
             with suppress(OSError):
                 os.remove(path)
 
-    async def _refused(self, method: str, **params: object) -> bool:
+    async def _refuses(self, method: str, **params: object) -> bool:
         """Ask the client; return True if it refuses."""
         try:
             await self.ask(method, params)
@@ -246,7 +246,7 @@ class Tour(Script):
 
     async def _use(self, terminal: Json, *methods: str) -> None:
         for method in methods:
-            await self._refused(f"terminal/{method}", **terminal)
+            await self._refuses(f"terminal/{method}", **terminal)
 
     # -- questions ----------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class Tour(Script):
             for call in calls
         ]
         results = await asyncio.gather(
-            *(self._refused("session/request_permission", **params) for params in asked)
+            *(self._refuses("session/request_permission", **params) for params in asked)
         )
         for call, is_refused in zip(calls, results, strict=True):
             self.change(call, status="failed" if is_refused else "completed")
@@ -272,10 +272,10 @@ class Tour(Script):
     async def _forms(self) -> None:
         if self._can_show("form"):
             form = {"mode": "form", "message": "Which bread?", "requestedSchema": FORM}
-            await self._refused("elicitation/create", **form)
+            await self._refuses("elicitation/create", **form)
         if self._can_show("url"):
             page = {"elicitationId": "acphold-check", "url": "https://example.com/acphold-check"}
-            await self._refused("elicitation/create", mode="url", message="See a page", **page)
+            await self._refuses("elicitation/create", mode="url", message="See a page", **page)
             self._watcher.notify("elicitation/complete", {"elicitationId": "acphold-check"})
 
 
@@ -396,9 +396,9 @@ class Watcher(Exemplar):
             raise ExemplarError(INVALID_PARAMS, "the cursor is none of ours")
         return 0 if cursor is None else self._cursors[cursor]
 
-    def listed(self, session_id: str, kept: ExemplarSession) -> Json:
+    def list_entry(self, session_id: str, kept: ExemplarSession) -> Json:
         """Earlier sessions have another folder beside their own each time."""
-        found = super().listed(session_id, kept)
+        found = super().list_entry(session_id, kept)
         if self._offers == "all" and session_id.startswith(EARLIER_ID):
             found["additionalDirectories"] = [f"{kept.cwd}/checked-{secrets.token_hex(4)}"]
         return found
@@ -411,7 +411,7 @@ class Watcher(Exemplar):
         session_id = params["sessionId"]
         if self.sign_in_wanted:
             await fence(self, session_id, "")
-        self.signed_in()
+        self.require_sign_in()
         found = await super().prompt(request, params)
         if found["stopReason"] == "cancelled" and await fence(self, session_id, ""):
             call = {"toolCallId": f"late-{secrets.token_hex(4)}"}
@@ -438,7 +438,7 @@ class Watcher(Exemplar):
             self._on_turn()
 
 
-def judged(checks: Sequence[Check], record: Record, seconds: float) -> CheckReport:
+def report_on(checks: Sequence[Check], record: Record, seconds: float) -> CheckReport:
     """Return a report of the client rules on a record."""
     findings = []
     for check in checks:

@@ -121,7 +121,7 @@ FAULTS.passes_over("auth.unknown-method", "authenticate", lambda *_: True, {})
 
 @FAULTS.breaks("auth.signed-in")
 class _NeverSignedIn(Exemplar):
-    def signed_in(self) -> None:
+    def require_sign_in(self) -> None:
         raise ExemplarError(AUTH_REQUIRED, "sign in first")
 
 

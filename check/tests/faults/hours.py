@@ -52,7 +52,7 @@ class _DropsTurns(Exemplar):
     """Forgets some turns as they end."""
 
     async def prompt(self, request: Json, params: Json) -> Json:
-        kept = self.kept(params["sessionId"])
+        kept = self.session(params["sessionId"])
         before = [*kept.history]
         ended = await super().prompt(request, params)
         if self.forgets(params, ended):
@@ -97,7 +97,7 @@ class _OneHistory(Exemplar):
         super().update(session_id, update, remembered=remembered)
         for other in self.turns:
             if remembered and other != session_id:
-                self.kept(other).history.append(update)
+                self.session(other).history.append(update)
 
 
 @FAULTS.breaks("load.after-resume")
@@ -105,7 +105,7 @@ class _ResumesForNow(Opener):
     """Does not record the turns after a resume."""
 
     async def prompt(self, request: Json, params: Json) -> Json:
-        kept = self.kept(params["sessionId"])
+        kept = self.session(params["sessionId"])
         before = [*kept.history]
         ended = await super().prompt(request, params)
         if params["sessionId"] in self.resumed:
@@ -116,7 +116,7 @@ class _ResumesForNow(Opener):
 @FAULTS.breaks("load.after-resume:answer")
 class _KeepsPromptsAfterResume(_ResumesForNow):
     async def prompt(self, request: Json, params: Json) -> Json:
-        kept = self.kept(params["sessionId"])
+        kept = self.session(params["sessionId"])
         before = [*kept.history]
         ended = await Opener.prompt(self, request, params)
         if params["sessionId"] in self.resumed:
@@ -135,7 +135,7 @@ class _CancelledToolFails(Exemplar):
 
 @FAULTS.scripted("cancel.stops-tools")
 class _LetsItRun(Script):
-    async def exited(self, at: Json) -> None:
+    async def wait_for_exit(self, at: Json) -> None:
         await self.ask("terminal/wait_for_exit", at)
 
 
@@ -167,7 +167,7 @@ class _GivesIdsAgain(Exemplar):
 @FAULTS.breaks("modes.kept")
 class _ForgetsTheMode(Exemplar):
     async def load_session(self, params: Json) -> Json:
-        self.kept(params["sessionId"]).mode = "ask"
+        self.session(params["sessionId"]).mode = "ask"
         return await super().load_session(params)
 
 
@@ -190,14 +190,14 @@ FAULTS.answers("modes.kept:none", "session/resume", lambda _, params, found: {})
 @FAULTS.breaks("options.kept")
 class _ForgetsTheModel(Exemplar):
     async def load_session(self, params: Json) -> Json:
-        self.kept(params["sessionId"]).model = "small"
+        self.session(params["sessionId"]).model = "small"
         return await super().load_session(params)
 
 
 @FAULTS.breaks("options.kept:resume")
 class _ForgetsWhenResumed(Exemplar):
     async def resume_session(self, params: Json) -> Json:
-        self.kept(params["sessionId"]).model = "small"
+        self.session(params["sessionId"]).model = "small"
         return await super().resume_session(params)
 
 
@@ -211,7 +211,7 @@ class _AnswersAsAsked(Exemplar):
     """Does not change the model, but answers as if it had."""
 
     async def set_option(self, params: Json) -> Json:
-        kept = self.kept(params["sessionId"])
+        kept = self.session(params["sessionId"])
         model = kept.model
         answer = await super().set_option(params)
         kept.model = model
@@ -228,12 +228,12 @@ class _TwoModes(Exemplar):
 
     async def set_mode(self, params: Json) -> Json:
         await super().set_mode({**params})
-        kept = self.kept(params["sessionId"])
+        kept = self.session(params["sessionId"])
         self.set[params["sessionId"]], kept.mode = kept.mode, "ask"
         return {}
 
     async def prompt(self, request: Json, params: Json) -> Json:
-        kept = self.kept(params["sessionId"])
+        kept = self.session(params["sessionId"])
         kept.mode = self.set.pop(params["sessionId"], kept.mode)
         return await super().prompt(request, params)
 
@@ -246,11 +246,11 @@ class _TakesAnyFolder(Exemplar):
 
 @FAULTS.breaks("list.last-activity:frozen")
 class _FrozenTimes(Exemplar):
-    def listed(self, session_id: str, kept: ExemplarSession) -> Json:
+    def list_entry(self, session_id: str, kept: ExemplarSession) -> Json:
         self.made = getattr(self, "made", {})
         # Never a whole minute, which is no fault: some agents have no seconds.
         at = self.made.setdefault(session_id, kept.updated_at.replace(":00Z", ":01Z"))
-        return {**super().listed(session_id, kept), "updatedAt": at}
+        return {**super().list_entry(session_id, kept), "updatedAt": at}
 
 
 FAULTS.refuses(
@@ -281,9 +281,9 @@ class _AsksForTheOther(Exemplar):
 class _OneHistoryForAFolder(Exemplar):
     """Replays the sessions of a folder one after the other."""
 
-    def replayed(self, kept: ExemplarSession) -> list[Json]:
+    def replay(self, kept: ExemplarSession) -> list[Json]:
         if "birches" not in kept.cwd:
-            return super().replayed(kept)
+            return super().replay(kept)
         sessions = [it for it in self.memory.sessions.values() if it.cwd == kept.cwd]
         return [update for it in sessions for update in it.history]
 
@@ -348,7 +348,7 @@ class _OneModelForAll(Exemplar):
     async def set_option(self, params: Json) -> Json:
         answer = await super().set_option(params)
         for kept in self.memory.sessions.values():
-            kept.model = self.kept(params["sessionId"]).model
+            kept.model = self.session(params["sessionId"]).model
         return answer
 
 
@@ -357,11 +357,11 @@ class _ClosesTheHistory(Exemplar):
     closed: tuple[int, ...] = ()
 
     async def close_session(self, params: Json) -> Json:
-        self.closed = (*self.closed, id(self.kept(params["sessionId"])))
+        self.closed = (*self.closed, id(self.session(params["sessionId"])))
         return await super().close_session(params)
 
-    def replayed(self, kept: ExemplarSession) -> list[Json]:
-        return [] if id(kept) in self.closed else super().replayed(kept)
+    def replay(self, kept: ExemplarSession) -> list[Json]:
+        return [] if id(kept) in self.closed else super().replay(kept)
 
 
 @FAULTS.breaks("close.listed")
@@ -369,7 +369,7 @@ class _HidesTheClosed(Exemplar):
     closed: tuple[int, ...] = ()
 
     async def close_session(self, params: Json) -> Json:
-        self.closed = (*self.closed, id(self.kept(params["sessionId"])))
+        self.closed = (*self.closed, id(self.session(params["sessionId"])))
         return await super().close_session(params)
 
     def fits_filter(self, kept: ExemplarSession, cwd: str | None) -> bool:

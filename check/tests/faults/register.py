@@ -122,15 +122,15 @@ class Faults(dict[str, Broken]):
 
         @self.breaks(name)
         class Describing(Exemplar):
-            def listed(self, session_id: str, kept: ExemplarSession) -> Json:
-                return {**super().listed(session_id, kept), **changes(kept)}
+            def list_entry(self, session_id: str, kept: ExemplarSession) -> Json:
+                return {**super().list_entry(session_id, kept), **changes(kept)}
 
     def replays(self, name: str, replayed: Callable[[list[Json]], list[Json]]) -> None:
         """A load replays this of the history."""
 
         @self.breaks(name)
         class Replaying(Exemplar):
-            def replayed(self, kept: ExemplarSession) -> list[Json]:
+            def replay(self, kept: ExemplarSession) -> list[Json]:
                 return replayed(kept.history)
 
     def tells(self, name: str, kind: str, changed: Callable[[Json], Json]) -> None:

@@ -76,13 +76,13 @@ class _OneMemory(Exemplar):
 
     def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
-        known = next((it for it in map(self.recalled, self.memory.sessions) if it), "")
-        own = made.recalled
-        made.recalled = lambda: own() or known  # type: ignore[method-assign]
+        known = next((it for it in map(self.recall, self.memory.sessions) if it), "")
+        own = made.recall
+        made.recall = lambda: own() or known  # type: ignore[method-assign]
         return made
 
-    def recalled(self, session_id: str) -> str:
-        return Script(self, ExemplarTurn(session_id, {}), "").recalled()
+    def recall(self, session_id: str) -> str:
+        return Script(self, ExemplarTurn(session_id, {}), "").recall()
 
 
 @FAULTS.breaks("new.unique-over-restarts")
@@ -366,7 +366,7 @@ class _ForgetsWhatFollows(Opener):
     """Does not record the turns after a load."""
 
     async def prompt(self, request: Json, params: Json) -> Json:
-        kept = self.kept(params["sessionId"])
+        kept = self.session(params["sessionId"])
         before = [*kept.history]
         ended = await super().prompt(request, params)
         if params["sessionId"] in self.loaded and "fine day" in str(params["prompt"]):
@@ -379,7 +379,7 @@ class _AnswersTooSoon(Exemplar):
     async def load_session(self, params: Json) -> Json:
         session_id = params["sessionId"]
         self.is_absolute(params["cwd"])
-        history = self.replayed(self.kept(session_id))
+        history = self.replay(self.session(session_id))
         for update in history:
             self.update(session_id, update, remembered=False)
         again = [
@@ -394,7 +394,7 @@ class _AnswersTooSoon(Exemplar):
 @FAULTS.breaks("load.replay-first:late")
 class _TellsTheRestLater(Exemplar):
     async def load_session(self, params: Json) -> Json:
-        history = self.kept(params["sessionId"]).history
+        history = self.session(params["sessionId"]).history
         plans = [it for it in history if it["sessionUpdate"] == "plan"]
         self.start(tell_later(self, 0.9, params["sessionId"], *plans[-1:]))
         return await super().load_session(params)
@@ -403,7 +403,7 @@ class _TellsTheRestLater(Exemplar):
 @FAULTS.breaks("load.again")
 class _RemembersReplays(Exemplar):
     async def load_session(self, params: Json) -> Json:
-        kept = self.kept(params["sessionId"])
+        kept = self.session(params["sessionId"])
         loaded = await super().load_session(params)
         kept.history += [it for it in kept.history if it["sessionUpdate"] != "plan"]
         return loaded
@@ -434,7 +434,7 @@ class _Forgetful(Opener):
     def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
         if turn.session_id in self.loaded:
-            made.recalled = lambda: ""  # type: ignore[method-assign]
+            made.recall = lambda: ""  # type: ignore[method-assign]
         return made
 
 
@@ -444,7 +444,7 @@ FAULTS.passes_over("load.unknown-id", "session/load", is_unknown, {})
 @FAULTS.breaks("load.after-kill")
 class _WritesAtTheEnd(Exemplar):
     async def load_session(self, params: Json) -> Json:
-        history = self.kept(params["sessionId"]).history
+        history = self.session(params["sessionId"]).history
         counted = [it for it in history if "Count from" in str(it.get("content"))]
         if counted:
             del history[: history.index(counted[0])]
@@ -454,7 +454,7 @@ class _WritesAtTheEnd(Exemplar):
 @FAULTS.breaks("load.after-kill-in-turn")
 class _WritesTurnByTurn(Exemplar):
     async def load_session(self, params: Json) -> Json:
-        history = self.kept(params["sessionId"]).history
+        history = self.session(params["sessionId"]).history
         counted = [it for it in history if "Count from" in str(it.get("content"))]
         if counted:
             del history[history.index(counted[0]) :]
@@ -469,7 +469,7 @@ class _ResumesEmpty(Opener):
     def script(self, turn: ExemplarTurn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
         if turn.session_id in self.resumed:
-            made.recalled = lambda: ""  # type: ignore[method-assign]
+            made.recall = lambda: ""  # type: ignore[method-assign]
         return made
 
 
@@ -482,7 +482,7 @@ class _ReplaysOnResume(Exemplar):
 @FAULTS.breaks("resume.no-history:late")
 class _ReplaysSoonAfter(Exemplar):
     async def resume_session(self, params: Json) -> Json:
-        history = self.kept(params["sessionId"]).history
+        history = self.session(params["sessionId"]).history
         self.start(tell_later(self, 0.2, params["sessionId"], *history))
         return await super().resume_session(params)
 
@@ -502,7 +502,7 @@ FAULTS.passes_over("resume.unknown-id", "session/resume", is_unknown, {})
 @FAULTS.breaks("close.answer")
 class _CannotCloseIdle(Exemplar):
     async def close_session(self, params: Json) -> Json:
-        history = self.kept(params["sessionId"]).history
+        history = self.session(params["sessionId"]).history
         if not history:
             raise ExemplarError(INTERNAL_ERROR, "nothing to close")
         return await super().close_session(params)
@@ -601,7 +601,7 @@ class _DeletesAll(Exemplar):
 class _OnceOnly(Exemplar):
     async def delete_session(self, params: Json) -> Json:
         if params["sessionId"] != "check-no-such-session":
-            self.kept(params["sessionId"])
+            self.session(params["sessionId"])
         return await super().delete_session(params)
 
 
@@ -609,5 +609,5 @@ class _OnceOnly(Exemplar):
 class _KnownOnly(Exemplar):
     async def delete_session(self, params: Json) -> Json:
         if params["sessionId"] == "check-no-such-session":
-            self.kept(params["sessionId"])
+            self.session(params["sessionId"])
         return await super().delete_session(params)

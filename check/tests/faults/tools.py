@@ -47,8 +47,8 @@ class _WritesAnywhere(Script):
         self.is_outside = what.startswith("/var/tmp")
         await super().write(what, text)
 
-    async def permitted(self, call: str) -> bool:
-        return self.is_outside or await super().permitted(call)
+    async def ask_permission(self, call: str) -> bool:
+        return self.is_outside or await super().ask_permission(call)
 
 
 class PlansWithTool(Script):
@@ -191,7 +191,7 @@ class _BeginsAgain(Script):
 class _SilentAfterYes(Script):
     async def run_command(self, command: str) -> None:
         call = self.tool("Run a command", "execute", status="failed")
-        await self.permitted(call)
+        await self.ask_permission(call)
 
 
 @FAULTS.scripted("tool.absolute")
@@ -215,8 +215,8 @@ class _LineZero(Script):
 
 @FAULTS.scripted("permission.rejected")
 class _DoesItAnyhow(Script):
-    async def permitted(self, call: str) -> bool:
-        await super().permitted(call)
+    async def ask_permission(self, call: str) -> bool:
+        await super().ask_permission(call)
         return not self.turn.cancelled
 
 
@@ -228,7 +228,7 @@ class _WritesItsOwnFile(Script):
         path = self.absolute("note.txt")
         call = self.tool("Write a note", "edit", status="pending", locations=[{"path": path}])
         with self.failing(call):
-            await self.permitted(call)
+            await self.ask_permission(call)
             if self.offers("fs", "writeTextFile") and not self.turn.cancelled:
                 await self.ask("fs/write_text_file", {"path": path, "content": text})
             self.change(call, status="completed")
@@ -236,34 +236,34 @@ class _WritesItsOwnFile(Script):
 
 @FAULTS.scripted("permission.once")
 class _AsksTwice(Script):
-    async def permitted(self, call: str) -> bool:
-        return await super().permitted(call) and await super().permitted(call)
+    async def ask_permission(self, call: str) -> bool:
+        return await super().ask_permission(call) and await super().ask_permission(call)
 
 
 @FAULTS.scripted("permission.once:refused")
 class _InsistsOnce(Script):
-    async def permitted(self, call: str) -> bool:
-        return await super().permitted(call) or await super().permitted(call)
+    async def ask_permission(self, call: str) -> bool:
+        return await super().ask_permission(call) or await super().ask_permission(call)
 
 
 @FAULTS.scripted("permission.cancelled-is-no-yes")
 class _DoesItWhenCancelled(Script):
-    async def permitted(self, call: str) -> bool:
-        return await super().permitted(call) or self.turn.cancelled
+    async def ask_permission(self, call: str) -> bool:
+        return await super().ask_permission(call) or self.turn.cancelled
 
 
 @FAULTS.scripted("cancel.permission")
 class _GoesOnUnpermitted(Script):
-    async def permitted(self, call: str) -> bool:
-        allowed = await super().permitted(call)
+    async def ask_permission(self, call: str) -> bool:
+        allowed = await super().ask_permission(call)
         self.turn.cancelled = False
         return allowed
 
 
 @FAULTS.scripted("json-rpc.in-time:permission")
 class _WaitsForEver(Script):
-    async def permitted(self, call: str) -> bool:
-        allowed = await super().permitted(call)
+    async def ask_permission(self, call: str) -> bool:
+        allowed = await super().ask_permission(call)
         if self.turn.cancelled:
             await asyncio.sleep(3600)
         return allowed

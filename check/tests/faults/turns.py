@@ -48,7 +48,7 @@ class _OneTurnOnly(Exemplar):
     refused = False
 
     async def prompt(self, request: Json, params: Json) -> Json:
-        history = self.kept(params["sessionId"]).history
+        history = self.session(params["sessionId"]).history
         said = [it for it in history if it["sessionUpdate"] == "user_message_chunk"]
         if len(said) == 1 and not self.refused:
             self.refused = True

@@ -46,8 +46,8 @@ class _BusyForOptions(_Busy):
 
 @FAULTS.scripted("permission.rejected-ends")
 class _FailsWhenRejected(Script):
-    async def permitted(self, call: str) -> bool:
-        allowed = await super().permitted(call)
+    async def ask_permission(self, call: str) -> bool:
+        allowed = await super().ask_permission(call)
         if not allowed and not self.turn.cancelled:
             self.change(call, status="failed")
             raise ExemplarError(INTERNAL_ERROR, "the person said no")
@@ -59,7 +59,7 @@ class _SpeaksAfterCancelledTools(LateChunk):
     seconds = 1.2
 
     def speaks_after(self, turn: ExemplarTurn) -> bool:
-        kept = self.kept(turn.session_id).history
+        kept = self.session(turn.session_id).history
         asked = [it for it in kept if it["sessionUpdate"] == "user_message_chunk"][-1:]
         return turn.cancelled and "Run the command" in str(asked)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
 from acp_check.dialogue import AnswerLine
 from acp_check.record import Json, Record, RecordedExchange, objects, sessions_in, twice
-from acp_check.stage import CheckedSession, Stage, introduce, introduced, understood
+from acp_check.stage import CheckedSession, Stage, first_answer, first_response, introduce
 from acp_check.verdicts import NotObservable, RuleSource, Violation
 from acp_wire.errors import AUTH_REQUIRED
 from acp_wire.schema import InitializeResponse
@@ -41,13 +41,13 @@ NEXT_VERSION = 2
 @RULES.case("initialize.answer", MUST, INITIALIZATION)
 async def answer(stage: Stage) -> None:
     """`initialize` is answered with a protocol version and capabilities."""
-    await stage.judge(understood)
+    await stage.judge(first_response)
 
 
 @RULES.case("initialize.same-version", MUST, VERSIONS)
 async def same_version(stage: Stage) -> None:
     """An agent that supports version 1 answers a request for version 1 with 1."""
-    answer = await stage.given(introduced)
+    answer = await stage.need(first_answer)
     version = _version(answer)
     if version != 1:
         raise Violation(f"asked for version 1, the agent chose {version}", *answer.lines)
@@ -57,7 +57,7 @@ async def _introduction(stage: Stage, version: int) -> AnswerLine:
     """Send `initialize` with another version; raises Violation if it is refused."""
     async with stage.temporary(f"client of version {version}") as dialogue:
         answer = await introduce(dialogue, version=version)
-    answer.succeeded()
+    answer.require_result()
     return answer
 
 
@@ -66,7 +66,7 @@ async def other_version(stage: Stage) -> None:
     """Asked for a version that it does not support, the agent answers with the latest version that
     it supports.
     """
-    spoken = _version(await stage.given(introduced))
+    spoken = _version(await stage.need(first_answer))
     answer = await _introduction(stage, UNKNOWN_VERSION)
     version = _version(answer)
     if version == UNKNOWN_VERSION:
@@ -100,7 +100,7 @@ async def plain_introduction(stage: Stage) -> AnswerLine:
 @RULES.case("initialize.few-members", MUST, CAPABLE)
 async def few_members(stage: Stage) -> None:
     """A client can leave out its capabilities and its name."""
-    await stage.given(understood)
+    await stage.need(first_response)
     (await stage.judge(plain_introduction)).fitting(InitializeResponse)
 
 
@@ -126,14 +126,14 @@ async def rich_introduction(stage: Stage) -> AnswerLine:
 @RULES.case("initialize.new-members", MUST, CAPABLE)
 async def new_members(stage: Stage) -> None:
     """The agent ignores capabilities and members that it does not know."""
-    await stage.given(understood)
+    await stage.need(first_response)
     (await stage.judge(rich_introduction)).fitting(InitializeResponse)
 
 
 @RULES.case("initialize.again", EXPECTED, INITIALIZATION)
 async def again(stage: Stage) -> None:
     """The agent can be started while another process of it is running."""
-    await stage.given(understood)
+    await stage.need(first_response)
     async with stage.temporary("beside another") as dialogue:
         (await introduce(dialogue)).fitting(InitializeResponse)
 
@@ -141,8 +141,8 @@ async def again(stage: Stage) -> None:
 @RULES.case("initialize.info", SHOULD, WHO)
 async def info(stage: Stage) -> None:
     """The agent reports its name and version."""
-    await stage.given(understood)
-    answer = await stage.given(introduced)
+    await stage.need(first_response)
+    answer = await stage.need(first_answer)
     agent_info = answer.result.get("agentInfo")
     if not isinstance(agent_info, dict):
         raise Violation("`agentInfo` is missing", *answer.lines)
@@ -239,18 +239,18 @@ async def unknown_method(stage: Stage) -> None:
         raise NotObservable("the agent advertises no authentication methods")
     dialogue = await stage.main()
     answer = await dialogue.ask("authenticate", {"methodId": "check-no-such-method"})
-    answer.refused("the agent accepted an unknown authentication method")
+    answer.require_error("the agent accepted an unknown authentication method")
 
 
 @RULES.case("auth.signed-in", MUST, RuleSource(SIGN_IN, "Protocol-driven authentication"))
-async def signed_in(stage: Stage) -> None:
+async def session_after_sign_in(stage: Stage) -> None:
     """After a successful sign-in, sessions can be created."""
     if stage.settings.sign_in is None:
         raise NotObservable("the check did not sign in; name a method with --sign-in METHOD")
     dialogue = await stage.connect("sign-in")
-    (await introduce(dialogue)).succeeded()
+    (await introduce(dialogue)).require_result()
     signed = await dialogue.ask("authenticate", {"methodId": stage.settings.sign_in})
-    signed.succeeded()
+    signed.require_result()
     made = await dialogue.ask("session/new", stage.params())
     await stage.leave(dialogue)
     if made.code == AUTH_REQUIRED:
@@ -270,7 +270,7 @@ async def logout(stage: Stage) -> None:
     answer = await dialogue.ask("logout", {})
     made = await dialogue.ask("session/new", stage.params()) if answer.error is None else None
     await stage.leave(dialogue)
-    answer.succeeded()
+    answer.require_result()
     if not isinstance(answer.result or {}, dict):
         raise Violation("the result is not an object", *answer.lines)
     if made is not None and made.code not in (None, AUTH_REQUIRED):
@@ -297,7 +297,7 @@ async def plain_session(stage: Stage) -> CheckedSession:
 
 async def second_session(stage: Stage) -> CheckedSession:
     """Make another one, in another folder."""
-    first = await stage.given(plain_session)
+    first = await stage.need(plain_session)
     second = await stage.new_session(await stage.main(), cwd=stage.new_folder("beside"))
     if first.id == second.id:
         lines = (*first.answer.lines, *second.answer.lines)
@@ -342,9 +342,9 @@ async def session_of_another_process(stage: Stage) -> CheckedSession:
 @RULES.case("new.unique-over-restarts", EXPECTED, SESSION_ID)
 async def unique_over_restarts(stage: Stage) -> None:
     """No two processes of the agent use the same session id."""
-    first = await stage.given(plain_session)
-    second = await stage.given(second_session)
-    other = await stage.given(session_of_another_process)
+    first = await stage.need(plain_session)
+    second = await stage.need(second_session)
+    other = await stage.need(session_of_another_process)
     if other.id in (first.id, second.id):
         raise Violation(
             "a session of another process has the same id", *first.answer.lines, *other.answer.lines
@@ -366,17 +366,17 @@ def unique_over_all(records: Sequence[Record], witness: Witness) -> None:
 @RULES.case("new.two-at-once", EXPECTED, CREATING)
 async def two_at_once(stage: Stage) -> None:
     """Two sessions can be requested at the same time."""
-    await stage.given(plain_session)
+    await stage.need(plain_session)
     dialogue = await stage.main()
     calls = [dialogue.begin("session/new", stage.params()) for _ in range(2)]
     for call in calls:
-        (await dialogue.answered(call)).succeeded()
+        (await dialogue.answer_to(call)).require_result()
 
 
 @RULES.case("new.new-members", MUST, RuleSource("Extensibility", "The `_meta` Field"))
 async def new_members_of_new(stage: Stage) -> None:
     """The agent ignores members of `session/new` that it does not know, and `_meta`."""
-    await stage.given(plain_session)
+    await stage.need(plain_session)
     meta = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"}
     await stage.new_session(await stage.main(), _meta=meta, weather="fine")
 
@@ -384,7 +384,7 @@ async def new_members_of_new(stage: Stage) -> None:
 @RULES.case("new.directories", MUST, ROOTS, "directories")
 async def directories(stage: Stage) -> None:
     """Additional folders are accepted if the agent advertises them."""
-    await stage.given(plain_session)
+    await stage.need(plain_session)
     more = stage.new_folder("more")
     await stage.new_session(await stage.main(), additionalDirectories=[more])
 
@@ -392,7 +392,7 @@ async def directories(stage: Stage) -> None:
 @RULES.case("new.odd-folder", EXPECTED, FOLDER)
 async def odd_folder(stage: Stage) -> None:
     """A folder's name can contain spaces, quotes and non-ASCII letters."""
-    await stage.given(plain_session)
+    await stage.need(plain_session)
     folder = stage.new_folder("it's ünïcode \U0001f41d")
     await stage.new_session(await stage.main(), cwd=folder)
 
@@ -403,9 +403,9 @@ RELATIVE = "check-no-such-folder"
 @RULES.case("new.relative-folder", EXPECTED, FOLDER)
 async def relative_folder(stage: Stage) -> None:
     """A working directory that is not an absolute path is refused."""
-    await stage.given(plain_session)
+    await stage.need(plain_session)
     new_answer = await (await stage.main()).ask("session/new", stage.params(cwd=RELATIVE))
-    new_answer.refused("the agent accepted a relative path")
+    new_answer.require_error("the agent accepted a relative path")
 
 
 @RULES.observer(
@@ -415,7 +415,7 @@ async def relative_folder(stage: Stage) -> None:
     over=MESSAGES,
     unless="the agent sent nothing about a session",
 )
-def known_id(record: Record, witness: Witness) -> None:
+def only_known_ids(record: Record, witness: Witness) -> None:
     """Messages about a session have the id of a session that the client knows."""
     known: set[object] = set()
     for line in record.lines:
@@ -459,8 +459,8 @@ def not_early(record: Record, witness: Witness) -> None:
 @RULES.case("session.unknown-id", EXPECTED, SESSION_ID)
 async def unknown_id(stage: Stage) -> None:
     """A prompt for a session that does not exist is answered with an error."""
-    await stage.given(plain_session)
+    await stage.need(plain_session)
     dialogue = await stage.main()
     params = {"sessionId": "check-no-such-session", "prompt": [{"type": "text", "text": "Hello"}]}
     new_answer = await dialogue.ask("session/prompt", params, seconds=2 * dialogue.timeout)
-    new_answer.refused("the prompt for an unknown session was answered with a result")
+    new_answer.require_error("the prompt for an unknown session was answered with a result")

@@ -313,7 +313,7 @@ def _terminals(record: Record, command: str) -> Iterator[UsedTerminal]:
     made = [
         it for it in record.exchanges("agent", "terminal/create") if it.result.get("terminalId")
     ]
-    doubled = {exchange.result["terminalId"] for exchange in _doubled(record)}
+    doubled = {exchange.result["terminalId"] for exchange in _duplicates(record)}
     for number, exchange in enumerate(made):
         if exchange.result["terminalId"] in doubled:
             continue  # another rule has that
@@ -336,7 +336,7 @@ def _terminals(record: Record, command: str) -> Iterator[UsedTerminal]:
             yield found
 
 
-def _doubled(record: Record) -> list[RecordedExchange]:
+def _duplicates(record: Record) -> list[RecordedExchange]:
     """Return the creations of terminals with the id of one that was not released."""
     found: list[RecordedExchange] = []
     unreleased: set[object] = set()
@@ -356,7 +356,7 @@ def terminal_ids(record: Record, witness: Witness) -> None:
     for exchange in record.exchanges("agent", "terminal/create"):
         if "terminalId" in exchange.result:
             witness.saw()
-    for exchange in _doubled(record):
+    for exchange in _duplicates(record):
         witness.accuse("another terminal has this id", *exchange.lines)
 
 

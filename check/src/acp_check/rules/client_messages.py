@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
-from acp_check.grammar import typed_messages
+from acp_check.grammar import schema_messages
 from acp_check.record import Record, WireLine, id_of
 from acp_check.rules.client_answers import was_given_up, was_passed_over
 from acp_check.rules.json_rpc import check_kinds
@@ -32,7 +32,7 @@ def messages(record: Record, witness: Witness) -> None:
 @RULES.observer("client.schema", MUST, RuleSource("Schema", ""), unless=SILENT)
 def schema(record: Record, witness: Witness) -> None:
     """All messages of the client fit the schema."""
-    for message in typed_messages(record, "client"):
+    for message in schema_messages(record, "client"):
         fits(message, witness)
 
 

@@ -17,7 +17,7 @@ TERMINALS = "Terminals"
 ELICITATION = "Elicitation"
 
 
-def _offered_only(record: Record, witness: Witness, methods: Mapping[str, tuple[str, ...]]) -> None:
+def _only_offered(record: Record, witness: Witness, methods: Mapping[str, tuple[str, ...]]) -> None:
     """Accuse each call of a method that the client did not offer; count turns without one."""
     missing = any(not has_capability(record.offers, *it) for it in methods.values())
     for line in record.lines:
@@ -46,7 +46,7 @@ def files_offered(record: Record, witness: Witness) -> None:
         "fs/read_text_file": ("fs", "readTextFile"),
         "fs/write_text_file": ("fs", "writeTextFile"),
     }
-    _offered_only(record, witness, methods)
+    _only_offered(record, witness, methods)
 
 
 @RULES.observer(
@@ -58,7 +58,7 @@ def files_offered(record: Record, witness: Witness) -> None:
 )
 def terminals_offered(record: Record, witness: Witness) -> None:
     """The agent uses terminals only if its client offers them."""
-    _offered_only(record, witness, {"terminal": ("terminal",)})
+    _only_offered(record, witness, {"terminal": ("terminal",)})
 
 
 @RULES.observer(
@@ -131,7 +131,7 @@ def terminal_folder(record: Record, witness: Witness) -> None:
     over=CALLS,
     unless="the agent created no terminal",
 )
-def released(record: Record, witness: Witness) -> None:
+def releases(record: Record, witness: Witness) -> None:
     """Each terminal is released."""
     given_back = {
         line.params.get("terminalId") for line in record.calls("agent", "terminal/release")
@@ -152,11 +152,11 @@ def released(record: Record, witness: Witness) -> None:
     over=CALLS,
     unless="the agent created no terminal",
 )
-def known_terminals(record: Record, witness: Witness) -> None:
+def only_open_terminals(record: Record, witness: Witness) -> None:
     """A terminal is used and embedded only between its creation and its release."""
     made = {
         number: exchange.result.get("terminalId")
-        for number, exchange in record.answered("agent", "terminal/create").items()
+        for number, exchange in record.exchanges_by_answer("agent", "terminal/create").items()
         if exchange.result
     }
     known: set[object] = set()

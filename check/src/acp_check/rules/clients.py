@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness
-from acp_check.grammar import NEEDS, advertised_capabilities, data_of, is_base64
+from acp_check.grammar import NEEDS, agent_capabilities, data_of, is_base64
 from acp_check.record import (
     Json,
     Record,
@@ -106,9 +106,9 @@ def info(record: Record, witness: Witness) -> None:
 @RULES.observer(
     "client.advertised-methods", MUST, RuleSource(SETUP, "Checking Support"), unless=SILENT
 )
-def advertised_methods(line_record: Record, witness: Witness) -> None:
+def only_advertised_methods(line_record: Record, witness: Witness) -> None:
     """The client calls no methods that the agent did not advertise."""
-    can = advertised_capabilities(line_record)
+    can = agent_capabilities(line_record)
     for line in line_record.by("client"):
         path = NEEDS.get(line.method or "")
         if line.method is not None:
@@ -127,9 +127,9 @@ NO_SESSION = "the client opened no session"
     RuleSource(SETUP, "Checking Transport Support"),
     unless=NO_SESSION,
 )
-def advertised_servers(record: Record, witness: Witness) -> None:
+def only_advertised_servers(record: Record, witness: Witness) -> None:
     """The client names MCP servers over HTTP and SSE only if the agent advertises them."""
-    can = advertised_capabilities(record)
+    can = agent_capabilities(record)
     for line in record.calls("client", *SETUPS):
         witness.saw()
         for kind in (server.get("type") for server in _servers(line)):
@@ -147,9 +147,9 @@ def _servers(line: WireLine) -> list[Json]:
     RuleSource(SETUP, "Additional Workspace Roots"),
     unless=NO_SESSION,
 )
-def advertised_directories(record: Record, witness: Witness) -> None:
+def only_advertised_directories(record: Record, witness: Witness) -> None:
     """The client names additional folders only if the agent advertises them."""
-    can = advertised_capabilities(record)
+    can = agent_capabilities(record)
     for line in record.calls("client", *SETUPS):
         named = line.params.get("additionalDirectories")
         is_allowed = not named or has_capability(
@@ -168,9 +168,9 @@ CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
     RuleSource("Prompt Turn", "1. User Message"),
     unless="the client sent no prompt",
 )
-def advertised_content(record: Record, witness: Witness) -> None:
+def only_advertised_content(record: Record, witness: Witness) -> None:
     """Prompts contain images, audio and files only if the agent advertises them."""
-    can = advertised_capabilities(record)
+    can = agent_capabilities(record)
     for line in record.calls("client", "session/prompt"):
         witness.saw()
         for block in objects(line.params.get("prompt")):
@@ -216,9 +216,9 @@ def absolute(record: Record, witness: Witness) -> None:
     RuleSource(SETUP, "Session ID"),
     unless="the client sent nothing about a session",
 )
-def known_sessions(record: Record, witness: Witness) -> None:
+def only_known_sessions(record: Record, witness: Witness) -> None:
     """The client only uses sessions that it has created, loaded or resumed."""
-    answers = record.answered("client")
+    answers = record.exchanges_by_answer("client")
     known: set[object] = set()
     for line in record.lines:
         if (exchange := answers.get(line.number)) is not None:
@@ -270,7 +270,7 @@ def same_folder(record: Record, witness: Witness) -> None:
     RuleSource("Session List", "Listing Sessions"),
     unless="no session was reopened after its folders had changed in the list",
 )
-def listed_roots(record: Record, witness: Witness) -> None:
+def roots_as_listed(record: Record, witness: Witness) -> None:
     """The client does not reopen a session with folders from an outdated list."""
     older: dict[object, set[object]] = {}
     newest: dict[object, set[object]] = {}
@@ -354,10 +354,10 @@ def one_turn(record: Record, witness: Witness) -> None:
 )
 def permission(record: Record, witness: Witness) -> None:
     """The client supports `session/request_permission`."""
-    _known_here(record, witness, "session/request_permission")
+    _knows(record, witness, "session/request_permission")
 
 
-def _known_here(record: Record, witness: Witness, *methods: str) -> None:
+def _knows(record: Record, witness: Witness, *methods: str) -> None:
     """Accuse answers that report one of these methods as unknown."""
     for exchange in record.exchanges("agent", *methods):
         if exchange.answer is not None:
@@ -377,7 +377,7 @@ def offers(record: Record, witness: Witness) -> None:
     """The client supports what it offers in `initialize`: files, terminals, forms."""
     for name, path in OFFERED.items():
         if has_capability(record.offers, *path):
-            _known_here(record, witness, name)
+            _knows(record, witness, name)
 
 
 OFFERED = {
@@ -461,7 +461,7 @@ def late_updates(record: Record, witness: Witness) -> None:
     RuleSource("Session Modes", "From the Client"),
     unless="the client set no mode and no option",
 )
-def known_choices(record: Record, witness: Witness) -> None:
+def only_known_choices(record: Record, witness: Witness) -> None:
     """The client only sets modes, options and values that the agent has."""
     for exchange in record.exchanges("client", "session/set_mode", "session/set_config_option"):
         witness.check(
@@ -510,7 +510,7 @@ def sign_in_methods(record: Record, witness: Witness) -> None:
     RuleSource("Authentication", "Active Sessions"),
     unless="the client sent no prompt after a logout",
 )
-def signed_out(record: Record, witness: Witness) -> None:
+def after_sign_out(record: Record, witness: Witness) -> None:
     """The client copes with a prompt that is refused after a logout, as a sign-in is required."""
     still_answers(record, witness, "signed-out")
 

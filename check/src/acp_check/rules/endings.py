@@ -16,7 +16,7 @@ from acp_check.rules.prompt_turns import (
     is_of_turn,
     long_turn,
     plain_turn,
-    used_session,
+    session_with_turn,
 )
 from acp_check.stage import CheckedSession, Stage, advertises
 from acp_check.verdicts import NotObservable, RuleSource, Violation
@@ -43,17 +43,17 @@ Closed = tuple[AnswerLine, AnswerLine, tuple[WireLine, ...]]
 """The answers to a prompt and to closing its session, and the lines."""
 
 
-async def closed_in_turn(stage: Stage) -> Closed:
+async def close_in_turn(stage: Stage) -> Closed:
     """Close a session while its turn runs."""
-    await stage.given(plain_turn)
+    await stage.need(plain_turn)
     for _ in range(bounds.CANCEL_ATTEMPTS):
         dialogue = await stage.main()
         session = await stage.new_session(dialogue)
         call = await begin_long_turn(stage, dialogue, session)
         closing = dialogue.begin("session/close", {"sessionId": session.id})
-        closed = await dialogue.answered(closing, 3 * dialogue.timeout)
-        ended = await dialogue.answered(call, 3 * dialogue.timeout)
-        await dialogue.settled()
+        closed = await dialogue.answer_to(closing, 3 * dialogue.timeout)
+        ended = await dialogue.answer_to(call, 3 * dialogue.timeout)
+        await dialogue.settle()
         if ended.stop_reason == "cancelled":
             break
     return ended, closed, (call.asked, closing.asked, ended.line, closed.line)
@@ -62,20 +62,20 @@ async def closed_in_turn(stage: Stage) -> Closed:
 @RULES.case("close.cancels", MUST, CLOSING, "close")
 async def cancels(stage: Stage) -> None:
     """Closing a session cancels its turn: the prompt is answered with `cancelled`."""
-    ended, closed, lines = await stage.judge(closed_in_turn)
-    ended.cancelled(*lines)
-    closed.succeeded()
+    ended, closed, lines = await stage.judge(close_in_turn)
+    ended.require_cancelled(*lines)
+    closed.require_result()
 
 
 @RULES.case("close.no-other", MUST, CLOSING, "close")
 async def close_no_other(stage: Stage) -> None:
     """Closing a session does not affect the turns of other sessions."""
-    dialogue, session = await used_session(stage)
+    dialogue, session = await session_with_turn(stage)
     idle = await stage.new_session(dialogue)
     async with long_turn(stage, dialogue, session) as call:
         closing = dialogue.begin("session/close", {"sessionId": idle.id})
-        closed = await dialogue.answered(closing)
-        await dialogue.caught_up()
+        closed = await dialogue.answer_to(closing)
+        await dialogue.catch_up()
         # A turn may end by itself meanwhile, for whatever reason.
         if call.answer is not None and call.answer.stop_reason in (None, "cancelled"):
             raise Violation("the turn of another session ended", *closed.lines, call.answer.line)
@@ -89,7 +89,7 @@ def silent(record: Record, witness: Witness) -> None:
     """The agent sends nothing more about a closed session."""
     answers = {
         number: exchange.request.session_id
-        for number, exchange in record.answered("client", "session/close").items()
+        for number, exchange in record.exchanges_by_answer("client", "session/close").items()
         if not exchange.is_refused
     }
     closed: dict[str | None, WireLine] = {}
@@ -107,21 +107,21 @@ def silent(record: Record, witness: Witness) -> None:
 async def load_again(stage: Stage) -> None:
     """A closed session can be loaded again."""
     dialogue, session = await stage.session_after(plain_turn)
-    await stage.given_turn(dialogue, session, GREET)
-    (await dialogue.ask("session/close", {"sessionId": session.id})).succeeded()
+    await stage.need_turn(dialogue, session, GREET)
+    (await dialogue.ask("session/close", {"sessionId": session.id})).require_result()
     loaded = await load(stage, dialogue, session)
     if not loaded.has_prompt(GREET.words):
         raise Violation("the load does not replay its prompt", *loaded.all_lines)
 
 
 @RULES.case("close.listed", EXPECTED, CLOSING, "close", "list")
-async def listed(stage: Stage) -> None:
+async def listing(stage: Stage) -> None:
     """A closed session is still listed."""
     dialogue, session = await stage.session_after(plain_turn)
-    await stage.given_turn(dialogue, session, GREET)
+    await stage.need_turn(dialogue, session, GREET)
     if session.id not in entries(await pages(dialogue, cwd=session.cwd)):
         raise NotObservable("the session was not listed before either")
-    (await dialogue.ask("session/close", {"sessionId": session.id})).succeeded()
+    (await dialogue.ask("session/close", {"sessionId": session.id})).require_result()
     found = await pages(dialogue, cwd=session.cwd)
     if session.id not in entries(found):
         raise Violation("the session is no longer listed", *found[0].answer.lines)
@@ -143,14 +143,14 @@ class Deleted(Struct, frozen=True):
     answer: AnswerLine
 
 
-async def deleted(stage: Stage) -> Deleted:
+async def delete_one(stage: Stage) -> Deleted:
     """Make two sessions, leave their processes, and delete one in another process.
 
     Nobody has it open: an agent may refuse to delete an active session.
     """
-    await stage.given(plain_turn)
-    session = await stage.left_session("before a delete", GREET)
-    kept = await stage.left_session("beside a delete", GREET)
+    await stage.need(plain_turn)
+    session = await stage.session_to_reopen("before a delete", GREET)
+    kept = await stage.session_to_reopen("beside a delete", GREET)
     dialogue = await stage.meet("a delete", is_restart=True)
     has_list = advertises(await stage.capabilities(), "list")
     before = entries(await pages(dialogue, cwd=kept.cwd)) if has_list else {}
@@ -161,21 +161,21 @@ async def deleted(stage: Stage) -> Deleted:
 @RULES.case("delete.answer", MUST, DELETING, "delete")
 async def delete_answer(stage: Stage) -> None:
     """`session/delete` is answered with an empty result."""
-    (await stage.judge(deleted)).answer.fitting(DeleteSessionResponse)
+    (await stage.judge(delete_one)).answer.fitting(DeleteSessionResponse)
 
 
-async def _deleted(stage: Stage) -> Deleted:
+async def _deletion(stage: Stage) -> Deleted:
     """Return the deletion; raises NotObservable if it was refused."""
-    found = await stage.given(deleted)
+    found = await stage.need(delete_one)
     if found.answer.error is not None:
         raise NotObservable("the session was not deleted", *found.answer.lines)
     return found
 
 
 @RULES.case("delete.gone", MUST, SEMANTICS, "delete", "list")
-async def gone(stage: Stage) -> None:
+async def not_in_list(stage: Stage) -> None:
     """A deleted session is no longer listed, even after a restart."""
-    found = await _deleted(stage)
+    found = await _deletion(stage)
     dialogue = await stage.meet("after a delete", is_restart=True)
     for where in (found.dialogue, dialogue):
         for listed in (await pages(where, cwd=found.session.cwd), await pages(where)):
@@ -188,7 +188,7 @@ async def gone(stage: Stage) -> None:
 @RULES.case("delete.no-other", EXPECTED, SEMANTICS, "delete", "list")
 async def no_other(stage: Stage) -> None:
     """Deleting a session does not delete others."""
-    found = await _deleted(stage)
+    found = await _deletion(stage)
     if found.kept.id not in found.before:
         raise NotObservable("the other session was not listed before")
     listed = await pages(found.dialogue, cwd=found.kept.cwd)
@@ -200,14 +200,14 @@ async def no_other(stage: Stage) -> None:
 @RULES.case("delete.twice", SHOULD, SEMANTICS, "delete")
 async def twice(stage: Stage) -> None:
     """Deleting a session again succeeds."""
-    found = await _deleted(stage)
+    found = await _deletion(stage)
     again = await found.dialogue.ask("session/delete", {"sessionId": found.session.id})
-    again.succeeded()
+    again.require_result()
 
 
 @RULES.case("delete.unknown-id", SHOULD, SEMANTICS, "delete")
 async def delete_unknown(stage: Stage) -> None:
     """Deleting a session that never existed succeeds."""
-    await stage.given(plain_session)
+    await stage.need(plain_session)
     dialogue = await stage.main()
-    (await dialogue.ask("session/delete", {"sessionId": "check-no-such-session"})).succeeded()
+    (await dialogue.ask("session/delete", {"sessionId": "check-no-such-session"})).require_result()

@@ -253,11 +253,11 @@ def _errors(record: Record) -> list[tuple[WireLine, Json]]:
 # -- ids ------------------------------------------------------------------------------------
 
 
-async def _echoed(stage: Stage, id: int | str) -> None:
+async def _check_echo(stage: Stage, id: int | str) -> None:
     """Send a request with this id that any agent answers somehow, and judge the answer's id."""
-    await stage.given(unknown_request)
+    await stage.need(unknown_request)
     dialogue = await stage.main()
-    answer = await dialogue.answered(dialogue.begin("check/no_such_method", {}, id=id))
+    answer = await dialogue.answer_to(dialogue.begin("check/no_such_method", {}, id=id))
     if id_of(answer.line) != id_of(answer.asked):
         raise verdicts.Violation("the answer has another id", *answer.lines)
 
@@ -270,20 +270,20 @@ STRING_IDS = ("check-7f3a", "990071", "00990072", "9.5", 'check \u00fc"\n', "nul
 async def string_id(stage: Stage) -> None:
     """A request whose id is a string is answered with the same id."""
     for id in STRING_IDS:
-        await _echoed(stage, id)
+        await _check_echo(stage, id)
 
 
 @RULES.case("json-rpc.zero-id", MUST, RESPONSE)
 async def zero_id(stage: Stage) -> None:
     """A request with the id 0 or a negative id is answered with the same id."""
     for id in (0, -1):
-        await _echoed(stage, id)
+        await _check_echo(stage, id)
 
 
 @RULES.case("json-rpc.large-id", MUST, RESPONSE)
 async def large_id(stage: Stage) -> None:
     """A request whose id needs more than 32 bits is answered with the same id."""
-    await _echoed(stage, 2**53 - 1)
+    await _check_echo(stage, 2**53 - 1)
 
 
 # -- what cannot be answered ----------------------------------------------------------------
@@ -329,13 +329,13 @@ async def misfits(stage: Stage) -> list[AnswerLine]:
 async def invalid_params(stage: Stage) -> None:
     """Invalid parameters are answered with an error."""
     for answer in await stage.judge(misfits):
-        answer.refused(f"`{answer.asked.method}` accepted invalid parameters")
+        answer.require_error(f"`{answer.asked.method}` accepted invalid parameters")
 
 
 @RULES.case("json-rpc.invalid-params-code", MUST, ERROR_OBJECT)
 async def invalid_params_code(stage: Stage) -> None:
     """The error code for invalid parameters is -32602."""
-    for answer in await stage.given(misfits):
+    for answer in await stage.need(misfits):
         if answer.error is None:
             raise verdicts.NotObservable("the invalid parameters were answered with a result")
         if answer.code == errors.AUTH_REQUIRED:
@@ -351,16 +351,16 @@ async def no_answer_to_notifications(stage: Stage) -> None:
     before = len(dialogue.record.lines)
     notification = dialogue.notify("check/no_such_notification", {"some": "thing"})
     dialogue.notify("session/cancel", {"sessionId": "check-no-such-session"})
-    await dialogue.caught_up()
-    if unasked := dialogue.record.unasked(before):
+    await dialogue.catch_up()
+    if unasked := dialogue.record.stray_answers(before):
         raise verdicts.Violation("a notification was answered", notification, unasked[0])
 
 
 @RULES.case("json-rpc.after-errors", EXPECTED, ERRORS)
 async def after_errors(stage: Stage) -> None:
     """After errors, requests are answered as before."""
-    await stage.given(unknown_request)
-    await stage.given(plain_session)
+    await stage.need(unknown_request)
+    await stage.need(plain_session)
     dialogue = await stage.meet("after an error")
     await dialogue.ask("check/no_such_method", {})
     await stage.new_session(dialogue)
@@ -370,11 +370,11 @@ async def after_errors(stage: Stage) -> None:
 @RULES.case("json-rpc.many-at-once", EXPECTED, OVERVIEW)
 async def many_at_once(stage: Stage) -> None:
     """Fifty requests sent at once are all answered, each with its id."""
-    await stage.given(unknown_request)
+    await stage.need(unknown_request)
     dialogue = await stage.main()
     calls = [dialogue.begin("check/no_such_method", {"number": n}) for n in range(50)]
     for call in calls:
-        await dialogue.answered(call)
+        await dialogue.answer_to(call)
 
 
 # -- framing ----------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ async def many_at_once(stage: Stage) -> None:
 @RULES.case("stdio.pieces", EXPECTED, STDIO, only=verdicts.Reach.PROGRAM)
 async def pieces(stage: Stage) -> None:
     """A message can arrive in pieces, and several in one piece."""
-    await stage.given(unknown_request)
+    await stage.need(unknown_request)
     dialogue = await stage.main()
     lines = [_request_line(f"check-piece-{n}") for n in range(3)]
     calls = [dialogue.expect(dialogue.note(line)) for line in lines]
@@ -392,7 +392,7 @@ async def pieces(stage: Stage) -> None:
         dialogue.send_pieces(whole[start:end])
         await dialogue.pause_briefly()
     for call in calls:
-        await dialogue.answered(call)
+        await dialogue.answer_to(call)
 
 
 def _request_line(id: str, **params: object) -> bytes:
@@ -403,12 +403,12 @@ def _request_line(id: str, **params: object) -> bytes:
 @RULES.case("stdio.line-separators", MUST, STDIO)
 async def line_separators(stage: Stage) -> None:
     r"""Only \n ends a line: U+2028, U+0085 and \u000b inside a text do not."""
-    await stage.given(unknown_request)
+    await stage.need(unknown_request)
     dialogue = await stage.main()
     asked = dialogue.note(_request_line("check-separators", text="a\u2028b\u2029c\u0085d\u000be"))
     call = dialogue.expect(asked)
     dialogue.send_pieces(asked.raw + b"\n")
-    await dialogue.answered(call)
+    await dialogue.answer_to(call)
 
 
 LONG = 1 << 20
@@ -417,9 +417,9 @@ LONG = 1 << 20
 @RULES.case("stdio.long-lines", EXPECTED, STDIO)
 async def long_lines(stage: Stage) -> None:
     """The agent reads a message of 1 MiB: the specification does not limit a line's length."""
-    await stage.given(unknown_request)
+    await stage.need(unknown_request)
     async with stage.temporary("long lines") as dialogue:
-        (await introduce(dialogue)).succeeded()
+        (await introduce(dialogue)).require_result()
         text = {"text": "x" * LONG}
         await dialogue.ask("check/no_such_method", text, seconds=2 * dialogue.timeout)
         await dialogue.ask("check/no_such_method", {})
@@ -433,9 +433,9 @@ async def _send_garbage(stage: Stage, raw: bytes) -> tuple[WireLine, list[WireLi
 
     Raises Violation if the agent stops answering.
     """
-    await stage.given(unknown_request)
+    await stage.need(unknown_request)
     async with stage.temporary("garbage") as dialogue:
-        (await introduce(dialogue)).succeeded()
+        (await introduce(dialogue)).require_result()
         before = len(dialogue.record.lines)
         garbage = dialogue.write(raw)
         try:
@@ -445,10 +445,10 @@ async def _send_garbage(stage: Stage, raw: bytes) -> tuple[WireLine, list[WireLi
                 f"after this line, {violation.why}", garbage, *violation.lines
             ) from None
         await dialogue.pause_briefly()
-        return garbage, dialogue.record.unasked(before)
+        return garbage, dialogue.record.stray_answers(before)
 
 
-async def broken_json(stage: Stage) -> tuple[WireLine, list[WireLine]]:
+async def not_json(stage: Stage) -> tuple[WireLine, list[WireLine]]:
     """Send a line that is not JSON."""
     return await _send_garbage(stage, b'{"jsonrpc": "2.0", "method": "check/')
 
@@ -461,13 +461,13 @@ async def no_request(stage: Stage) -> tuple[WireLine, list[WireLine]]:
 @RULES.case("json-rpc.parse-error", EXPECTED, ERROR_OBJECT)
 async def parse_error(stage: Stage) -> None:
     """A line that is not JSON does not end the connection."""
-    await stage.judge(broken_json)
+    await stage.judge(not_json)
 
 
 @RULES.case("json-rpc.parse-error-reply", MUST, RESPONSE)
 async def parse_error_reply(stage: Stage) -> None:
     """A line that is not JSON, if it is answered at all, gets -32700 and the id null."""
-    garbage, replies = await stage.given(broken_json)
+    garbage, replies = await stage.need(not_json)
     _judge_replies(garbage, replies, errors.PARSE_ERROR)
 
 
@@ -480,7 +480,7 @@ async def invalid_request(stage: Stage) -> None:
 @RULES.case("json-rpc.invalid-request-reply", MUST, RESPONSE)
 async def invalid_request_reply(stage: Stage) -> None:
     """JSON that is not a request, if it is answered at all, gets -32600 and the id null."""
-    garbage, replies = await stage.given(no_request)
+    garbage, replies = await stage.need(no_request)
     _judge_replies(garbage, replies, errors.INVALID_REQUEST)
 
 
@@ -503,9 +503,9 @@ def _judge_replies(garbage: WireLine, replies: list[WireLine], code: int) -> Non
 # -- the end --------------------------------------------------------------------------------
 
 
-async def left(stage: Stage) -> str | None:
+async def leave(stage: Stage) -> str | None:
     """Leave the agent and return how it ended."""
-    await stage.given(plain_session)
+    await stage.need(plain_session)
     dialogue = await stage.meet("leaving")
     await stage.new_session(dialogue)
     how = await dialogue.hang_up(stage.settings.timeout)
@@ -518,7 +518,7 @@ async def left(stage: Stage) -> str | None:
 @RULES.case("stdio.ends-with-stdin", EXPECTED, STDIO, only=verdicts.Reach.PROGRAM)
 async def ends_with_stdin(stage: Stage) -> None:
     """The agent ends by itself when its stdin ends."""
-    if await stage.judge(left) is None:
+    if await stage.judge(leave) is None:
         seconds = stage.settings.timeout
         raise verdicts.Violation(f"the agent still ran {seconds:g} s after the end of its stdin")
 
@@ -526,7 +526,7 @@ async def ends_with_stdin(stage: Stage) -> None:
 @RULES.case("stdio.leaves-nothing", EXPECTED, STDIO, only=verdicts.Reach.PROGRAM)
 async def leaves_nothing(stage: Stage) -> None:
     """When the agent has ended, none of the processes that it started is still running."""
-    if await stage.given(left) is None:
+    if await stage.need(leave) is None:
         raise verdicts.NotObservable("the agent did not end by itself")
     if stage.leftovers is None:
         raise verdicts.NotObservable("the agent does not run as a separate program")

@@ -31,14 +31,14 @@ from acp_check.record import (
     twice,
 )
 from acp_check.rules.beginnings import RELATIVE
-from acp_check.rules.prompt_turns import plain_turn, used_session
+from acp_check.rules.prompt_turns import plain_turn, session_with_turn
 from acp_check.stage import (
     CheckedSession,
     CheckedTurn,
     Stage,
     advertises,
     chunk_text,
-    introduced,
+    first_answer,
 )
 from acp_check.verdicts import NotObservable, RuleSource, Violation
 from acp_wire.schema import ListSessionsResponse
@@ -68,7 +68,7 @@ class Past(Struct, frozen=True):
 
 async def past(stage: Stage) -> Past:
     """Make two sessions in a process, and leave it properly."""
-    await stage.given(plain_turn)
+    await stage.need(plain_turn)
     dialogue = await stage.meet("conversation")
     session = await stage.new_session(dialogue, cwd=stage.new_folder("conversation"))
     remember = Errand("remember", CODE_WORD).words
@@ -87,7 +87,7 @@ async def past(stage: Stage) -> Past:
             neighbour = await stage.new_session(dialogue, cwd=folder, **more)
             await stage.prompt(dialogue, neighbour, GREET)
             neighbours.append(neighbour)
-    await dialogue.caught_up()
+    await dialogue.catch_up()
     updates = tuple(dialogue.record.updates(session.id))
     await stage.leave_gracefully(dialogue)
     return Past(session, tuple(turns), other, tuple(neighbours), updates, dialogue.record)
@@ -98,9 +98,9 @@ def reading(stage: Stage) -> Errand:
     return Errand("read", str(stage.new_file("note.txt", "heron\n")))
 
 
-async def restarted(stage: Stage) -> Dialogue:
+async def restart(stage: Stage) -> Dialogue:
     """Return a process started after the sessions of `past` were over."""
-    await stage.given(past)
+    await stage.need(past)
     return await stage.meet("restart", is_restart=True)
 
 
@@ -130,7 +130,7 @@ async def load(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Loa
     """Load a session; raises Violation if it is refused."""
     params = stage.params(sessionId=session.id, cwd=session.cwd)
     answer = await dialogue.ask("session/load", params, seconds=3 * dialogue.timeout)
-    await dialogue.settled()
+    await dialogue.settle()
     answer.fitting(LoadSessionResponse)
     record = dialogue.record
     since = list(record.updates(session.id, since=answer.asked.number))
@@ -142,9 +142,9 @@ async def load(stage: Stage, dialogue: Dialogue, session: CheckedSession) -> Loa
     )
 
 
-async def loaded_after_restart(stage: Stage) -> Loaded:
+async def load_after_restart(stage: Stage) -> Loaded:
     """Load the first session of `past` in another process."""
-    session = (await stage.given(past)).session
+    session = (await stage.need(past)).session
     dialogue = await stage.meet("a load", is_restart=True)
     try:
         return await load(stage, dialogue, session)
@@ -164,13 +164,13 @@ class ReplayedConversation(Struct, frozen=True):
         return tuple(str(turn.asked.params["prompt"][0]["text"]) for turn in self.turns)
 
 
-async def replayed_conversation(stage: Stage) -> ReplayedConversation:
+async def conversation_with_replay(stage: Stage) -> ReplayedConversation:
     """Return the conversation of `past` and its load; if none survives a restart, another one's."""
-    before = await stage.given(past)
+    before = await stage.need(past)
     try:
-        loaded = await stage.judge(loaded_after_restart)
+        loaded = await stage.judge(load_after_restart)
     except Violation:
-        return await stage.given(_replay_at_once)
+        return await stage.need(_replay_at_once)
     return ReplayedConversation(before.turns, before.updates, loaded)
 
 
@@ -179,7 +179,7 @@ async def _replay_at_once(stage: Stage) -> ReplayedConversation:
     session = await stage.new_session(dialogue)
     errands = (Errand("remember", CODE_WORD), PLAN)
     turns = [await stage.prompt(dialogue, session, errand) for errand in errands]
-    await dialogue.caught_up()
+    await dialogue.catch_up()
     live = tuple(dialogue.record.updates(session.id))
     return ReplayedConversation(tuple(turns), live, await load(stage, dialogue, session))
 
@@ -296,37 +296,37 @@ def entries(found: Sequence[Page]) -> dict[str, Json]:
     return {str(it.get("sessionId")): it for one in found for it in one.sessions}
 
 
-async def used_before(stage: Stage) -> CheckedSession:
+async def session_before(stage: Stage) -> CheckedSession:
     """Make a session in the main process, and run a turn in it."""
-    dialogue, session = await used_session(stage)
-    await dialogue.caught_up()
+    dialogue, session = await session_with_turn(stage)
+    await dialogue.catch_up()
     return session
 
 
 async def first_page(stage: Stage) -> Page:
     """Return the first page of all sessions, from a process that has made one."""
-    await stage.given(used_before)
+    await stage.need(session_before)
     return await page(await stage.main())
 
 
 async def many(stage: Stage) -> str:
     """Make a dozen sessions in a folder and return it; a turn runs in each that needs one."""
-    await stage.given(first_page)
+    await stage.need(first_page)
     folder = stage.new_folder("a dozen")
     dialogue = await stage.main()
     made = [await stage.new_session(dialogue, cwd=folder) for _ in range(bounds.DOZEN)]
     listed = entries(await pages(dialogue, cwd=folder))
     for session in made:
         if session.id not in listed:  # some agents list what was used
-            await stage.given_turn(dialogue, session, GREET)
-    await dialogue.caught_up()
+            await stage.need_turn(dialogue, session, GREET)
+    await dialogue.catch_up()
     return folder
 
 
 async def pages_after_restart(stage: Stage) -> list[Page]:
     """Return all sessions of the usual folder, from a process that has made none."""
-    dialogue = await stage.given(restarted)
-    return await pages(dialogue, cwd=(await stage.given(past)).session.cwd)
+    dialogue = await stage.need(restart)
+    return await pages(dialogue, cwd=(await stage.need(past)).session.cwd)
 
 
 @RULES.case("list.answer", MUST, LISTING, "list")
@@ -345,10 +345,10 @@ async def answer(stage: Stage) -> None:
 @RULES.case("initialize.capabilities", MUST, RuleSource("Initialization", ""))
 async def capabilities(stage: Stage) -> None:
     """An agent that lists sessions does not leave `agentCapabilities` out."""
-    hello = await stage.given(introduced)
+    hello = await stage.need(first_answer)
     if "agentCapabilities" in hello.result:
         return
-    await stage.given(used_before)
+    await stage.need(session_before)
     listed = await (await stage.main()).ask("session/list", {})
     if objects(listed.result.get("sessions")):
         raise Violation(
@@ -360,9 +360,9 @@ async def capabilities(stage: Stage) -> None:
 
 
 @RULES.case("list.known-session", EXPECTED, RuleSource(PAGE, ""), "list")
-async def known_session(stage: Stage) -> None:
+async def lists_session(stage: Stage) -> None:
     """A session that was used is listed, with its folder."""
-    session = await stage.given(used_before)
+    session = await stage.need(session_before)
     _is_listed(session, await pages(await stage.main(), cwd=session.cwd))
 
 
@@ -382,11 +382,11 @@ def _same_folder(one: object, other: str) -> bool:
 @RULES.case("list.last-activity", EXPECTED, LISTING, "list")
 async def last_activity(stage: Stage) -> None:
     """A session is listed with the time of its last use."""
-    dialogue, session = await used_session(stage)
+    dialogue, session = await session_with_turn(stage)
     before, _ = await _time_of(dialogue, session)
     await asyncio.sleep(bounds.LIST_TIME_SECONDS)
-    await stage.given_turn(dialogue, session, GREET)
-    await dialogue.caught_up()
+    await stage.need_turn(dialogue, session, GREET)
+    await dialogue.catch_up()
     then, listed = await _time_of(dialogue, session)
     if abs(time_of_day(asyncio.get_running_loop()) - then) > bounds.CLOCK_OFFSET:
         raise Violation(f"it is listed with the time {then.isoformat()}", *listed.answer.lines)
@@ -410,15 +410,15 @@ async def _time_of(dialogue: Dialogue, session: CheckedSession) -> tuple[datetim
 @RULES.case("list.after-restart", EXPECTED, RuleSource(PAGE, ""), "list")
 async def after_restart(stage: Stage) -> None:
     """Sessions are still listed after a restart of the agent."""
-    session = (await stage.given(past)).session
+    session = (await stage.need(past)).session
     _is_listed(session, await stage.judge(pages_after_restart))
 
 
 @RULES.case("list.filter", MUST, LISTING, "list")
 async def filter(stage: Stage) -> None:
     """A list for one folder has only sessions in that folder."""
-    before = await stage.given(past)
-    dialogue = await stage.given(restarted)
+    before = await stage.need(past)
+    dialogue = await stage.need(restart)
     for session in (*before.neighbours, before.other):
         found = await pages(dialogue, cwd=session.cwd)
         for one in found:
@@ -433,8 +433,8 @@ async def filter(stage: Stage) -> None:
 
 @RULES.also("list.filter", over=LISTS)
 @one_by_one
-def filtered(record: Record, witness: Witness) -> None:
-    for exchange, entry in _listed(record):
+def filter_throughout(record: Record, witness: Witness) -> None:
+    for exchange, entry in _list_entries(record):
         cwd = exchange.request.params.get("cwd")
         if isinstance(cwd, str) and not _same_folder(entry.get("cwd"), cwd):
             witness.accuse(f"there is a session in {entry.get('cwd')!r}", *exchange.lines)
@@ -443,7 +443,7 @@ def filtered(record: Record, witness: Witness) -> None:
 @RULES.case("list.no-match", MUST, LISTING, "list")
 async def no_match(stage: Stage) -> None:
     """A folder without sessions gives an empty array."""
-    await stage.given(first_page)
+    await stage.need(first_page)
     for folder in (stage.new_folder("nobody was here"), str(stage.folder / "never made")):
         found = await page(await stage.main(), cwd=folder)
         if found.sessions:
@@ -453,7 +453,7 @@ async def no_match(stage: Stage) -> None:
 @RULES.case("list.pages", MUST, PAGES, "list")
 async def each_once(stage: Stage) -> None:
     """The pages of a list contain each session once, and there is a last page."""
-    folder = await stage.given(many)
+    folder = await stage.need(many)
     dialogue = await stage.main()
     for params in ({"cwd": folder}, {}):
         found = await pages(dialogue, **params)
@@ -486,22 +486,22 @@ def _require_end(every: Sequence[Page]) -> None:
 @RULES.case("list.bad-cursor", SHOULD, PAGES, "list")
 async def bad_cursor(stage: Stage) -> None:
     """An invalid cursor is refused."""
-    await stage.given(first_page)
+    await stage.need(first_page)
     dialogue = await stage.main()
     found = await dialogue.ask("session/list", {"cursor": "check-no-such-cursor"})
-    found.refused("the agent accepted an invalid cursor")
+    found.require_error("the agent accepted an invalid cursor")
 
 
 @RULES.case("list.only-lists", MUST, OTHERS, "list")
 async def only_lists(stage: Stage) -> None:
     """Listing sessions neither opens nor replays any."""
-    await stage.given(pages_after_restart)
-    dialogue = await stage.given(restarted)
-    cwd = (await stage.given(past)).session.cwd
+    await stage.need(pages_after_restart)
+    dialogue = await stage.need(restart)
+    cwd = (await stage.need(past)).session.cwd
     first, second = [entries(await pages(dialogue, cwd=cwd)) for _ in range(2)]
     if first != second:
         raise Violation("listing the sessions changed the list", *dialogue.record.lines[-4:])
-    await dialogue.settled()
+    await dialogue.settle()
     known = {
         str(line.session_id) for line in dialogue.record.by("client") if line.session_id is not None
     }
@@ -515,7 +515,7 @@ async def only_lists(stage: Stage) -> None:
 NO_LIST = "the agent returned no sessions"
 
 
-def _listed(record: Record) -> list[tuple[RecordedExchange, Json]]:
+def _list_entries(record: Record) -> list[tuple[RecordedExchange, Json]]:
     return [
         (exchange, entry)
         for exchange in record.exchanges("client", "session/list")
@@ -526,7 +526,7 @@ def _listed(record: Record) -> list[tuple[RecordedExchange, Json]]:
 @RULES.observer("list.absolute-folders", MUST, LISTING, over=LISTS, unless=NO_LIST)
 def absolute_folders(record: Record, witness: Witness) -> None:
     """The folders in a list are absolute."""
-    for exchange, entry in _listed(record):
+    for exchange, entry in _list_entries(record):
         if entry.get("cwd") == RELATIVE:
             continue  # another rule is about an agent that has taken it
         witness.saw()
@@ -539,7 +539,7 @@ def absolute_folders(record: Record, witness: Witness) -> None:
 @RULES.observer("list.times", MUST, LISTING, over=LISTS, unless="no listed session has a time")
 def times(record: Record, witness: Witness) -> None:
     """`updatedAt` is a time in ISO 8601."""
-    told = [(exchange.lines, entry) for exchange, entry in _listed(record)]
+    told = [(exchange.lines, entry) for exchange, entry in _list_entries(record)]
     told += [((line,), line.update) for line in record.lines if line.update_kind == INFO]
     for lines, entry in told:
         at = entry.get("updatedAt")

@@ -21,11 +21,11 @@ from acp_check.rules.listings import (
     Loaded,
     ReplayedConversation,
     bare_text,
+    conversation_with_replay,
     load,
-    loaded_after_restart,
+    load_after_restart,
     newest,
     reading,
-    replayed_conversation,
     sequence,
     text_of,
     tool_calls,
@@ -49,13 +49,13 @@ ROOTS = RuleSource(PAGE, "Additional Workspace Roots")
 @RULES.case("load.after-restart", MUST, SUPPORT, "load")
 async def after_restart(stage: Stage) -> None:
     """A session can be loaded after a restart of the agent."""
-    await stage.judge(loaded_after_restart)
+    await stage.judge(load_after_restart)
 
 
 @RULES.case("load.user-messages", MUST, LOADING, "load")
 async def user_messages(stage: Stage) -> None:
     """A load replays the user's messages."""
-    conversation = await stage.given(replayed_conversation)
+    conversation = await stage.need(conversation_with_replay)
     replayed, place = bare_text(conversation.loaded.replay, "user_message_chunk"), 0
     for prompt in conversation.prompts:
         text = "".join(prompt.split())
@@ -79,7 +79,7 @@ async def agent_messages(stage: Stage) -> None:
 
 async def _replays_all(stage: Stage, kind: str, what: str) -> None:
     """Raise Violation unless a load replays all chunks of a kind."""
-    conversation = await stage.given(replayed_conversation)
+    conversation = await stage.need(conversation_with_replay)
     live, replayed = (
         bare_text(conversation.live, kind),
         bare_text(conversation.loaded.replay, kind),
@@ -93,7 +93,7 @@ async def _replays_all(stage: Stage, kind: str, what: str) -> None:
 @RULES.case("load.exact-text", MUST, LOADING, "load")
 async def exact_text(stage: Stage) -> None:
     """A load replays texts exactly, with their white space."""
-    conversation = await stage.given(replayed_conversation)
+    conversation = await stage.need(conversation_with_replay)
     replay = conversation.loaded.replay
     replayed, place = text_of(replay, "user_message_chunk"), 0
     for prompt in conversation.prompts:
@@ -116,9 +116,9 @@ async def thoughts(stage: Stage) -> None:
 
 
 @RULES.case("load.tool-calls", MUST, LOADING, "load")
-async def replayed_tool_calls(stage: Stage) -> None:
+async def all_tool_calls(stage: Stage) -> None:
     """A load replays the tool calls and their final status."""
-    conversation = await stage.given(replayed_conversation)
+    conversation = await stage.need(conversation_with_replay)
     live, replayed = _both_tool_calls(conversation)
     if more := replayed.keys() - live.keys():
         raise Violation(
@@ -148,7 +148,7 @@ def _both_tool_calls(conversation: ReplayedConversation) -> tuple[dict[str, Json
 @RULES.case("load.tool-details", EXPECTED, LOADING, "load")
 async def tool_details(stage: Stage) -> None:
     """A load replays the titles and the output of tool calls."""
-    conversation = await stage.given(replayed_conversation)
+    conversation = await stage.need(conversation_with_replay)
     live, replayed = _both_tool_calls(conversation)
     both = live.keys() & replayed.keys()
     if not both:
@@ -163,7 +163,7 @@ async def tool_details(stage: Stage) -> None:
 @RULES.case("load.plan", EXPECTED, LOADING, "load")
 async def plan(stage: Stage) -> None:
     """A load replays the newest plan."""
-    conversation = await stage.given(replayed_conversation)
+    conversation = await stage.need(conversation_with_replay)
     live = newest(conversation.live, "plan")
     if live is None:
         raise NotObservable("the agent made no plan in the conversation")
@@ -175,7 +175,7 @@ async def plan(stage: Stage) -> None:
 @RULES.case("load.order", MUST, LOADING, "load")
 async def order(stage: Stage) -> None:
     """A load replays messages and tool calls in their original order."""
-    conversation = await stage.given(replayed_conversation)
+    conversation = await stage.need(conversation_with_replay)
     replay = conversation.loaded.replay
     if not any(is_of_turn(line) for line in replay):
         raise NotObservable("nothing is replayed")
@@ -197,7 +197,7 @@ async def order(stage: Stage) -> None:
 @RULES.case("load.replay-first", MUST, LOADING, "load")
 async def replay_first(stage: Stage) -> None:
     """The whole conversation is replayed before `session/load` is answered."""
-    conversation = await stage.given(replayed_conversation)
+    conversation = await stage.need(conversation_with_replay)
     late = [line for line in conversation.loaded.after_answer if is_of_turn(line)]
     if late:
         raise Violation(
@@ -212,8 +212,8 @@ async def replay_first(stage: Stage) -> None:
 @RULES.case("load.goes-on", MUST, LOADING, "load")
 async def goes_on(stage: Stage) -> None:
     """A loaded session accepts prompts."""
-    await stage.given(loaded_after_restart)
-    session = await stage.left_session("before a load", GREET)
+    await stage.need(load_after_restart)
+    session = await stage.session_to_reopen("before a load", GREET)
     dialogue = await stage.meet("prompts after a load", is_restart=True)
     await load(stage, dialogue, session)
     for prompt in (GREET, reading(stage)):
@@ -224,9 +224,9 @@ async def goes_on(stage: Stage) -> None:
 @RULES.case("load.remembers", EXPECTED, LOADING, "load")
 async def remembers(stage: Stage) -> None:
     """After a restart and a load the agent still knows the earlier conversation."""
-    await stage.given(_remembers_code_word)
-    await stage.given(loaded_after_restart)
-    session = await stage.left_session("remembers", Errand("remember", CODE_WORD), GREET)
+    await stage.need(_remembers_code_word)
+    await stage.need(load_after_restart)
+    session = await stage.session_to_reopen("remembers", Errand("remember", CODE_WORD), GREET)
     dialogue = await stage.meet("recalls after a load", is_restart=True)
     await load(stage, dialogue, session)
     turn = await stage.prompt(dialogue, session, RECALL)
@@ -247,7 +247,7 @@ async def _remembers_code_word(stage: Stage) -> None:
 @RULES.case("session.own-context", MUST, RuleSource(PAGE, ""))
 async def own_context(stage: Stage) -> None:
     """A session does not know what was said in other sessions."""
-    await stage.given(_remembers_code_word)
+    await stage.need(_remembers_code_word)
     dialogue = await stage.main()
     turn = await stage.prompt(dialogue, await stage.new_session(dialogue), RECALL)
     if CODE_WORD in turn.text:
@@ -266,11 +266,11 @@ class Grown(Struct, frozen=True):
     second: Loaded
 
 
-async def grown(stage: Stage) -> Grown:
+async def grow(stage: Stage) -> Grown:
     """Load a session, prompt it, and load it again."""
-    await stage.given(loaded_after_restart)
+    await stage.need(load_after_restart)
     # A new session: others are open elsewhere, and may get this one's updates.
-    session = await stage.left_session("begins a session", GREET)
+    session = await stage.session_to_reopen("begins a session", GREET)
     dialogue = await stage.meet("prompt after a load", is_restart=True)
     first = await load(stage, dialogue, session)
     turn = await stage.prompt(dialogue, session, GROWING)
@@ -284,7 +284,7 @@ async def grown(stage: Stage) -> Grown:
 @RULES.case("load.grows", MUST, LOADING, "load")
 async def grows(stage: Stage) -> None:
     """The next load also replays what was said after a load, after the earlier conversation."""
-    now = await stage.judge(grown)
+    now = await stage.judge(grow)
     for kind, who, new in (
         ("user_message_chunk", "the user", "".join(GROWING.split())),
         ("agent_message_chunk", "the agent", bare_text(now.turn.updates, "agent_message_chunk")),
@@ -303,7 +303,7 @@ async def grows(stage: Stage) -> None:
 @RULES.case("load.again", EXPECTED, LOADING, "load")
 async def again(stage: Stage) -> None:
     """A second load replays the same conversation."""
-    now = await stage.given(grown)
+    now = await stage.need(grow)
     dialogue = await stage.meet("another load", is_restart=True)
     other = await load(stage, dialogue, now.session)
     _same(now.second, other)
@@ -335,7 +335,7 @@ class LongTexts(Struct, frozen=True):
 
 async def long_texts(stage: Stage) -> LongTexts:
     """Have a session with long texts, leave its process, and load it."""
-    await stage.given(loaded_after_restart)
+    await stage.need(load_after_restart)
     dialogue = await stage.meet("long texts")
     session = await stage.new_session(dialogue)
     prompt = f"{LONG_WORDS}\n{GREET.words}"
@@ -352,7 +352,7 @@ async def long_texts(stage: Stage) -> LongTexts:
 @RULES.case("load.long-texts", MUST, LOADING, "load")
 async def whole_texts(stage: Stage) -> None:
     """A load replays texts of ten thousand letters whole."""
-    found = await stage.given(long_texts)
+    found = await stage.need(long_texts)
     # Other rules are about texts that are missing altogether.
     beginning = f"{LONG_WORDS[:100]}"
     if found.loaded.has_prompt(beginning) and not found.loaded.has_prompt(found.prompt):
@@ -366,19 +366,19 @@ async def whole_texts(stage: Stage) -> None:
 @RULES.case("load.relative-folder", EXPECTED, RuleSource(PAGE, "Working Directory"), "load")
 async def relative_folder(stage: Stage) -> None:
     """A load with a working directory that is not an absolute path is refused."""
-    await stage.given(loaded_after_restart)
-    session = await stage.left_session("before a relative load", GREET)
+    await stage.need(load_after_restart)
+    session = await stage.session_to_reopen("before a relative load", GREET)
     dialogue = await stage.meet("a relative load", is_restart=True)
     params = stage.params(sessionId=session.id, cwd=RELATIVE)
     answer = await dialogue.ask("session/load", params, seconds=3 * dialogue.timeout)
     await stage.leave(dialogue)
-    answer.refused("the agent accepted a relative path")
+    answer.require_error("the agent accepted a relative path")
 
 
 @RULES.case("load.folder", MUST, RuleSource(PAGE, "Working Directory"), "load")
 async def folder(stage: Stage) -> None:
     """In a loaded session, a relative path starts at the session's folder."""
-    await stage.given(loaded_after_restart)
+    await stage.need(load_after_restart)
     file = stage.new_file("beside.txt", f"{SECRET}\n", "loaded from here")
     dialogue = await stage.meet("before a load")
     session = await stage.new_session(dialogue, cwd=str(file.parent))
@@ -396,18 +396,18 @@ async def folder(stage: Stage) -> None:
 @RULES.case("load.directories", MUST, ROOTS, "load", "directories")
 async def load_directories(stage: Stage) -> None:
     """A load with additional folders is accepted if the agent advertises them."""
-    await stage.given(loaded_after_restart)
-    await _reopened_with_directories(stage, "load")
+    await stage.need(load_after_restart)
+    await _reopen_with_directories(stage, "load")
 
 
-async def _reopened_with_directories(stage: Stage, how: str) -> None:
-    session = await stage.left_session(f"before a {how} with folders", GREET)
+async def _reopen_with_directories(stage: Stage, how: str) -> None:
+    session = await stage.session_to_reopen(f"before a {how} with folders", GREET)
     dialogue = await stage.meet(f"a {how} with folders", is_restart=True)
     more = [stage.new_folder("more")]
     params = stage.params(sessionId=session.id, cwd=session.cwd, additionalDirectories=more)
     answer = await dialogue.ask(f"session/{how}", params, seconds=3 * dialogue.timeout)
     await stage.leave(dialogue)
-    answer.succeeded()
+    answer.require_result()
 
 
 SECRET = "walnut-3307"
@@ -423,7 +423,7 @@ async def unknown_id(stage: Stage) -> None:
 async def _refuses_unknown(stage: Stage, method: str) -> None:
     dialogue = await stage.main()
     answer = await dialogue.ask(method, stage.params(sessionId="check-no-such-session"))
-    answer.refused("the request for an unknown session was answered with a result")
+    answer.require_error("the request for an unknown session was answered with a result")
 
 
 def _apart(conversation: ReplayedConversation, kind: str) -> tuple[WireLine, ...]:
@@ -470,10 +470,10 @@ def _differs(what: str, live: str, replayed: str, *, who: str = "the agent") -> 
         return f"nothing that {who} {what} is replayed"
     pairs = zip(live, replayed, strict=False)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return f"{who} {what} {_quoted(live[same:])}, but {_quoted(replayed[same:])} is replayed"
+    return f"{who} {what} {_quote(live[same:])}, but {_quote(replayed[same:])} is replayed"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f"{text[:60]!r}{' …' if len(text) > 60 else ''}" if text else "nothing more"
 
 
@@ -487,9 +487,9 @@ class _Killed(Loaded, frozen=True):
     earlier: tuple[str, ...]
 
 
-async def killed_and_loaded(stage: Stage) -> _Killed:
+async def kill_and_load(stage: Stage) -> _Killed:
     """Load a session whose process was killed in the middle of its second turn."""
-    await stage.given(loaded_after_restart)
+    await stage.need(load_after_restart)
     dialogue = await stage.meet("killed")
     session = await stage.new_session(dialogue)
     first = await stage.prompt(dialogue, session, GREET)
@@ -511,7 +511,7 @@ async def killed_and_loaded(stage: Stage) -> _Killed:
 @RULES.case("load.after-kill", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
 async def after_kill(stage: Stage) -> None:
     """Finished turns survive `kill -9`."""
-    killed = await stage.judge(killed_and_loaded)
+    killed = await stage.judge(kill_and_load)
     if not killed.earlier:
         raise NotObservable("the agent said nothing in the earlier turn")
     # Only some of it: another rule is about text that every load leaves out.
@@ -523,7 +523,7 @@ async def after_kill(stage: Stage) -> None:
 @RULES.case("load.after-kill-in-turn", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
 async def after_kill_in_turn(stage: Stage) -> None:
     """A load replays what the client saw of the turn that `kill -9` interrupted."""
-    killed = await stage.given(killed_and_loaded)
+    killed = await stage.need(kill_and_load)
     if not killed.seen:
         raise NotObservable("the agent was killed before it said anything")
     if killed.seen not in bare_text(killed.replay, "agent_message_chunk"):
@@ -546,18 +546,18 @@ class ResumedSession(Struct, frozen=True):
 
 async def resume(stage: Stage, *errands: Errand) -> ResumedSession:
     """Make a session with these turns, leave its process, and resume it in another one."""
-    await stage.given(plain_turn)
-    session = await stage.left_session("before a resume", *errands)
+    await stage.need(plain_turn)
+    session = await stage.session_to_reopen("before a resume", *errands)
     dialogue = await stage.meet("a resume", is_restart=True)
     params = {"sessionId": session.id, "cwd": session.cwd}
     answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
-    await dialogue.settled()
+    await dialogue.settle()
     answer.fitting(ResumeSessionResponse)
     updates = tuple(dialogue.record.updates(session.id, since=answer.asked.number))
     return ResumedSession(dialogue, session, answer, updates)
 
 
-async def resumed(stage: Stage) -> ResumedSession:
+async def plain_resume(stage: Stage) -> ResumedSession:
     """Resume a session that read a file."""
     return await resume(stage, GREET, reading(stage))
 
@@ -565,13 +565,13 @@ async def resumed(stage: Stage) -> ResumedSession:
 @RULES.case("resume.after-restart", MUST, RuleSource(PAGE, "Resuming Sessions"), "resume")
 async def resume_after_restart(stage: Stage) -> None:
     """A session can be resumed after a restart of the agent, with or without MCP servers."""
-    await stage.judge(resumed)
+    await stage.judge(plain_resume)
 
 
 @RULES.case("resume.no-history", MUST, RESUMING, "resume")
 async def no_history(stage: Stage) -> None:
     """Resuming a session does not replay it, neither before the answer nor after it."""
-    found = await stage.given(resumed)
+    found = await stage.need(plain_resume)
     for line in found.updates:
         if is_of_turn(line):
             raise Violation("a part of the conversation is replayed", *found.answer.lines, line)
@@ -580,8 +580,8 @@ async def no_history(stage: Stage) -> None:
 @RULES.case("resume.remembers", EXPECTED, RESUMING, "resume")
 async def resume_remembers(stage: Stage) -> None:
     """After a restart and a resume the agent still knows the earlier conversation."""
-    await stage.given(_remembers_code_word)
-    await stage.given(resumed)
+    await stage.need(_remembers_code_word)
+    await stage.need(plain_resume)
     found = await resume(stage, Errand("remember", OTHER_WORD), reading(stage))
     turn = await stage.prompt(found.dialogue, found.session, RECALL)
     await stage.leave(found.dialogue)
@@ -592,7 +592,7 @@ async def resume_remembers(stage: Stage) -> None:
 @RULES.case("resume.goes-on", MUST, RESUMING, "resume")
 async def resume_goes_on(stage: Stage) -> None:
     """A resumed session accepts prompts."""
-    await stage.given(resumed)
+    await stage.need(plain_resume)
     found = await resume(stage, GREET)
     for prompt in (GREET, reading(stage)):
         await stage.prompt(found.dialogue, found.session, prompt)
@@ -602,8 +602,8 @@ async def resume_goes_on(stage: Stage) -> None:
 @RULES.case("resume.directories", MUST, ROOTS, "resume", "directories")
 async def resume_directories(stage: Stage) -> None:
     """A resume with additional folders is accepted if the agent advertises them."""
-    await stage.given(resumed)
-    await _reopened_with_directories(stage, "resume")
+    await stage.need(plain_resume)
+    await _reopen_with_directories(stage, "resume")
 
 
 @RULES.case("resume.unknown-id", EXPECTED, RESUMING, "resume")

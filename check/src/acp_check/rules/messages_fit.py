@@ -11,11 +11,11 @@ from acp_check.grammar import (
     DRAFTED_METHODS,
     NEEDS,
     TypedMessage,
-    advertised_capabilities,
+    agent_capabilities,
     data_of,
     is_base64,
     problem,
-    typed_messages,
+    schema_messages,
     unknown_members,
 )
 from acp_check.record import Record, Side, objects
@@ -41,7 +41,7 @@ def fits(message: TypedMessage, witness: Witness) -> None:
 
 def own_members(record: Record, side: Side, witness: Witness) -> None:
     """Accuse custom members beside those of the protocol."""
-    for message in typed_messages(record, side):
+    for message in schema_messages(record, side):
         custom, drafted = unknown_members(message)
         witness.check(not custom, f"{custom} is not part of the protocol", message.line)
         for path in drafted:
@@ -61,8 +61,8 @@ def own_methods(record: Record, side: Side, witness: Witness) -> None:
 
 def _results(record: Record) -> Iterator[TypedMessage]:
     """Yield the results of methods that the agent has; others may be answered in any way."""
-    can = advertised_capabilities(record)
-    for message in typed_messages(record, "agent"):
+    can = agent_capabilities(record)
+    for message in schema_messages(record, "agent"):
         needed = NEEDS.get(message.method)
         if message.is_result and (needed is None or has_capability(can, *needed)):
             yield message
@@ -92,7 +92,7 @@ def empty_results(record: Record, witness: Witness) -> None:
 @RULES.observer("schema.updates", MUST, SCHEMA, over=MESSAGES, unless="the agent sent no update")
 def updates(record: Record, witness: Witness) -> None:
     """Every `session/update` fits the schema."""
-    for message in typed_messages(record, "agent"):
+    for message in schema_messages(record, "agent"):
         if message.method == "session/update":
             fits(message, witness)
 
@@ -100,7 +100,7 @@ def updates(record: Record, witness: Witness) -> None:
 @RULES.observer("schema.requests", MUST, SCHEMA, over=CALLS, unless="the agent sent no request")
 def requests(record: Record, witness: Witness) -> None:
     """All requests of the agent fit the schema."""
-    for message in typed_messages(record, "agent"):
+    for message in schema_messages(record, "agent"):
         if not message.is_result and message.method != "session/update":
             fits(message, witness)
 
@@ -155,7 +155,7 @@ def data_is_base64(record: Record, witness: Witness) -> None:
     over=MESSAGES,
     unless="the agent sent no updates, or only some that the client offered to show",
 )
-def offered_updates(record: Record, witness: Witness) -> None:
+def updates_on_offer(record: Record, witness: Witness) -> None:
     """Notices, compactions and sub-agents are sent only to clients that offer to show them."""
     for line in record.updates():
         kind = UPDATE_KINDS.get(line.update_kind)
@@ -177,7 +177,7 @@ async def custom_request(stage: Stage) -> AnswerLine:
 
 
 @RULES.case("extension.answered", MUST, CUSTOM)
-async def answered(stage: Stage) -> None:
+async def custom_answer(stage: Stage) -> None:
     """A custom request is answered, known or not."""
     await stage.judge(custom_request)
 
@@ -185,7 +185,7 @@ async def answered(stage: Stage) -> None:
 @RULES.case("extension.unknown-request", SHOULD, CUSTOM)
 async def unknown_request(stage: Stage) -> None:
     """A custom request that the agent does not know is answered with -32601."""
-    answer = await stage.given(custom_request)
+    answer = await stage.need(custom_request)
     if answer.line.message.get("result"):
         raise NotObservable("the agent answers as if it knew the request", *answer.lines)
     if answer.code != METHOD_NOT_FOUND:
@@ -198,12 +198,12 @@ async def unknown_request(stage: Stage) -> None:
 )
 async def unknown_notification(stage: Stage) -> None:
     """A custom notification that the agent does not know is ignored."""
-    await stage.given(plain_session)
+    await stage.need(plain_session)
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
     notification = dialogue.notify("_check.example/no_such_notification", {"some": "thing"})
-    await dialogue.caught_up()
-    if unasked := dialogue.record.unasked(before):
+    await dialogue.catch_up()
+    if unasked := dialogue.record.stray_answers(before):
         raise Violation("the notification was answered", notification, unasked[0])
     if dialogue.ended:
         raise Violation("the agent ended", notification)
@@ -216,7 +216,7 @@ async def unknown_notification(stage: Stage) -> None:
     over=MESSAGES,
     unless="the agent sent no custom message",
 )
-def advertised(record: Record, witness: Witness) -> None:
+def custom_in_meta(record: Record, witness: Witness) -> None:
     """An agent that sends custom messages advertises them, in the `_meta` of a capability."""
     can = [it.result.get("agentCapabilities") for it in record.exchanges("client", "initialize")]
     for line in record.by("agent"):

@@ -271,7 +271,7 @@ async def http_of(stage: Stage) -> AsyncIterator[Http]:
                 await http.ask("DELETE", http.connection)
 
 
-async def _connected(stage: Stage) -> None:
+async def _require_connection(stage: Stage) -> None:
     """Raise NotObservable if no connection can be begun, which other rules of HTTP need."""
     async with http_of(stage) as http:
         if not http.connection:
@@ -281,7 +281,7 @@ async def _connected(stage: Stage) -> None:
 @asynccontextmanager
 async def connection(stage: Stage) -> AsyncIterator[Http]:
     """Begin a connection for the block; raises NotObservable if none can be begun."""
-    await stage.given(_connected)
+    await stage.need(_require_connection)
     async with http_of(stage) as http:
         yield http
 
@@ -323,7 +323,7 @@ async def initialize(stage: Stage) -> None:
 
 
 @RULES.case("http.accepted", MUST, FLOW)
-async def accepted(stage: Stage) -> None:
+async def other_messages(stage: Stage) -> None:
     """Any other message is answered with 202 and an empty body, and its answer arrives on the
     connection's stream.
     """

@@ -64,9 +64,9 @@ def _steps(given: object) -> list[Json]:
 
 
 @RULES.case("plan.told", SHOULD, RuleSource(PAGE, "Creating Plans"))
-async def reported(stage: Stage) -> None:
+async def report(stage: Stage) -> None:
     """A plan that is made with a tool is reported as a plan."""
-    record = (await stage.given(past)).record  # in it a plan is asked for
+    record = (await stage.need(past)).record  # in it a plan is asked for
     made = [turn for turn in _turns(record) if turn.calls]
     for turn in made:
         if not turn.reports:
@@ -82,7 +82,7 @@ async def reported(stage: Stage) -> None:
     over=("plan.told",),
     unless="no reported plan was changed by a later tool call",
 )
-def updated(record: Record, witness: Witness) -> None:
+def report_again(record: Record, witness: Witness) -> None:
     """A plan that is changed with a tool is reported again."""
     for turn in _turns(record):
         changed = [(line, steps) for line, steps in turn.calls if steps != turn.calls[0][1]]

@@ -10,7 +10,7 @@ from acp_check.dialogue import Dialogue
 from acp_check.errands import COUNT, GREET
 from acp_check.record import Record
 from acp_check.rules.json_rpc import unknown_request
-from acp_check.rules.listings import load, loaded_after_restart, text_of
+from acp_check.rules.listings import load, load_after_restart, text_of
 from acp_check.rules.prompt_turns import plain_turn
 from acp_check.stage import CheckedTurn, Stage, begin_prompt
 from acp_check.verdicts import NotObservable, RuleSource, Violation
@@ -23,20 +23,20 @@ STDIO = RuleSource("Transports", "stdio")
 @RULES.case("pressure.unread-answers", EXPECTED, STDIO)
 async def unread_answers(stage: Stage) -> None:
     """A client can send a thousand requests before it reads the first answer."""
-    await stage.given(unknown_request)
+    await stage.need(unknown_request)
     dialogue = await stage.meet("flood of requests")
     dialogue.stop_reading()
     calls = [
         dialogue.begin("check/no_such_method", {"number": n}) for n in range(bounds.FLOOD_REQUESTS)
     ]
-    await _paused(dialogue)
+    await _pause(dialogue)
     dialogue.resume_reading()
     for call in calls:
-        await dialogue.answered(call, 2 * dialogue.timeout)
+        await dialogue.answer_to(call, 2 * dialogue.timeout)
     await stage.leave(dialogue)
 
 
-async def _paused(dialogue: Dialogue) -> None:
+async def _pause(dialogue: Dialogue) -> None:
     for _ in range(4):
         await dialogue.pause_briefly()
 
@@ -44,7 +44,7 @@ async def _paused(dialogue: Dialogue) -> None:
 @RULES.case("pressure.notifications", EXPECTED, STDIO)
 async def notifications(stage: Stage) -> None:
     """The agent copes with thousands of notifications in a row."""
-    await stage.given(unknown_request)
+    await stage.need(unknown_request)
     dialogue = await stage.meet("flood of notifications")
     for number in range(3 * bounds.FLOOD_REQUESTS):
         dialogue.notify("_check/no_such_notification", {"number": number})
@@ -54,13 +54,13 @@ async def notifications(stage: Stage) -> None:
 
 async def unread_count(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
     """Have the agent count to 300 while nobody reads, and greet; then leave it."""
-    await stage.given(plain_turn)
+    await stage.need(plain_turn)
     dialogue = await stage.meet("slow client")
     session = await stage.new_session(dialogue)
     call = begin_prompt(dialogue, session, COUNT)
     await dialogue.pause_briefly()
     dialogue.stop_reading()
-    await _paused(dialogue)
+    await _pause(dialogue)
     dialogue.resume_reading()
     turn = await stage.turn(dialogue, session, call, 6 * dialogue.timeout)
     after = await stage.prompt(dialogue, session, GREET)
@@ -72,7 +72,7 @@ async def unread_count(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
 async def slow_client(stage: Stage) -> None:
     """A client that stops reading for a while still gets the whole turn afterwards."""
     turn, after = await stage.judge(unread_count)
-    counted = _counted(turn.text)
+    counted = _numbers(turn.text)
     if len(counted) < COUNTED or "result" not in after.answer.line.message:
         raise NotObservable("the agent did not count when it was asked to")
     missing = set(range(1, max(counted))) - counted
@@ -84,16 +84,16 @@ async def slow_client(stage: Stage) -> None:
 @RULES.case("pressure.long-replay", MUST, RuleSource("Session Setup", "Loading a Session"), "load")
 async def long_replay(stage: Stage) -> None:
     """A load replays hundreds of updates to the last one."""
-    turn, after = await stage.given(unread_count)
-    await stage.given(loaded_after_restart)
+    turn, after = await stage.need(unread_count)
+    await stage.need(load_after_restart)
     dialogue = await stage.meet("a long replay", is_restart=True)
     loaded = await load(stage, dialogue, turn.session)
     await stage.leave(dialogue)
-    counted = _counted(turn.text)
+    counted = _numbers(turn.text)
     if len(counted) < COUNTED:
         raise NotObservable("the agent did not count when it was asked to")
     again = text_of(loaded.replay, "agent_message_chunk")
-    missing = counted - _counted(again)
+    missing = counted - _numbers(again)
     if missing:
         why = f"the agent counted to {max(counted)}, but {min(missing)} is not replayed"
         raise Violation(why, loaded.asked, *loaded.replay[-3:], loaded.answer.line)
@@ -106,7 +106,7 @@ FEW = 10
 """Letters of the last message that are sought in the replay."""
 
 
-def _counted(text: str) -> set[int]:
+def _numbers(text: str) -> set[int]:
     """Return the numbers in a text, among other words: some agents add warnings with numbers."""
     return {int(number) for number in re.findall(r"\d+", text)} & set(range(1, 301))
 

@@ -52,7 +52,7 @@ async def plain_turn(stage: Stage) -> CheckedTurn:
     """Send a first prompt in the main process, then nothing for a while."""
     dialogue, session = await stage.session_after(plain_session)
     turn = await stage.prompt(dialogue, session, GREET)
-    await dialogue.settled()
+    await dialogue.settle()
     return turn
 
 
@@ -72,14 +72,14 @@ async def answer(stage: Stage) -> None:
 @RULES.case("prompt.next", MUST, CANCELLATION)
 async def next_prompt(stage: Stage) -> None:
     """A session accepts another prompt once the previous turn has ended."""
-    dialogue, session = await used_session(stage)
+    dialogue, session = await session_with_turn(stage)
     await stage.prompt(dialogue, session, GREET)
 
 
-async def used_session(stage: Stage) -> tuple[Dialogue, CheckedSession]:
+async def session_with_turn(stage: Stage) -> tuple[Dialogue, CheckedSession]:
     """Make a session in the main process in which a turn has ended."""
     dialogue, session = await stage.session_after(plain_turn)
-    await stage.given_turn(dialogue, session, GREET)
+    await stage.need_turn(dialogue, session, GREET)
     return dialogue, session
 
 
@@ -97,7 +97,7 @@ async def text_blocks(stage: Stage) -> None:
     )
 
 
-async def linked(stage: Stage) -> Json:
+async def link_turn(stage: Stage) -> Json:
     """Run a turn with a link to a file; return the link."""
     path = stage.new_file("linked.txt", "linked\n")
     link: Json = {"type": "resource_link", "uri": path.as_uri(), "name": path.name}
@@ -108,7 +108,7 @@ async def linked(stage: Stage) -> Json:
 @RULES.case("prompt.resource-link", MUST, BASELINE)
 async def resource_link(stage: Stage) -> None:
     """A prompt can link to a file."""
-    await stage.judge(linked)
+    await stage.judge(link_turn)
 
 
 def _png_chunk(kind: bytes, data: bytes) -> bytes:
@@ -143,7 +143,7 @@ async def audio(stage: Stage) -> None:
     await _with(stage, {"type": "audio", "mimeType": "audio/wav", "data": SILENT})
 
 
-async def embedded_text(stage: Stage) -> None:
+async def text_file_turn(stage: Stage) -> None:
     """Run a turn with a file of text in its prompt."""
     uri = (stage.work / "inside.txt").as_uri()
     resource = {"uri": uri, "mimeType": "text/plain", "text": "inside\n"}
@@ -151,22 +151,22 @@ async def embedded_text(stage: Stage) -> None:
 
 
 @RULES.case("prompt.embedded", MUST, BASELINE, "embedded")
-async def embedded(stage: Stage) -> None:
+async def text_file(stage: Stage) -> None:
     """A prompt can contain a file."""
-    await stage.judge(embedded_text)
+    await stage.judge(text_file_turn)
 
 
 @RULES.case("prompt.blob", MUST, BASELINE, "embedded")
 async def blob(stage: Stage) -> None:
     """A prompt can contain a file that is no text."""
-    await stage.given(embedded_text)
+    await stage.need(text_file_turn)
     uri = (stage.work / "inside.png").as_uri()
     resource = {"uri": uri, "mimeType": "image/png", "blob": PIXEL}
     await _with(stage, {"type": "resource", "resource": resource})
 
 
 @RULES.case("prompt.annotations", MUST, CONTENT)
-async def annotated(stage: Stage) -> None:
+async def with_annotations(stage: Stage) -> None:
     """A block can have annotations."""
     told = {
         "audience": ["user", "assistant"],
@@ -177,7 +177,7 @@ async def annotated(stage: Stage) -> None:
     await stage.prompt(
         dialogue, session, {"type": "text", "text": GREET.words, "annotations": told}
     )
-    await _with(stage, {**await stage.given(linked), "annotations": told})
+    await _with(stage, {**await stage.need(link_turn), "annotations": told})
 
 
 @RULES.case("prompt.meta", MUST, RuleSource("Extensibility", "The `_meta` Field"))
@@ -220,7 +220,7 @@ def updates_first(record: Record, witness: Witness) -> None:
     """All updates of a turn arrive before its prompt is answered."""
     busy: set[object] = set()
     over: dict[object, WireLine] = {}
-    asked = record.answered("client")
+    asked = record.exchanges_by_answer("client")
     for line in record.lines:
         if line.by == "client" and line.method in ("session/prompt", "session/load"):
             busy.add(line.session_id)
@@ -380,7 +380,7 @@ async def long_turn(
         if call.answer is None:
             cancel(dialogue, session)
             with suppress(Silence, AgentGone):  # another rule is about that
-                await dialogue.answered(call, 3 * dialogue.timeout)
+                await dialogue.answer_to(call, 3 * dialogue.timeout)
 
 
 @RULES.case("prompt.alive-meanwhile", EXPECTED, RuleSource("Overview", "Communication Model"))
@@ -390,7 +390,7 @@ async def alive_meanwhile(stage: Stage) -> None:
     async with long_turn(stage, dialogue, session) as call:
         other = dialogue.begin("check/no_such_method", {})
         try:
-            await dialogue.answered(other)
+            await dialogue.answer_to(other)
         except Silence:
             why = "a request was not answered while a turn was running"
             raise Violation(why, call.asked, other.asked) from None
@@ -398,17 +398,17 @@ async def alive_meanwhile(stage: Stage) -> None:
             raise NotObservable("the turn ended before another request could be sent")
 
 
-async def cancelled_turn(stage: Stage) -> Cancelled:
+async def cancel_turn(stage: Stage) -> Cancelled:
     """Return a turn that was cancelled while it ran."""
     loop = asyncio.get_running_loop()
-    dialogue, session = await used_session(stage)
+    dialogue, session = await session_with_turn(stage)
     for _ in range(bounds.CANCEL_ATTEMPTS):
         call = await begin_long_turn(stage, dialogue, session)
         began = loop.time()
         cancellation = cancel(dialogue, session)
-        answer = await dialogue.answered(call, 3 * dialogue.timeout)
+        answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
         seconds = loop.time() - began
-        await dialogue.settled()
+        await dialogue.settle()
         if answer.stop_reason == "cancelled":
             break
     late = filter(is_of_turn, dialogue.record.updates(session.id, since=answer.line.number))
@@ -420,14 +420,14 @@ async def stop_reason(stage: Stage) -> None:
     """The prompt of a cancelled turn is answered with the stop reason `cancelled`, never an
     error.
     """
-    cancelled = await stage.judge(cancelled_turn)
-    cancelled.answer.cancelled(*cancelled.lines)
+    cancelled = await stage.judge(cancel_turn)
+    cancelled.answer.require_cancelled(*cancelled.lines)
 
 
 @RULES.case("cancel.updates-first", MUST, CANCELLATION)
 async def updates_before_cancelled(stage: Stage) -> None:
     """Updates of a cancelled turn arrive before its prompt is answered."""
-    cancelled = await stage.given(cancelled_turn)
+    cancelled = await stage.need(cancel_turn)
     if cancelled.late:
         raise Violation("an update arrived after the answer", *cancelled.lines, cancelled.late[0])
 
@@ -435,24 +435,24 @@ async def updates_before_cancelled(stage: Stage) -> None:
 @RULES.case("cancel.at-once", MUST, CANCELLATION)
 async def at_once(stage: Stage) -> None:
     """A cancel sent right after the prompt ends the turn, too."""
-    if (await stage.given(cancelled_turn)).answer.stop_reason != "cancelled":
+    if (await stage.need(cancel_turn)).answer.stop_reason != "cancelled":
         raise NotObservable("a cancel that is sent later does not end a turn either")
     dialogue, session = await stage.session_after(plain_turn)
     call = begin_prompt(dialogue, session, COUNT)
     cancellation = cancel(dialogue, session)
     fence = dialogue.begin_fence()
-    answer = await dialogue.answered(call, 3 * dialogue.timeout)
+    answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
     read = await dialogue.fence_answer(fence)
     is_read = read is not None and read.number < answer.line.number
     if answer.stop_reason != "cancelled" and not is_read:
         raise NotObservable("the turn ended before the agent had read what was sent")
-    answer.cancelled(call.asked, cancellation, answer.line)
+    answer.require_cancelled(call.asked, cancellation, answer.line)
 
 
 @RULES.case("cancel.soon", SHOULD, CANCELLATION)
 async def soon(stage: Stage) -> None:
     """A cancelled turn ends as soon as possible."""
-    cancelled = await stage.given(cancelled_turn)
+    cancelled = await stage.need(cancel_turn)
     if cancelled.seconds > bounds.CANCELLED_TURN_SECONDS:
         raise Violation(f"it took {cancelled.seconds:.1f} s to end the turn", *cancelled.lines)
 
@@ -460,7 +460,7 @@ async def soon(stage: Stage) -> None:
 @RULES.case("cancel.next-prompt", EXPECTED, CANCELLATION)
 async def prompt_after_cancel(stage: Stage) -> None:
     """After a cancelled turn the session accepts the next prompt."""
-    cancelled = await stage.given(cancelled_turn)
+    cancelled = await stage.need(cancel_turn)
     turn = await stage.prompt(await stage.main(), cancelled.session, GREET)
     if turn.answer.stop_reason == "cancelled":
         raise Violation("the next turn was cancelled, too", cancelled.cancel, *turn.answer.lines)
@@ -469,9 +469,9 @@ async def prompt_after_cancel(stage: Stage) -> None:
 @RULES.case("cancel.idle", EXPECTED, CANCELLATION)
 async def idle(stage: Stage) -> None:
     """A cancel while no turn is running does not affect the next turn."""
-    dialogue, session = await used_session(stage)
+    dialogue, session = await session_with_turn(stage)
     cancellation = cancel(dialogue, session)
-    await dialogue.caught_up()
+    await dialogue.catch_up()
     after = await stage.prompt(dialogue, session, GREET)
     if after.answer.stop_reason == "cancelled":
         raise Violation("the cancel ended the next turn", cancellation, *after.answer.lines)
@@ -484,7 +484,7 @@ async def other_session(stage: Stage) -> None:
     idle_one = await stage.new_session(dialogue)
     async with long_turn(stage, dialogue, session) as call:
         cancellation = cancel(dialogue, idle_one)
-        await dialogue.caught_up()
+        await dialogue.catch_up()
         if call.answer is not None and call.answer.stop_reason == "cancelled":
             why = "the turn of another session was cancelled"
             raise Violation(why, cancellation, call.answer.line)
@@ -499,10 +499,10 @@ async def request_answered(stage: Stage) -> None:
     dialogue, session = await stage.session_after(plain_turn)
     call = await begin_long_turn(stage, dialogue, session)
     cancellation = dialogue.notify("$/cancel_request", {"requestId": call.asked.message["id"]})
-    await dialogue.caught_up()
+    await dialogue.catch_up()
     if call.answer is None:  # the agent may ignore the cancellation
         cancel(dialogue, session)
-    answer = await dialogue.answered(call, 3 * dialogue.timeout)
+    answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
     if answer.error is not None and answer.code != REQUEST_CANCELLED:
         raise Violation(
             f"the cancelled request was answered with the error {answer.code}",
@@ -519,7 +519,7 @@ async def request_answered(stage: Stage) -> None:
     over=TURNS,
     unless="the agent reported no request as cancelled",
 )
-def cancelled_code(record: Record, witness: Witness) -> None:
+def cancellation_code(record: Record, witness: Witness) -> None:
     """An error that reports a request as cancelled has the code -32800."""
     for line in record.by("agent"):
         if SAYS_CANCELLED.fullmatch(str(line.error.get("message"))):
@@ -542,8 +542,8 @@ async def request_unknown(stage: Stage) -> None:
     over = await dialogue.ask("check/no_such_method", {})
     dialogue.notify("$/cancel_request", {"requestId": over.asked.message["id"]})
     cancellation = dialogue.notify("$/cancel_request", {"requestId": 999_999})
-    await dialogue.caught_up()
-    if unasked := dialogue.record.unasked(before):
+    await dialogue.catch_up()
+    if unasked := dialogue.record.stray_answers(before):
         raise Violation("the notification was answered", cancellation, unasked[0])
     answer = await dialogue.ask("check/no_such_method", {})
     if answer.code not in (None, METHOD_NOT_FOUND):

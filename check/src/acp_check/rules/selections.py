@@ -77,7 +77,7 @@ def unique_modes(record: Record, witness: Witness) -> None:
     over=CHOICES,
     unless="the agent reported no change of mode",
 )
-def known_updates(record: Record, witness: Witness) -> None:
+def only_known_updates(record: Record, witness: Witness) -> None:
     """A mode that is reported as current is one of the available modes."""
     known: dict[object, list[str]] = {}
     for exchange in record.exchanges("client", *OPENING):
@@ -108,7 +108,7 @@ async def set_mode(stage: Stage) -> None:
     if not others:
         raise NotObservable("the agent has only one mode")
     answer = await dialogue.ask("session/set_mode", {"sessionId": session.id, "modeId": others[0]})
-    answer.succeeded()
+    answer.require_result()
 
 
 @RULES.case("modes.unknown", EXPECTED, RuleSource(MODES, "From the Client"))
@@ -117,13 +117,13 @@ async def unknown_mode(stage: Stage) -> None:
     dialogue, session, _ = await _with_modes(stage)
     params = {"sessionId": session.id, "modeId": "check-no-such-mode"}
     answer = await dialogue.ask("session/set_mode", params)
-    answer.refused("the agent accepted an unknown mode")
+    answer.require_error("the agent accepted an unknown mode")
 
 
 @RULES.case("modes.in-turn", MUST, RuleSource(MODES, "Setting the current mode"))
 async def mode_in_turn(stage: Stage) -> None:
     """A mode can be set while a turn is running."""
-    await stage.given(plain_turn)
+    await stage.need(plain_turn)
     dialogue, session, modes = await _with_modes(stage)
     others = [id for id in _available(modes) if id != modes.get("currentModeId")]
     if not others:
@@ -143,7 +143,7 @@ async def _is_taken_in_turn(dialogue: Dialogue, call: SentRequest, answer: Answe
     later = await dialogue.ask(answer.asked.method or "", answer.asked.params)
     if later.error is not None:
         raise NotObservable("it is refused outside turns as well")
-    answer.succeeded()
+    answer.require_result()
 
 
 # -- config options -------------------------------------------------------------------------
@@ -336,7 +336,7 @@ def _mode_reports(records: Sequence[Record]) -> Iterator[ModeReport]:
     over=("resume.folder", "load.links"),
     unless="no session with a mode was reopened",
 )
-def kept(records: Sequence[Record], witness: Witness) -> None:
+def modes_kept(records: Sequence[Record], witness: Witness) -> None:
     """A reopened session is in the mode in which it was left."""
     for report in _mode_reports(records):
         exchange = report.exchange
@@ -386,7 +386,7 @@ async def option_set(stage: Stage) -> tuple[AnswerLine, list[Json], str, str]:
 async def set_option(stage: Stage) -> None:
     """A config option can be given another value."""
     answer, _, id, value = await stage.judge(option_set)
-    answer.succeeded()
+    answer.require_result()
     for option in objects(answer.result.get("configOptions")):
         if option.get("id") == id:
             if option.get("currentValue") != value:
@@ -398,7 +398,7 @@ async def set_option(stage: Stage) -> None:
 @RULES.case("options.in-turn", MUST, SETTING)
 async def option_in_turn(stage: Stage) -> None:
     """A config option can be set while a turn is running."""
-    await stage.given(plain_turn)
+    await stage.need(plain_turn)
     dialogue, session, options = await _with_options(stage)
     for option in options:
         others = [value for value in option_values(option) if value != option.get("currentValue")]
@@ -413,7 +413,7 @@ async def option_in_turn(stage: Stage) -> None:
 @RULES.case("options.complete", MUST, RuleSource(OPTIONS, "From the Client"))
 async def complete(stage: Stage) -> None:
     """The answer to setting an option contains all options."""
-    answer, options, id, _ = await stage.given(option_set)
+    answer, options, id, _ = await stage.need(option_set)
     if answer.error is not None:
         raise NotObservable("setting an option was refused", *answer.lines)
     ids = {it.get("id") for it in objects(answer.result.get("configOptions"))}
@@ -451,7 +451,7 @@ async def own_session(stage: Stage) -> None:
         if not values:
             continue
         is_seen = True
-        (await set_to(dialogue, first, changed, values[0])).succeeded()
+        (await set_to(dialogue, first, changed, values[0])).require_result()
         answer = await set_to(dialogue, other, untouched, untouched.get("currentValue"))
         for option in objects(answer.result.get("configOptions")):
             if option.get("id") == changed.get("id") and option.get("currentValue") == values[0]:
@@ -553,7 +553,7 @@ async def unknown_option(stage: Stage) -> None:
     """An option that does not exist is refused."""
     dialogue, session, _ = await _with_options(stage)
     answer = await set_to(dialogue, session, {"id": "check-no-such-option"}, "any")
-    answer.refused("the agent accepted an unknown option")
+    answer.require_error("the agent accepted an unknown option")
 
 
 @RULES.case("options.unknown-value", EXPECTED, SETTING)
@@ -564,17 +564,17 @@ async def unknown_value(stage: Stage) -> None:
     if not selects:
         raise NotObservable("the agent has no option with a list of values")
     answer = await set_to(dialogue, session, selects[0], "check-no-value")
-    answer.refused("the agent accepted an unknown value")
+    answer.require_error("the agent accepted an unknown value")
 
 
 @RULES.case("options.set-boolean", MUST, RuleSource(OPTIONS, "From the Client"))
 async def set_boolean(stage: Stage) -> None:
     """The client can set a boolean option if it offers to show it."""
-    dialogue, session = await stage.equipped_after(plain_session)
+    dialogue, session = await stage.full_session_after(plain_session)
     for option in objects(session.answer.result.get("configOptions")):
         if option.get("type") == "boolean":
             value = option.get("currentValue") is False
-            (await set_to(dialogue, session, option, value)).succeeded()
+            (await set_to(dialogue, session, option, value)).require_result()
             return
     raise NotObservable("the agent has no boolean option")
 

@@ -98,17 +98,17 @@ class HttpLife:
         """Wait for the answer to a prompt; meanwhile answer each permission that is asked for."""
         streams, http = self.streams, self.http
 
-        def asked() -> list[StreamEvent]:
+        def open_questions() -> list[StreamEvent]:
             questions = streams.of(session_id, PERMISSION)
             return [it for it in questions if it.line.number not in self.replied]
 
-        while await streams.until(lambda: streams.answers(id) or asked()):
+        while await streams.until(lambda: streams.answers(id) or open_questions()):
             if answers := streams.answers(id):
                 self.turns[name] = answers[0]
                 return
-            for question in asked():
+            for question in open_questions():
                 self.replied.add(question.line.number)
-                body = _decided(question.message, allows=allows)
+                body = _decision(question.message, allows=allows)
                 found = await http.ask("POST", http.head(session_id), body)
                 self.posts.setdefault("the permission", found)
             if len(self.replied) > bounds.STREAM_PERMISSIONS:
@@ -149,7 +149,7 @@ class HttpLife:
             await end(posting)
 
 
-def _decided(question: Json, *, allows: bool) -> bytes:
+def _decision(question: Json, *, allows: bool) -> bytes:
     """Return the answer that permits what is asked, or says that the turn is cancelled."""
     if not allows:
         return message_of(None, {"outcome": {"outcome": "cancelled"}}, question.get("id"))
@@ -162,7 +162,7 @@ def _decided(question: Json, *, allows: bool) -> bytes:
 
 async def life(stage: Stage) -> HttpLife:
     """Play the conversation."""
-    await stage.given(plain_turn)
+    await stage.need(plain_turn)
     async with connection(stage) as http, listening(http) as streams:
         found = HttpLife(http, streams)
         first = await found.begin(stage)
@@ -180,7 +180,7 @@ async def life(stage: Stage) -> HttpLife:
 async def load(stage: Stage) -> HttpLife:
     """Load a session of that conversation over another connection."""
     await stage.needs("load")
-    played = await stage.given(life)
+    played = await stage.need(life)
     session_id = played.sessions[0]
     async with http_of(stage) as http, listening(http) as streams:
         found = HttpLife(http, streams)
@@ -224,7 +224,7 @@ async def new_answer(stage: Stage) -> None:
 @RULES.case("http.session-stream", MUST, HTTP)
 async def session_stream(stage: Stage) -> None:
     """Messages about a session arrive on the session's stream."""
-    found = await stage.given(life)
+    found = await stage.need(life)
     session_id = found.sessions[0]
     found.posts["first"].expect(202)
     updates = found.streams.of(session_id, UPDATE)
@@ -247,7 +247,7 @@ async def session_stream(stage: Stage) -> None:
 @RULES.case("http.own-session", MUST, HTTP)
 async def own_session(stage: Stage) -> None:
     """The stream of a session carries nothing of another session."""
-    found = await stage.given(life)
+    found = await stage.need(life)
     if len(found.sessions) < 2 or "second" not in found.turns:
         raise NotObservable("no turn ran in a second session")
     if found.turns["second"].stream == found.sessions[0]:
@@ -260,7 +260,7 @@ async def own_session(stage: Stage) -> None:
             raise Violation(f"this message is about {event.session_id!r}", event.line)
 
 
-def _asked(found: HttpLife) -> StreamEvent:
+def _question(found: HttpLife) -> StreamEvent:
     """Return the permission that was asked for; raises NotObservable."""
     if found.asked is None:
         raise NotObservable("the agent did not ask for permission")
@@ -270,15 +270,15 @@ def _asked(found: HttpLife) -> StreamEvent:
 @RULES.case("http.permission", MUST, HTTP)
 async def permission(stage: Stage) -> None:
     """A permission request arrives on the stream of its session."""
-    found = await stage.given(life)
-    _on(_asked(found), found.sessions[0])
+    found = await stage.need(life)
+    _on(_question(found), found.sessions[0])
 
 
 @RULES.case("http.response", MUST, FLOW)
 async def response(stage: Stage) -> None:
     """A posted answer to a permission request is accepted with 202, and the turn continues."""
-    found = await stage.given(life)
-    asked = _asked(found)
+    found = await stage.need(life)
+    asked = _question(found)
     posted = found.posts["the permission"]
     posted.expect(202)
     if PERMISSION not in found.turns:
@@ -288,8 +288,8 @@ async def response(stage: Stage) -> None:
 @RULES.case("http.at-once", MUST, HTTP)
 async def at_once(stage: Stage) -> None:
     """A POST is accepted at once, not when its request is answered."""
-    found = await stage.given(life)
-    asked = _asked(found)
+    found = await stage.need(life)
+    asked = _question(found)
     if found.is_late:
         raise Violation("a prompt's POST stays open while a permission is pending", asked.line)
 
@@ -297,7 +297,7 @@ async def at_once(stage: Stage) -> None:
 @RULES.case("http.cancel", MUST, FLOW)
 async def cancel(stage: Stage) -> None:
     """A posted `session/cancel` is accepted with 202, and ends the turn."""
-    found = await stage.given(life)
+    found = await stage.need(life)
     if "the cancel" not in found.posts:
         raise NotObservable("no turn was cancelled")
     found.posts["the cancel"].expect(202)
@@ -308,7 +308,7 @@ async def cancel(stage: Stage) -> None:
 @RULES.case("http.once", MUST, HTTP)
 async def once(stage: Stage) -> None:
     """Each message arrives on one stream, once."""
-    found = await stage.given(life)
+    found = await stage.need(life)
     seen: dict[object, StreamEvent] = {}
     for event in found.streams.events:
         if "id" not in event.message:
@@ -338,7 +338,7 @@ async def load_answer(stage: Stage) -> None:
 @RULES.case("http.replay", SHOULD, HTTP)
 async def replay(stage: Stage) -> None:
     """A session is replayed on its own stream."""
-    found = await stage.given(load)
+    found = await stage.need(load)
     if not found.replayed:
         raise NotObservable("nothing was replayed")
     for event in found.replayed:
@@ -347,7 +347,7 @@ async def replay(stage: Stage) -> None:
 
 async def nameless(stage: Stage) -> dict[str, HttpAnswer]:
     """Post what is about a session without its header; return what was answered to each."""
-    await stage.given(life)
+    await stage.need(life)
     async with connection(stage) as http, listening(http) as streams:
         found = HttpLife(http, streams)
         session_id = await found.begin(stage)
@@ -367,7 +367,7 @@ async def nameless(stage: Stage) -> dict[str, HttpAnswer]:
         try:
             await streams.until(lambda: len(asked()) > len(found.replied) or streams.answers(id))
             if questions := asked()[len(found.replied) :]:
-                decided = _decided(questions[0].message, allows=True)
+                decided = _decision(questions[0].message, allows=True)
                 posts[PERMISSION] = refused = await http.ask("POST", http.head(), decided)
                 if refused.status == 202:  # it has its answer
                     found.replied.add(questions[0].line.number)
@@ -377,8 +377,8 @@ async def nameless(stage: Stage) -> dict[str, HttpAnswer]:
         return posts
 
 
-async def _refused_nameless(stage: Stage, what: str) -> None:
-    posted = (await stage.given(nameless)).get(what)
+async def _refuses_nameless(stage: Stage, what: str) -> None:
+    posted = (await stage.need(nameless)).get(what)
     if posted is None:
         raise NotObservable("the agent did not ask for permission")
     posted.expect(400)
@@ -387,16 +387,16 @@ async def _refused_nameless(stage: Stage, what: str) -> None:
 @RULES.case("http.session-header", SHOULD, ROUTING)
 async def session_header(stage: Stage) -> None:
     """A prompt without `Acp-Session-Id` is answered with 400."""
-    await _refused_nameless(stage, PROMPTED)
+    await _refuses_nameless(stage, PROMPTED)
 
 
 @RULES.case("http.cancel-header", SHOULD, ROUTING)
 async def cancel_header(stage: Stage) -> None:
     """A `session/cancel` without `Acp-Session-Id` is answered with 400."""
-    await _refused_nameless(stage, "session/cancel")
+    await _refuses_nameless(stage, "session/cancel")
 
 
 @RULES.case("http.response-header", SHOULD, ROUTING)
 async def response_header(stage: Stage) -> None:
     """An answer to a permission request without `Acp-Session-Id` is refused with 400."""
-    await _refused_nameless(stage, PERMISSION)
+    await _refuses_nameless(stage, PERMISSION)

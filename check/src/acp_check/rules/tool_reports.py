@@ -44,7 +44,7 @@ SECRET = "walnut-7219"
 
 async def _tool_turn(stage: Stage, errand: Errand) -> CheckedTurn:
     """Run a turn with the client that offers everything."""
-    dialogue, session = await stage.equipped_after(plain_turn)
+    dialogue, session = await stage.full_session_after(plain_turn)
     return await stage.prompt(dialogue, session, errand)
 
 
@@ -52,7 +52,7 @@ async def read_turn(stage: Stage) -> CheckedTurn:
     """Have the agent read a file, then send nothing for a while."""
     path = stage.new_file("walnut.txt", f"{SECRET}\n")
     turn = await _tool_turn(stage, Errand("read", str(path)))
-    await (await stage.equipped()).settled()
+    await (await stage.full_client()).settle()
     return turn
 
 
@@ -68,7 +68,7 @@ async def run_turn(stage: Stage) -> CheckedTurn:
 
 async def bare_turns(stage: Stage) -> list[CheckedTurn]:
     """Run the same turns with a client that offers nothing."""
-    await stage.given(plain_turn)
+    await stage.need(plain_turn)
     return await _all_tools(stage, await stage.main(), "bare")
 
 
@@ -89,7 +89,7 @@ def _one_of_each(stage: Stage, name: str, word: str) -> tuple[Errand, ...]:
 
 async def partial_turns(stage: Stage) -> list[CheckedTurn]:
     """Run the same turns with clients that offer some of it, so that the rest is not offered."""
-    await stage.given(plain_turn)
+    await stage.need(plain_turn)
     turns: list[CheckedTurn] = []
     for name, offers in PARTIAL.items():
         dialogue = await stage.meet(name, offers)
@@ -124,7 +124,7 @@ async def turns(stage: Stage) -> None:
 )
 async def root_set(stage: Stage) -> None:
     """The agent does not write files outside of a session's folders without permission."""
-    await stage.given(bare_turns)
+    await stage.need(bare_turns)
     if not stage.has("bare-written.txt"):
         raise NotObservable("the agent wrote none of the files that it was asked to write")
     # Temporary files are what an agent may write anywhere: so it is beside them.
@@ -144,9 +144,9 @@ OUTSIDE = "/var/tmp"
 
 
 @RULES.case("tool.reported", SHOULD, CREATING)
-async def reported(stage: Stage) -> None:
+async def report(stage: Stage) -> None:
     """A tool that is used is reported as a tool call."""
-    turn = await stage.given(read_turn)
+    turn = await stage.need(read_turn)
     turn.repeats(SECRET)
     if not any(line.update_kind == "tool_call" for line in turn.updates):
         raise Violation("the agent read a file without a tool call", turn.asked, *turn.updates)
@@ -155,8 +155,8 @@ async def reported(stage: Stage) -> None:
 @RULES.case("tool.folder", MUST, RuleSource("Session Setup", "Working Directory"))
 async def folder(stage: Stage) -> None:
     """A relative path starts at the session's folder, wherever the agent was started."""
-    await stage.given(plain_turn)
-    dialogue = await stage.equipped()
+    await stage.need(plain_turn)
+    dialogue = await stage.full_client()
     # Several, made before the first is used: catches one folder for all, the newest or the oldest.
     files = [stage.new_file("beside.txt", f"{SECRET}-{n}\n", f"folder {n}") for n in range(3)]
     sessions = [await stage.new_session(dialogue, cwd=str(file.parent)) for file in files]
@@ -175,9 +175,9 @@ async def folder(stage: Stage) -> None:
         raise NotObservable("the agent did not read the file that it was asked to read")
 
 
-async def broken_client_turns(stage: Stage) -> list[CheckedTurn]:
+async def turns_of_broken_client(stage: Stage) -> list[CheckedTurn]:
     """Have the agent use files and terminals of a client that answers everything with errors."""
-    dialogue, session = await stage.equipped_after(run_turn)
+    dialogue, session = await stage.full_session_after(run_turn)
     before = len(dialogue.record.lines)
     errands = _one_of_each(stage, "broken", "nothing")
     dialogue.host.is_broken = True
@@ -192,20 +192,20 @@ async def broken_client_turns(stage: Stage) -> list[CheckedTurn]:
 
 
 @RULES.case("tool.refused", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
-async def refused(stage: Stage) -> None:
+async def broken_client(stage: Stage) -> None:
     """A turn ends with a stop reason even if the client answers all requests with errors."""
-    await stage.judge(broken_client_turns)
+    await stage.judge(turns_of_broken_client)
 
 
 async def overwritten(stage: Stage) -> tuple[CheckedTurn, list[tuple[WireLine, Json]]]:
     """Have a file that exists written, and return the turn with its diffs of the file."""
-    dialogue, session = await stage.equipped_after(write_turn)
+    dialogue, session = await stage.full_session_after(write_turn)
     file = stage.new_file("older.txt", "linden\n")
-    turn = await stage.given_turn(dialogue, session, Errand("write", str(file), SECRET))
+    turn = await stage.need_turn(dialogue, session, Errand("write", str(file), SECRET))
     lines = dialogue.record.lines[turn.asked.number : turn.answer.line.number]
     shown = [
         (line, it)
-        for line, update in _told(dialogue.record)
+        for line, update in _call_updates(dialogue.record)
         if line in lines
         for it in objects(update.get("content"))
         if it.get("type") == "diff" and stage.is_same(str(it.get("path")), file)
@@ -218,7 +218,7 @@ async def overwritten(stage: Stage) -> tuple[CheckedTurn, list[tuple[WireLine, J
 @RULES.case("tool.old-text", EXPECTED, DIFFS)
 async def old_text(stage: Stage) -> None:
     """The diff of a file that exists has its old text."""
-    turn, shown = await stage.given(overwritten)
+    turn, shown = await stage.need(overwritten)
     for line, diff in shown:
         if diff.get("oldText") is None:
             raise Violation("the diff says that the file is new", turn.asked, line)
@@ -227,17 +227,17 @@ async def old_text(stage: Stage) -> None:
 @RULES.case("tool.new-text", EXPECTED, DIFFS)
 async def new_text(stage: Stage) -> None:
     """The diff of a file has the text that was written."""
-    turn, shown = await stage.given(overwritten)
+    turn, shown = await stage.need(overwritten)
     if not any(SECRET in str(diff.get("newText")) for _, diff in shown):
         raise Violation(f"no diff has {SECRET!r} in its new text", turn.asked, shown[-1][0])
 
 
 @RULES.case("tool.failed", EXPECTED, STATUS)
-async def failed(stage: Stage) -> None:
+async def failure(stage: Stage) -> None:
     """A read that fails is reported as failed."""
-    dialogue, session = await stage.equipped_after(read_turn)
+    dialogue, session = await stage.full_session_after(read_turn)
     errand = Errand("read", str(stage.work / MISSING))
-    turn = await stage.given_turn(dialogue, session, errand)
+    turn = await stage.need_turn(dialogue, session, errand)
     reads = {
         id: line
         for line in turn.updates
@@ -270,34 +270,34 @@ class RejectedTurn(Struct, frozen=True):
     written: WireLine | None
 
 
-async def rejected_turn(stage: Stage) -> RejectedTurn:
+async def reject_turn(stage: Stage) -> RejectedTurn:
     """Run a turn with a rejected permission."""
-    dialogue, session = await stage.equipped_after(plain_turn)
+    dialogue, session = await stage.full_session_after(plain_turn)
     path = str(stage.work / "rejected.txt")
     with dialogue.host.deciding("reject"):
         turn = await stage.prompt(dialogue, session, Errand("write", path, SECRET))
-    await dialogue.settled()
+    await dialogue.settle()
     lines = dialogue.record.lines[turn.asked.number : turn.answer.line.number]
     for line in lines:
         if line.method == "session/request_permission" and line.session_id == session.id:
             call = line.params.get("toolCall") or {}
-            written = _written(dialogue.record, call.get("toolCallId"), lines)
+            written = _write_of(dialogue.record, call.get("toolCallId"), lines)
             return RejectedTurn(turn, line, stage.has("rejected.txt"), written)
     raise NotObservable(NO_PERMISSION)
 
 
-def _written(record: Record, call: object, lines: Sequence[WireLine]) -> WireLine | None:
+def _write_of(record: Record, call: object, lines: Sequence[WireLine]) -> WireLine | None:
     """Return the request that writes a file which this call names; None if there is none."""
-    updates = [update for _, update in _told(record) if update["toolCallId"] == call]
+    updates = [update for _, update in _call_updates(record) if update["toolCallId"] == call]
     paths = {place["path"] for update in updates for place in _places(update)}
     writes = (line for line in lines if line.method == "fs/write_text_file")
     return next((line for line in writes if line.params.get("path") in paths), None)
 
 
 @RULES.case("permission.rejected", EXPECTED, PERMISSION)
-async def rejected(stage: Stage) -> None:
+async def rejection(stage: Stage) -> None:
     """A rejected tool call is not executed."""
-    found = await stage.given(rejected_turn)
+    found = await stage.need(reject_turn)
     if found.exists:
         raise Violation("the file was written anyway", found.asked, *found.turn.answer.lines)
     if found.written is not None:
@@ -305,14 +305,14 @@ async def rejected(stage: Stage) -> None:
 
 
 @RULES.case("permission.rejected-ends", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
-async def rejected_ends(stage: Stage) -> None:
+async def ends_after_rejection(stage: Stage) -> None:
     """A turn in which a permission is denied ends with a stop reason."""
-    await stage.judge(rejected_turn)
+    await stage.judge(reject_turn)
 
 
-async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLine, WireLine]:
+async def hold_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLine, WireLine]:
     """Cancel a turn while it waits for a permission."""
-    dialogue, session = await stage.equipped_after(rejected_turn)
+    dialogue, session = await stage.full_session_after(reject_turn)
     dialogue.host.decision = "hold"
     try:
         path = str(stage.work / "held.txt")
@@ -327,8 +327,8 @@ async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
         if call.answer is not None:
             raise NotObservable(NO_PERMISSION)
         cancellation = cancel(dialogue, session)
-        answer = await dialogue.answered(call, 3 * dialogue.timeout)
-        await dialogue.settled()
+        answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
+        await dialogue.settle()
     finally:
         dialogue.host.decision = "allow"
         dialogue.host.release()
@@ -336,18 +336,18 @@ async def held_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
 
 
 @RULES.case("cancel.permission", MUST, CANCELLATION)
-async def cancelled_permission(stage: Stage) -> None:
+async def cancel_at_permission(stage: Stage) -> None:
     """A turn that is cancelled while it waits for a permission is answered with `cancelled`."""
-    _, call, answer, cancellation = await stage.judge(held_turn)
-    answer.cancelled(call.asked, cancellation, answer.line)
+    _, call, answer, cancellation = await stage.judge(hold_turn)
+    answer.require_cancelled(call.asked, cancellation, answer.line)
 
 
 @RULES.case("cancel.file", MUST, CANCELLATION)
-async def cancelled_file(stage: Stage) -> None:
+async def cancel_at_file(stage: Stage) -> None:
     """A turn that is cancelled while it waits for a file of its client is answered with
     `cancelled`.
     """
-    dialogue, session = await stage.equipped_after(read_turn)
+    dialogue, session = await stage.full_session_after(read_turn)
     host = dialogue.host
     host.waits_for_file = False
     host.files.clear()
@@ -364,16 +364,16 @@ async def cancelled_file(stage: Stage) -> None:
         await dialogue.pause_briefly()
     finally:
         host.files.set()
-    answer = await dialogue.answered(call, 3 * dialogue.timeout)
+    answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
     if not is_waiting:
         raise NotObservable("the agent read no file of its client")
-    answer.cancelled(call.asked, cancellation, answer.line)
+    answer.require_cancelled(call.asked, cancellation, answer.line)
 
 
 @RULES.case("permission.cancelled-is-no-yes", EXPECTED, CANCELLATION)
-async def cancelled_is_no_yes(stage: Stage) -> None:
+async def cancel_is_no_yes(stage: Stage) -> None:
     """A tool call that waits for permission when its turn is cancelled is not executed."""
-    _, _, answer, cancellation = await stage.given(held_turn)
+    _, _, answer, cancellation = await stage.need(hold_turn)
     if stage.has("held.txt"):
         raise Violation("the file was written anyway", cancellation, answer.line)
 
@@ -435,7 +435,7 @@ def _question(asked: WireLine) -> Json:
 # -- over all tool calls --------------------------------------------------------------------
 
 
-def _told(record: Record) -> Iterator[tuple[WireLine, Json]]:
+def _call_updates(record: Record) -> Iterator[tuple[WireLine, Json]]:
     """Yield each `tool_call` and `tool_call_update`, including those of permission requests."""
     for line in record.by("agent"):
         asks = line.method == "session/request_permission"
@@ -448,13 +448,13 @@ def _live(record: Record) -> list[tuple[WireLine, Json]]:
     """Return the updates outside of replays."""
     replays = [
         (exchange.request.number, answered)
-        for answered, exchange in record.answered(
+        for answered, exchange in record.exchanges_by_answer(
             "client", "session/load", "session/resume"
         ).items()
     ]
     return [
         (line, update)
-        for line, update in _told(record)
+        for line, update in _call_updates(record)
         if not any(first < line.number < last for first, last in replays)
     ]
 
@@ -467,8 +467,8 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
     ended: dict[tuple[object, object], WireLine] = {}
     for record in records:
         running: dict[tuple[object, object], WireLine] = {}
-        answers = record.answered("client", "session/prompt")
-        made = record.answered("client", "session/new")
+        answers = record.exchanges_by_answer("client", "session/prompt")
+        made = record.exchanges_by_answer("client", "session/new")
         updates = {line.number: update for line, update in _live(record)}
         for line in record.lines:
             if (exchange := answers.get(line.number)) is not None:
@@ -494,10 +494,10 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
 
 
 @RULES.observer("tool.known-id", EXPECTED, UPDATING, over=TOOLS, unless="no tool call was updated")
-def known_id(record: Record, witness: Witness) -> None:
+def only_known_ids(record: Record, witness: Witness) -> None:
     """An update of a tool call arrives after the call itself."""
     known: set[tuple[object, object]] = set()
-    for line, update in _told(record):
+    for line, update in _call_updates(record):
         key = line.session_id, update.get("toolCallId")
         if update.get("sessionUpdate") == "tool_call":
             known.add(key)
@@ -596,7 +596,7 @@ def _was_stopped(record: Record, asked: WireLine) -> bool:
 )
 def absolute(record: Record, witness: Witness) -> None:
     """The paths in tool calls are absolute."""
-    for line, update in _told(record):
+    for line, update in _call_updates(record):
         for place in _places(update):
             path = str(place.get("path"))
             witness.check(path.startswith("/"), f"{path!r} is not absolute", line)
@@ -611,7 +611,7 @@ def absolute(record: Record, witness: Witness) -> None:
 )
 def lines(record: Record, witness: Witness) -> None:
     """Line numbers start at 1."""
-    for line, update in _told(record):
+    for line, update in _call_updates(record):
         for place in _places(update):
             if place.get("line") is not None:
                 witness.check(place["line"] != 0, "the location has line 0", line)

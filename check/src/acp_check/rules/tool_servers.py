@@ -178,7 +178,7 @@ def server(stage: Stage, name: str, *more: str) -> tuple[Log, Json]:
     return log, named
 
 
-async def waited(found: Callable[[], object], seconds: float) -> bool:
+async def wait_until(found: Callable[[], object], seconds: float) -> bool:
     """Wait until `found()` is true; return False after so many seconds."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
@@ -189,7 +189,7 @@ async def waited(found: Callable[[], object], seconds: float) -> bool:
     return True
 
 
-async def _connected(
+async def _connects(
     stage: Stage, dialogue: Dialogue, session: CheckedSession, found: Callable[[], object]
 ) -> bool:
     """Return True if a server is connected: with the session, or in a turn that asks for its tool.
@@ -198,22 +198,22 @@ async def _connected(
     an agent does not connect; raises NotObservable if there is none.
     """
     patience = stage.settings.patience
-    if await waited(found, patience):
+    if await wait_until(found, patience):
         return True
     for _ in range(bounds.CALLING_TURNS):
-        await stage.given_turn(dialogue, session, CALL)
-        if await waited(found, patience):  # a busy machine takes long to start it
+        await stage.need_turn(dialogue, session, CALL)
+        if await wait_until(found, patience):  # a busy machine takes long to start it
             return True
     return False
 
 
 async def with_server(stage: Stage) -> tuple[Log, CheckedSession, Dialogue]:
     """Make a session with a stdio server, which the agent has connected."""
-    await stage.given(plain_session)
+    await stage.need(plain_session)
     dialogue = await stage.meet("tools")
     log, named = server(stage, "walnuts", *ODD_ARGUMENTS)
     session = await stage.new_session(dialogue, mcpServers=[named])
-    if not await _connected(stage, dialogue, session, lambda: log.of("initialize")):
+    if not await _connects(stage, dialogue, session, lambda: log.of("initialize")):
         why = "the agent never started the server"
         if log.of("start"):
             why = "the agent started the server, but never initialized it"
@@ -230,7 +230,7 @@ async def stdio(stage: Stage) -> None:
 @RULES.case("mcp.environment", MUST, STDIO)
 async def environment(stage: Stage) -> None:
     """A server on stdio gets its arguments and environment variables."""
-    log, session, _ = await stage.given(with_server)
+    log, session, _ = await stage.need(with_server)
     for entry in log.of("start"):
         if entry["key"] != KEY:
             raise Violation("its environment lacks CHECK_KEY", *session.answer.lines)
@@ -242,12 +242,12 @@ async def environment(stage: Stage) -> None:
 @RULES.case("mcp.all", SHOULD, SERVERS)
 async def every_one(stage: Stage) -> None:
     """The agent connects to all servers of a session."""
-    await stage.given(with_server)
+    await stage.need(with_server)
     dialogue = await stage.meet("several tools")
     servers = [server(stage, name) for name in ("hazel", "pecan")]
     session = await stage.new_session(dialogue, mcpServers=[named for _, named in servers])
     for log, _ in servers:
-        if not await _connected(stage, dialogue, session, partial(log.of, "initialize")):
+        if not await _connects(stage, dialogue, session, partial(log.of, "initialize")):
             await stage.leave(dialogue)
             raise Violation(
                 f"the agent never connected to the server {log.path.stem}", *session.answer.lines
@@ -258,8 +258,8 @@ async def every_one(stage: Stage) -> None:
 @RULES.case("mcp.tools-listed", SHOULD, SERVERS)
 async def tools_listed(stage: Stage) -> None:
     """The agent asks a server for its tools."""
-    log, session, dialogue = await stage.given(with_server)
-    found = await _connected(stage, dialogue, session, lambda: log.of("tools/list"))
+    log, session, dialogue = await stage.need(with_server)
+    found = await _connects(stage, dialogue, session, lambda: log.of("tools/list"))
     if not found:
         raise Violation("the agent never asked the server for its tools", *session.answer.lines)
 
@@ -267,8 +267,8 @@ async def tools_listed(stage: Stage) -> None:
 @RULES.case("mcp.tool-used", EXPECTED, SERVERS)
 async def tool_used(stage: Stage) -> None:
     """The model can call a tool of a server."""
-    await stage.given(plain_turn)
-    await stage.given(with_server)
+    await stage.need(plain_turn)
+    await stage.need(with_server)
     dialogue = await stage.meet("a tool is called")
     [log], session = await _sessions_with_servers(stage, dialogue, "chestnut")
     turn = await stage.prompt(dialogue, session, CALL)
@@ -291,10 +291,10 @@ async def _sessions_with_servers(
         log, named = server(stage, name)
         session = await stage.new_session(dialogue, mcpServers=[named])
         lists_tools = partial(log.of, "tools/list")
-        if not await waited(lists_tools, stage.settings.patience):
+        if not await wait_until(lists_tools, stage.settings.patience):
             with suppress(Signal):  # some agents connect with the first prompt
                 await stage.prompt(dialogue, session, GREET)
-            await waited(lists_tools, stage.settings.patience)
+            await wait_until(lists_tools, stage.settings.patience)
         logs.append(log)
     return logs, session
 
@@ -302,8 +302,8 @@ async def _sessions_with_servers(
 @RULES.case("mcp.own-session", EXPECTED, RuleSource(PAGE, ""))
 async def own_session(stage: Stage) -> None:
     """A session has only the tools of its own servers."""
-    await stage.given(plain_turn)
-    await stage.given(with_server)
+    await stage.need(plain_turn)
+    await stage.need(with_server)
     dialogue = await stage.meet("tools of two sessions")
     logs, session = await _sessions_with_servers(stage, dialogue, "almond", "macadamia")
     turn = await stage.prompt(dialogue, session, CALL)
@@ -320,17 +320,17 @@ async def own_session(stage: Stage) -> None:
 
 
 @RULES.case("mcp.closed", EXPECTED, RuleSource(PAGE, "Closing a Session"), "close")
-async def closed(stage: Stage) -> None:
+async def end_on_close(stage: Stage) -> None:
     """When a session is closed, its servers end, and those of other sessions do not."""
-    await stage.given(with_server)
+    await stage.need(with_server)
     dialogue = await stage.meet("tools of a closed session")
     logs, session = await _sessions_with_servers(stage, dialogue, "pistachio", "cashew")
     others, pids = map(_pids, logs)
     if not pids or not all(map(_runs, pids | others)):
         raise NotObservable("no server was running")
     answer = await dialogue.ask("session/close", {"sessionId": session.id})
-    answer.succeeded()
-    ended = await waited(lambda: not any(map(_runs, pids)), bounds.SERVER_END_SECONDS)
+    answer.require_result()
+    ended = await wait_until(lambda: not any(map(_runs, pids)), bounds.SERVER_END_SECONDS)
     is_alone = all(map(_runs, others))
     await stage.leave(dialogue)
     if not is_alone:
@@ -343,9 +343,9 @@ async def closed(stage: Stage) -> None:
 
 
 @RULES.case("mcp.ended", EXPECTED, SERVERS, only=Reach.PROGRAM)
-async def ended(stage: Stage) -> None:
+async def end_with_agent(stage: Stage) -> None:
     """When the agent ends, its servers end, too."""
-    await stage.given(with_server)
+    await stage.need(with_server)
     dialogue = await stage.meet("tools at the end")
     [log], _ = await _sessions_with_servers(stage, dialogue, "brazil")
     pids = _pids(log)
@@ -353,7 +353,7 @@ async def ended(stage: Stage) -> None:
         raise NotObservable("no server was running")
     if await dialogue.hang_up(5.0) is None:
         raise NotObservable("the agent did not end by itself")
-    if not await waited(lambda: not any(map(_runs, pids)), 2.0):
+    if not await wait_until(lambda: not any(map(_runs, pids)), 2.0):
         raise Violation("a server still runs 2 s after the end of the agent")
     await stage.leave(dialogue)
 
@@ -381,15 +381,15 @@ def _runs(pid: int) -> bool:
 
 
 async def _behind_url(stage: Stage, kind: str, path: str) -> None:
-    await stage.given(plain_session)
+    await stage.need(plain_session)
     with served() as endpoint:
         dialogue = await stage.meet(f"tools over {kind}")
         headers = [{"name": "X-Check-Key", "value": KEY}]
         named = {"type": kind, "name": "walnuts", "url": endpoint.url(path), "headers": headers}
         session = await stage.new_session(dialogue, mcpServers=[named])
         came = partial(endpoint.came, "initialize", path)
-        if not await _connected(stage, dialogue, session, came):
-            await stage.given(with_server)  # an agent that connects to no server fails only once
+        if not await _connects(stage, dialogue, session, came):
+            await stage.need(with_server)  # an agent that connects to no server fails only once
             raise Violation("the agent never connected to the server", *session.answer.lines)
         await stage.leave(dialogue)
         for method, where, key in [*endpoint.calls]:
@@ -414,16 +414,16 @@ async def sse(stage: Stage) -> None:
 # -- opened again ---------------------------------------------------------------------------
 
 
-async def _opened_again(stage: Stage, method: str) -> None:
-    await stage.given(with_server)
+async def _open_again(stage: Stage, method: str) -> None:
+    await stage.need(with_server)
     # An open session may be shared between connections, and then keeps the servers it has.
-    session = await stage.left_session(f"before {method}", GREET)
+    session = await stage.session_to_reopen(f"before {method}", GREET)
     dialogue = await stage.meet(f"tools of {method}", is_restart=True)
     log, named = server(stage, method.replace("/", "-"))
     params = stage.params(sessionId=session.id, cwd=session.cwd, mcpServers=[named])
     answer = await dialogue.ask(method, params, seconds=3 * dialogue.timeout)
-    answer.succeeded()
-    connected = await _connected(stage, dialogue, session, lambda: log.of("initialize"))
+    answer.require_result()
+    connected = await _connects(stage, dialogue, session, lambda: log.of("initialize"))
     await stage.leave(dialogue)
     if not connected:
         raise Violation("the agent never connected to the server", *answer.lines)
@@ -432,13 +432,13 @@ async def _opened_again(stage: Stage, method: str) -> None:
 @RULES.case("mcp.on-load", SHOULD, RuleSource(PAGE, "Loading a Session"), "load")
 async def on_load(stage: Stage) -> None:
     """A load connects to the servers that it names."""
-    await _opened_again(stage, "session/load")
+    await _open_again(stage, "session/load")
 
 
 @RULES.case("mcp.on-resume", SHOULD, RuleSource(PAGE, "Resuming a Session"), "resume")
 async def on_resume(stage: Stage) -> None:
     """A resume connects to the servers that it names."""
-    await _opened_again(stage, "session/resume")
+    await _open_again(stage, "session/resume")
 
 
 # -- broken ---------------------------------------------------------------------------------
@@ -446,7 +446,7 @@ async def on_resume(stage: Stage) -> None:
 
 async def _in_spite_of(stage: Stage, name: str, named: Json) -> None:
     """Make a session with a useless server: it may be refused, but must not hang."""
-    await stage.given(plain_turn)
+    await stage.need(plain_turn)
     dialogue = await stage.meet(name)
     try:
         answer = await dialogue.ask(

@@ -29,7 +29,7 @@ from acp_check.rules.listings import (
     bare_text,
     entries,
     load,
-    loaded_after_restart,
+    load_after_restart,
     pages,
     tool_calls,
 )
@@ -78,7 +78,7 @@ class Hour(Struct, frozen=True):
 
 async def begin_hour(stage: Stage) -> Hour:
     """Make the sessions."""
-    await stage.given(plain_turn)
+    await stage.need(plain_turn)
     dialogue = await stage.meet("an hour", EQUIPPED)
     alder = await stage.new_session(dialogue, cwd=stage.new_folder("under alders"))
     birch = await stage.new_session(dialogue, cwd=stage.new_folder("under birches"))
@@ -88,7 +88,7 @@ async def begin_hour(stage: Stage) -> Hour:
 
 async def hour(stage: Stage) -> Hour:
     """Play all steps in their order; each keeps how it ended."""
-    now = await stage.given(begin_hour)
+    now = await stage.need(begin_hour)
     for step in STEPS:
         with suppress(Signal):
             await stage.judge(step)
@@ -100,14 +100,14 @@ async def hour(stage: Stage) -> Hour:
 
 async def side_by_side(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
     """Have both sessions read a file of their own at the same time."""
-    now = await stage.given(begin_hour)
+    now = await stage.need(begin_hour)
     running: list[tuple[CheckedSession, SentRequest]] = []
     for session, word in ((now.alder, ALDER), (now.birch, BIRCH)):
         path = stage.new_file(f"{word}.txt", f"{word}\n", folder=session.cwd)
         call = begin_prompt(now.dialogue, session, Errand("read", str(path)))
         running.append((session, call))
     one, other = [await stage.turn(now.dialogue, *it) for it in running]
-    await now.dialogue.settled()
+    await now.dialogue.settle()
     await stage.prompt(now.dialogue, now.third, Errand("remember", THIRD))
     return one, other
 
@@ -115,8 +115,8 @@ async def side_by_side(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
 @RULES.case("prompt.side-by-side", MUST, OUTPUT)
 async def own_turn(stage: Stage) -> None:
     """When two turns run at the same time, each is reported in its own session."""
-    now = await stage.given(hour)
-    turns = await stage.given(side_by_side)
+    now = await stage.need(hour)
+    turns = await stage.need(side_by_side)
     lines = now.dialogue.record.lines[turns[0].asked.number :]
     messages = [line for line in lines if line.by == "agent" and line.method is not None]
     if not any(word in line.words for word in (ALDER, BIRCH) for line in messages):
@@ -133,9 +133,9 @@ LINKED, INSIDE = "linked-5507.txt", "inside-8834.txt"
 """Names of a file that is linked, and of one that is embedded."""
 
 
-async def pictured(stage: Stage) -> CheckedTurn:
+async def picture_turn(stage: Stage) -> CheckedTurn:
     """Send a prompt with every kind of content that the agent takes."""
-    now = await stage.given(begin_hour)
+    now = await stage.need(begin_hour)
     can = await stage.capabilities()
     linked = stage.new_file(LINKED, "linked\n", folder=now.alder.cwd)
     inside = {"uri": (linked.parent / INSIDE).as_uri(), "mimeType": "text/plain", "text": "in it\n"}
@@ -159,9 +159,9 @@ class CancelledTool(Cancelled, frozen=True):
     has_trace: bool
 
 
-async def cancelled_tool(stage: Stage) -> CancelledTool:
+async def cancel_tool(stage: Stage) -> CancelledTool:
     """Cancel a turn of ALDER while a command runs, and wait until the command would be over."""
-    now = await stage.given(begin_hour)
+    now = await stage.need(begin_hour)
     dialogue = now.dialogue
     trace = stage.folder / "trace"
     command = Errand("run", f"sleep {bounds.COMMAND_SECONDS}; touch {trace}")
@@ -187,11 +187,11 @@ async def cancelled_tool(stage: Stage) -> CancelledTool:
     lines = dialogue.record.lines[since : cancellation.number]
     is_over = any(it.update.get("status") in ("completed", "failed") for it in lines)
     is_running = is_running and call.answer is None and not is_over
-    answer = await dialogue.answered(call, 3 * dialogue.timeout)
+    answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
     if not is_running:
         raise NotObservable("the agent ran no command that could be cancelled")
     await asyncio.sleep(bounds.COMMAND_SECONDS)
-    await dialogue.settled()
+    await dialogue.settle()
     late = tuple(
         filter(is_of_turn, dialogue.record.updates(now.alder.id, since=answer.line.number))
     )
@@ -206,9 +206,9 @@ async def tool_cancelled(stage: Stage) -> None:
     """A turn that is cancelled while a tool runs is answered with `cancelled`, whatever the tool
     reports.
     """
-    await stage.given(hour)
-    cancelled = await stage.judge(cancelled_tool)
-    cancelled.answer.cancelled(*cancelled.lines)
+    await stage.need(hour)
+    cancelled = await stage.judge(cancel_tool)
+    cancelled.answer.require_cancelled(*cancelled.lines)
 
 
 @RULES.case("cancel.tool-updates-first", MUST, CANCELLATION)
@@ -216,8 +216,8 @@ async def tool_updates_first(stage: Stage) -> None:
     """Updates of a turn that is cancelled while a tool runs arrive before its prompt is
     answered.
     """
-    await stage.given(hour)
-    cancelled = await stage.given(cancelled_tool)
+    await stage.need(hour)
+    cancelled = await stage.need(cancel_tool)
     if cancelled.late:
         raise Violation("an update arrived after the answer", *cancelled.lines, cancelled.late[0])
 
@@ -225,26 +225,26 @@ async def tool_updates_first(stage: Stage) -> None:
 @RULES.case("cancel.stops-tools", SHOULD, CANCELLATION)
 async def tool_stopped(stage: Stage) -> None:
     """Cancelling a turn stops its running command."""
-    await stage.given(hour)
-    cancelled = await stage.given(cancelled_tool)
+    await stage.need(hour)
+    cancelled = await stage.need(cancel_tool)
     if cancelled.has_trace:
         raise Violation("the command ran to its end", *cancelled.lines)
 
 
-async def counted(stage: Stage) -> Cancelled:
+async def cancel_count(stage: Stage) -> Cancelled:
     """Cancel a turn of ALDER that says something."""
-    now = await stage.given(begin_hour)
+    now = await stage.need(begin_hour)
     dialogue = now.dialogue
     call = await begin_long_turn(stage, dialogue, now.alder)
     cancellation = cancel(dialogue, now.alder)
-    answer = await dialogue.answered(call, 3 * dialogue.timeout)
-    await dialogue.settled()
+    answer = await dialogue.answer_to(call, 3 * dialogue.timeout)
+    await dialogue.settle()
     return Cancelled(now.alder, call.asked, cancellation, answer, (), 0.0)
 
 
-async def refused(stage: Stage) -> CheckedTurn:
+async def refuse_permission(stage: Stage) -> CheckedTurn:
     """Refuse BIRCH a permission."""
-    now = await stage.given(begin_hour)
+    now = await stage.need(begin_hour)
     path = str(stage.folder / "refused.txt")
     with now.dialogue.host.deciding("reject"):
         return await stage.prompt(now.dialogue, now.birch, Errand("write", path, "nothing"))
@@ -253,9 +253,9 @@ async def refused(stage: Stage) -> CheckedTurn:
 # -- modes ----------------------------------------------------------------------------------
 
 
-async def changed_mode(stage: Stage) -> tuple[AnswerLine, str]:
+async def change_mode(stage: Stage) -> tuple[AnswerLine, str]:
     """Set another mode for ALDER."""
-    now = await stage.given(begin_hour)
+    now = await stage.need(begin_hour)
     modes = now.alder.answer.result.get("modes")
     modes = modes if isinstance(modes, dict) else {}
     ids = [str(it.get("id")) for it in objects(modes.get("availableModes"))]
@@ -264,8 +264,8 @@ async def changed_mode(stage: Stage) -> tuple[AnswerLine, str]:
         raise NotObservable("the agent has no second mode")
     params = {"sessionId": now.alder.id, "modeId": others[0]}
     answer = await now.dialogue.ask("session/set_mode", params)
-    answer.succeeded()
-    await now.dialogue.caught_up()
+    answer.require_result()
+    await now.dialogue.catch_up()
     # The answer to any other option has all of them, that for the mode as well.
     for option in objects(now.alder.answer.result.get("configOptions")):
         if option.get("category") != "mode" and option.get("type") == "select":
@@ -274,9 +274,9 @@ async def changed_mode(stage: Stage) -> tuple[AnswerLine, str]:
     return answer, others[0]
 
 
-async def changed_option(stage: Stage) -> None:
+async def change_option(stage: Stage) -> None:
     """Set an option of BIRCH, which is not prompted any more, and another one to what it is."""
-    now = await stage.given(begin_hour)
+    now = await stage.need(begin_hour)
     options = objects(now.birch.answer.result.get("configOptions"))
     options = [it for it in options if it.get("category") != "mode"]  # other rules are about modes
 
@@ -286,7 +286,7 @@ async def changed_option(stage: Stage) -> None:
             unchanged = [(it, it.get("currentValue")) for it in options if it is not option]
             for changed, value in ((option, others[0]), *unchanged[:1]):
                 await set_to(now.dialogue, now.birch, changed, value)
-                await now.dialogue.caught_up()
+                await now.dialogue.catch_up()
             return
 
 
@@ -295,7 +295,7 @@ async def changed_option(stage: Stage) -> None:
 
 async def read_beside(stage: Stage) -> CheckedTurn:
     """Have ALDER read a file by its name alone."""
-    now = await stage.given(begin_hour)
+    now = await stage.need(begin_hour)
     stage.new_file(BESIDE, f"{MAPLE}\n", folder=now.alder.cwd)
     return await stage.prompt(now.dialogue, now.alder, Errand("read", BESIDE))
 
@@ -303,12 +303,12 @@ async def read_beside(stage: Stage) -> CheckedTurn:
 STEPS: tuple[Episode[object], ...] = (
     side_by_side,
     read_beside,
-    pictured,
-    cancelled_tool,
-    counted,
-    refused,
-    changed_mode,
-    changed_option,
+    picture_turn,
+    cancel_tool,
+    cancel_count,
+    refuse_permission,
+    change_mode,
+    change_option,
 )
 
 
@@ -324,33 +324,33 @@ class GoneOn(Struct, frozen=True):
     last: CheckedTurn
 
 
-async def gone_on(stage: Stage) -> GoneOn:
+async def go_on(stage: Stage) -> GoneOn:
     """End the process, resume ALDER in another one, have it read a file, and go on.
 
     Where nothing can be resumed, the session is loaded.
     """
-    now = await stage.given(hour)
+    now = await stage.need(hour)
     await stage.leave_gracefully(now.dialogue)
     dialogue = await stage.meet("the next hour", EQUIPPED, is_restart=True)
     is_resumable = advertises(await stage.capabilities(), "resume")
     method = "session/resume" if is_resumable else "session/load"
     params = stage.params(sessionId=now.alder.id, cwd=now.alder.cwd)
-    (await dialogue.ask(method, params, seconds=3 * dialogue.timeout)).succeeded()
+    (await dialogue.ask(method, params, seconds=3 * dialogue.timeout)).require_result()
     if is_resumable:
         params = stage.params(sessionId=now.birch.id, cwd=now.birch.cwd)
         await dialogue.ask(method, params, seconds=3 * dialogue.timeout)
-    await dialogue.settled()
+    await dialogue.settle()
     read = await stage.prompt(dialogue, now.alder, Errand("read", BESIDE))
     last = await stage.prompt(dialogue, now.alder, FINE)
-    await dialogue.settled()
+    await dialogue.settle()
     return GoneOn(dialogue, read, last)
 
 
 @RULES.case("resume.folder", MUST, RuleSource(PAGE, "Working Directory"), "resume")
-async def resumed_folder(stage: Stage) -> None:
+async def folder_after_resume(stage: Stage) -> None:
     """In a resumed session, a relative path starts at the session's folder."""
-    turn = (await stage.given(gone_on)).read
-    (await stage.given(read_beside)).repeats(MAPLE)
+    turn = (await stage.need(go_on)).read
+    (await stage.need(read_beside)).repeats(MAPLE)
     if MAPLE not in turn.text:
         raise Violation(
             "the answer does not repeat the file in the session's folder", turn.asked, *turn.updates
@@ -370,11 +370,11 @@ class TriedDeletion(Struct, frozen=True):
 async def deletion(stage: Stage) -> TriedDeletion:
     """Delete the third session, list its folder, and make another session there."""
     await stage.needs("delete", "list")
-    now = await stage.given(hour)
-    dialogue = (await stage.given(gone_on)).dialogue
+    now = await stage.need(hour)
+    dialogue = (await stage.need(go_on)).dialogue
     before = entries(await pages(dialogue, cwd=now.third.cwd))
     answer = await dialogue.ask("session/delete", {"sessionId": now.third.id})
-    answer.succeeded()
+    answer.require_result()
     found = await pages(dialogue, cwd=now.third.cwd)
     another = await stage.new_session(dialogue, cwd=now.third.cwd)
     return TriedDeletion(answer, before, entries(found), found[0].answer, another)
@@ -385,8 +385,8 @@ async def deletion(stage: Stage) -> TriedDeletion:
 )
 async def same_folder(stage: Stage) -> None:
     """Deleting a session does not delete others in its folder."""
-    now = await stage.given(hour)
-    done = await stage.given(deletion)
+    now = await stage.need(hour)
+    done = await stage.need(deletion)
     if now.birch.id not in done.before:
         raise NotObservable("the other session was not listed before")
     if now.birch.id not in done.after:
@@ -396,8 +396,8 @@ async def same_folder(stage: Stage) -> None:
 @RULES.case("delete.own-id", EXPECTED, RuleSource(PAGE, "Session ID"), "delete", "list")
 async def own_id(stage: Stage) -> None:
     """The id of a deleted session is not used again."""
-    now = await stage.given(hour)
-    done = await stage.given(deletion)
+    now = await stage.need(hour)
+    done = await stage.need(deletion)
     if done.another.id in (now.alder.id, now.birch.id, now.third.id):
         raise Violation(
             "a new session has the id of the deleted one",
@@ -406,11 +406,11 @@ async def own_id(stage: Stage) -> None:
         )
 
 
-async def reopened(stage: Stage) -> tuple[Loaded, Loaded]:
+async def reopen(stage: Stage) -> tuple[Loaded, Loaded]:
     """Load ALDER and BIRCH in a third process."""
-    await stage.given(loaded_after_restart)
-    now = await stage.given(hour)
-    dialogue = (await stage.given(gone_on)).dialogue
+    await stage.need(load_after_restart)
+    now = await stage.need(hour)
+    dialogue = (await stage.need(go_on)).dialogue
     with suppress(Signal):
         await stage.judge(deletion)
     await stage.leave_gracefully(dialogue)
@@ -421,26 +421,26 @@ async def reopened(stage: Stage) -> tuple[Loaded, Loaded]:
         await stage.leave(dialogue)
 
 
-def _replayed(loaded: Loaded) -> list[WireLine]:
+def _prompts_of(loaded: Loaded) -> list[WireLine]:
     return [line for line in loaded.replay if line.update_kind == "user_message_chunk"]
 
 
 def _some(loaded: Loaded, *lines: WireLine) -> tuple[WireLine, ...]:
-    return (*lines, loaded.asked, *_replayed(loaded), loaded.answer.line)
+    return (*lines, loaded.asked, *_prompts_of(loaded), loaded.answer.line)
 
 
 async def _has(stage: Stage, what: str, fits: Callable[[WireLine], bool]) -> None:
     """Raise Violation unless some chunk of the user in ALDER's replay fits."""
-    loaded, _ = await stage.given(reopened)
-    asked = (await stage.given(pictured)).asked
-    if not any(map(fits, _replayed(loaded))):
+    loaded, _ = await stage.need(reopen)
+    asked = (await stage.need(picture_turn)).asked
+    if not any(map(fits, _prompts_of(loaded))):
         raise Violation(f"{what} is not replayed", *_some(loaded, asked))
 
 
 async def _has_data(stage: Stage, kind: str, data: str) -> None:
     """Raise Violation if a block of this kind in ALDER's replay has other data."""
-    loaded, _ = await stage.given(reopened)
-    for line in _replayed(loaded):
+    loaded, _ = await stage.need(reopen)
+    for line in _prompts_of(loaded):
         if _type(line) == kind and line.update["content"].get("data") != data:
             raise Violation(f"the {kind} is replayed with other data", loaded.asked, line)
 
@@ -471,16 +471,16 @@ async def audio(stage: Stage) -> None:
 
 
 @RULES.case("load.embedded", MUST, LOADING, "load", "embedded")
-async def embedded(stage: Stage) -> None:
+async def files(stage: Stage) -> None:
     """A load replays files in a prompt."""
     await _has(stage, "the file", lambda line: INSIDE in line.words)
 
 
 @RULES.case("load.cancelled-turn", MUST, LOADING, "load")
-async def cancelled_turn(stage: Stage) -> None:
+async def cancellation(stage: Stage) -> None:
     """A load replays cancelled turns."""
-    loaded, _ = await stage.given(reopened)
-    cancelled = await stage.given(counted)
+    loaded, _ = await stage.need(reopen)
+    cancelled = await stage.need(cancel_count)
     if not loaded.has_prompt(COUNT.words):
         raise Violation("the prompt is not replayed", *_some(loaded, *cancelled.lines))
     live = bare_text(await _live(stage, cancelled), "agent_message_chunk")
@@ -493,10 +493,10 @@ FEW = 3
 
 
 @RULES.case("load.cancelled-text", EXPECTED, LOADING, "load")
-async def cancelled_text(stage: Stage) -> None:
+async def text_before_cancel(stage: Stage) -> None:
     """A load replays everything that was said in a turn before it was cancelled."""
-    loaded, _ = await stage.given(reopened)
-    cancelled = await stage.given(counted)
+    loaded, _ = await stage.need(reopen)
+    cancelled = await stage.need(cancel_count)
     live = bare_text(await _live(stage, cancelled), "agent_message_chunk")
     again = bare_text(loaded.replay, "agent_message_chunk")
     if not live or live[:FEW] not in again:
@@ -510,16 +510,16 @@ async def cancelled_text(stage: Stage) -> None:
 
 async def _live(stage: Stage, cancelled: Cancelled) -> Sequence[WireLine]:
     """Return the updates of a cancelled turn."""
-    record = (await stage.given(hour)).dialogue.record
+    record = (await stage.need(hour)).dialogue.record
     updates = record.updates(cancelled.session.id, since=cancelled.asked.number)
     return [line for line in updates if line.number < cancelled.answer.line.number]
 
 
 @RULES.case("load.refused-turn", MUST, LOADING, "load")
-async def refused_turn(stage: Stage) -> None:
+async def turn_with_refusal(stage: Stage) -> None:
     """A load replays turns in which a permission was denied."""
-    _, loaded = await stage.given(reopened)
-    turn = await stage.given(refused)
+    _, loaded = await stage.need(reopen)
+    turn = await stage.need(refuse_permission)
     if not loaded.has_prompt(str(turn.asked.params["prompt"][0]["text"])):
         raise Violation("the prompt is not replayed", *_some(loaded, turn.asked))
     if bare_text(turn.updates, "agent_message_chunk") not in bare_text(
@@ -541,8 +541,8 @@ ENDED = {"completed", "failed"}
 @RULES.case("load.own-session", MUST, LOADING, "load")
 async def own_session(stage: Stage) -> None:
     """A load replays nothing from other sessions, used at the same time or in the same folder."""
-    both = await stage.given(reopened)
-    await stage.given(side_by_side)
+    both = await stage.need(reopen)
+    await stage.need(side_by_side)
     for loaded, own in zip(both, (ALDER, BIRCH), strict=True):
         for line in loaded.replay:
             if any(word in line.words for word in (ALDER, BIRCH, THIRD) if word != own):
@@ -552,11 +552,11 @@ async def own_session(stage: Stage) -> None:
 @RULES.case("load.after-resume", MUST, LOADING, "load", "resume")
 async def after_resume(stage: Stage) -> None:
     """A load replays what was said after a resume."""
-    turn = (await stage.given(gone_on)).last
-    loaded, _ = await stage.given(reopened)
+    turn = (await stage.need(go_on)).last
+    loaded, _ = await stage.need(reopen)
     if not loaded.has_prompt(FINE):
         raise Violation("the prompt is not replayed", *_some(loaded, turn.asked))
-    last = max(line.number for line in _replayed(loaded))
+    last = max(line.number for line in _prompts_of(loaded))
     again = bare_text([it for it in loaded.replay if it.number > last], "agent_message_chunk")
     answer = bare_text(turn.updates, "agent_message_chunk")
     # It may be more or less: a remark on the resume itself is no part of the conversation.

@@ -61,7 +61,7 @@ class DemoScript(Script):
             await super().run()
         elif "crash" in self.words:
             self.say("I am about to crash. ")
-            await self.agent.drained()
+            await self.agent.drain()
             print("demo agent: asked to crash", file=sys.stderr, flush=True)
             os._exit(3)
         elif "recall" in self.words:
@@ -87,7 +87,7 @@ class DemoScript(Script):
         while not self.turn.cancelled:
             number += 1
             self.say(f"tick {number} ")
-            await self.agent.drained()
+            await self.agent.drain()
             await asyncio.sleep(bounds.DEMO_WORD_SECONDS)
         self.change(call, status="failed")
 
@@ -102,7 +102,7 @@ class DemoScript(Script):
             await asyncio.sleep(bounds.DEMO_WORD_SECONDS)
         call = self.tool("Edit hello.py", "edit", status="pending")
         with self.failing(call):
-            if not await self.permitted(call):
+            if not await self.ask_permission(call):
                 self.change(call, status="failed")
                 self.say("I left it as it was.")
                 return
