@@ -192,7 +192,7 @@ async def turns_of_broken_client(stage: Stage) -> list[CheckedTurn]:
 
 
 @RULES.case("tool.refused", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
-async def broken_client(stage: Stage) -> None:
+async def client_errors(stage: Stage) -> None:
     """A turn ends with a stop reason even if the client answers all requests with errors."""
     await stage.judge(turns_of_broken_client)
 
