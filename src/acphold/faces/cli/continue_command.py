@@ -9,6 +9,8 @@ import sys
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 
+from msgspec import Struct, convert
+
 from acp_wire.rpc import Transport
 from acp_wire.transports.known_servers import is_url, origin_of
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
@@ -97,23 +99,73 @@ def parser() -> Parser:
     return made
 
 
-def continue_conversation(
-    *,
-    words: list[str],
-    start: int | None,
-    before: bool,
-    agent: str | None,
-    program: tuple[str, ...],
-    files: str | None,
-    include: bool,
-    on: str | None,
-    source: str | None,
-    with_files: bool,
-    watch: bool,
-    cwd: str | None,
-    server: str | None,
-    journal: str | None,
-) -> int:
+class _Options(Struct, frozen=True, kw_only=True):
+    """The arguments of `continue`."""
+
+    words: list[str]
+    start: int | None
+    before: bool
+    agent: str | None
+    program: tuple[str, ...]
+    files: str | None
+    include: bool
+    on: str | None
+    source: str | None
+    with_files: bool
+    watch: bool
+    cwd: str | None
+    server: str | None
+    journal: str | None
+
+    @property
+    def is_move(self) -> bool:
+        """True if the session goes to another machine, or comes from one."""
+        return self.on is not None or self.source is not None
+
+    @property
+    def copy(self) -> WantedCopy:
+        """What to copy, if the words say so."""
+        start = self.start
+        if self.before and start is None and not any("@" in word for word in self.words):
+            start = 0
+        files = None if self.is_move else self.files
+        return WantedCopy(
+            start, self.before, self.agent, self.program, files, self.include, self.cwd
+        )
+
+    def check(self, *, is_copied: bool) -> None:
+        """Refuse options that do not go together; raises UsageError."""
+        if self.on is not None and self.source is not None:
+            raise UsageError("use --on or --bring-from, not both")
+        if not self.with_files and (not self.is_move or self.files is not None):
+            raise UsageError(
+                "--no-files works only with --on and --bring-from, and without --files"
+            )
+        if is_copied and (self.is_move or self.watch or self.server is not None):
+            raise UsageError(
+                "--from, --with and --files continue in a copy of a session here: they do not go "
+                "with --on, --bring-from, --watch or --server"
+            )
+        if self.agent is not None and self.program:
+            raise UsageError("give --with AGENT or a command after `--`, not both")
+        if self.include and (self.files is None or self.is_move):
+            raise UsageError("--include works only with --files")
+        if (is_copied or self.on is not None) and len(self.words) > 1:
+            raise UsageError("give the ID of one session; `acphold list` shows them")
+        if self.source is not None and (
+            self.watch or self.server is not None or len(self.words) != 1
+        ):
+            raise UsageError(
+                "--bring-from needs the ID of one session, from `acphold list --host HOST` or "
+                "`acphold list --server URL`; it does not go with --watch or --server"
+            )
+        if is_copied and self.files is not None and self.cwd is not None:
+            raise UsageError("--files and --cwd each name a folder; use one of them")
+        if self.watch and self.cwd is not None:
+            raise UsageError("--watch does not move the session to another folder: leave out --cwd")
+
+
+def continue_conversation(**given: object) -> int:
     """Find a conversation and continue it.
 
     Choose from all sessions: those waiting for you come first, then running ones, then this
@@ -155,58 +207,39 @@ def continue_conversation(
     With --server the sessions are those of that server, and the agent runs there. A dropped
     connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
-    is_moved = on is not None or source is not None
-    if on is not None and source is not None:
-        raise UsageError("use --on or --bring-from, not both")
-    if not with_files and (not is_moved or files is not None):
-        raise UsageError("--no-files works only with --on and --bring-from, and without --files")
-    if before and start is None and not any("@" in word for word in words):
-        start = 0
-    wanted = WantedCopy(start, before, agent, program, None if is_moved else files, include, cwd)
-    is_copied = wanted.is_any or (
-        len(words) == 1 and asyncio.run(_is_entry(journal, server, words[0]))
+    options = convert(given, _Options)
+    words, files, cwd, journal = options.words, options.files, options.cwd, options.journal
+    is_copied = options.copy.is_any or (
+        len(words) == 1 and asyncio.run(_is_entry(journal, options.server, words[0]))
     )
-    if is_copied and (is_moved or watch or server is not None):
-        raise UsageError(
-            "--from, --with and --files continue in a copy of a session here: they do not go with "
-            "--on, --bring-from, --watch or --server"
-        )
-    if agent is not None and program:
-        raise UsageError("give --with AGENT or a command after `--`, not both")
-    if include and (files is None or is_moved):
-        raise UsageError("--include works only with --files")
-    if (is_copied or on is not None) and len(words) > 1:
-        raise UsageError("give the ID of one session; `acphold list` shows them")
-    if on is not None:
-        return _move_to(on, words, cwd, files, journal, with_files=with_files)
-    if source is not None:
-        if watch or server is not None or len(words) != 1:
-            raise UsageError(
-                "--bring-from needs the ID of one session, from `acphold list --host HOST` or "
-                "`acphold list --server URL`; it does not go with --watch or --server"
-            )
-        where = place_from_options(cwd, files or None, with_files=with_files)
-        return go_on(asyncio.run(_bring(source, words[0], where, journal)), None, journal, "")
+    options.check(is_copied=is_copied)
+    if options.on is not None:
+        return _move_to(options.on, words, cwd, files, journal, with_files=options.with_files)
+    if options.source is not None:
+        where = place_from_options(cwd, files or None, with_files=options.with_files)
+        brought = asyncio.run(_bring(options.source, words[0], where, journal))
+        return go_on(brought, None, journal, "")
     if is_copied:
-        if files is not None and cwd is not None:
-            raise UsageError("--files and --cwd each name a folder; use one of them")
-        made = asyncio.run(copy_session(journal, words[0] if words else None, wanted))
+        made = asyncio.run(copy_session(journal, words[0] if words else None, options.copy))
         if not on_terminal():
             return Exit.OK
-        return go_on(made, None, journal, host_option(), agent, program)
-    if watch and cwd is not None:
-        raise UsageError("--watch does not move the session to another folder: leave out --cwd")
-    if (there := server_of(server, journal)) is not None:
+        return go_on(made, None, journal, host_option(), options.agent, options.program)
+    if (there := server_of(options.server, journal)) is not None:
         from acphold.faces.cli.far_chat import talk  # late: it brings TLS
 
         far = WantedConversation(words=" ".join(words), cwd=cwd)
         if len(words) == 1 and not on_terminal():
             far = WantedConversation(words[0], cwd=cwd)
-        return asyncio.run(talk(there, None, far, watch=watch))
+        return asyncio.run(talk(there, None, far, watch=options.watch))
     if not on_terminal() and len(words) != 1:
         raise UsageError("in a pipe, the ID of one session is required; see `acphold list`")
-    if watch:
+    if options.watch:
         return asyncio.run(_watch(journal, " ".join(words), host_option()))
+    return _continue_here(words, cwd, journal)
+
+
+def _continue_here(words: list[str], cwd: str | None, journal: str | None) -> int:
+    """Continue the session that the words name, or that the person chooses."""
     if not on_terminal():
         return go_on(words[0], cwd, journal, host_option())
     if len(words) == 1 and (found := asyncio.run(_find_id(journal, words[0]))) is not None:

@@ -45,6 +45,7 @@ from acphold.record.snapshots import bounds as snapshot_bounds
 if TYPE_CHECKING:  # late below: an editor waits for the start, and most sessions keep no files
     from acphold.record.snapshots.checkouts import Checkout
     from acphold.record.snapshots.snapshot import NotTaken, Taken
+    from acphold.record.snapshots.store import Stores
 
 Edge: TypeAlias = Literal["begin", "end"]
 
@@ -64,6 +65,15 @@ NOT_KEPT_HOW = (
     "{}: {}. acphold tries again in a day, or when the project changes. "
     "`snapshots = false` in the settings turns snapshots off, for all agents or for one."
 )
+
+
+class _TakenRow(NamedTuple):
+    """The row of a snapshot; `is_full`: there was no room for it; `is_last`: the folder is left
+    alone from now on."""
+
+    row: TurnSnapshot
+    is_full: bool = False
+    is_last: bool = False
 
 
 class FileKeeper:
@@ -130,80 +140,23 @@ class FileKeeper:
         order; while they are taken, one more may be added. `state` says how sure that is once they
         are. Raises AcpError and OSError."""
         from acphold.live.hub.kept_stores import is_due, stores_of
-        from acphold.record.snapshots.snapshot import NotTaken, take
 
         stores = await stores_of(self._journal)
-        file = self._journal.file
-        own = () if file is None else (file.path, f"{file.path}-wal", f"{file.path}-shm")
-        rows: list[TurnSnapshot] = []
-        given_up: list[TurnSnapshot] = []
-        is_full = False
-        gently = moments[0].edge == "end"
-        found: list[TurnSnapshot] = []
-        for root in roots:
-            row = TurnSnapshot(
-                turn=moments[0].turn,
-                edge=moments[0].edge,
-                root=os.fsencode(root.top).decode(errors="replace"),
-                at=now_ms(),
-                state="whole",
-            )
-
-            def work(checkpoint: Checkpoint, root: Checkout = root) -> Taken | NotTaken:
-                return take(
-                    *(stores, root, self._surroundings),
-                    spared=own,
-                    gently=gently,
-                    checkpoint=checkpoint,
-                    is_ending=lambda: self._is_ending,
-                )
-
-            taken = await self._threads.run_in_steps(work)
-            if isinstance(taken, NotTaken):
-                is_full |= taken.cause == "full"
-                row = replace(row, state="refused", reason=taken.reason)
-                if self._gives_up(root.top, taken):
-                    given_up.append(row)
-            else:
-                self._failures[root.top] = 0
-                row = replace(
-                    row,
-                    store=taken.store,
-                    tree=taken.tree,
-                    commit=taken.head.commit,
-                    branch=taken.head.branch,
-                    stashes=taken.head.stashes,
-                    files=taken.added,
-                    size=taken.size,
-                    left_out=tuple(
-                        (it.path, it.why) for it in taken.left_out[: journal_bounds.LEFT_OUT_NAMED]
-                    ),
-                    left_out_count=taken.left_out_count,
-                )
-            found.append(row)
+        first = moments[0]
+        taken = [await self._take(stores, root, first) for root in roots]
         for _ in range(2):  # what the agent has said by now is in our pipe: read it first
             await asyncio.sleep(0)
+        found = [it.row for it in taken]
+        rows: list[TurnSnapshot] = []
         for moment in tuple(moments):
             its_state = state(moment)
             for row in found:
                 if row.is_kept:
                     row = replace(row, state=its_state)
                 rows.append(replace(row, turn=moment.turn, edge=moment.edge))
-        first = moments[0]
-        last = (await self._journal.snapshots.newest([session.id])).get(session.id)
-        if (
-            first.edge == "begin"
-            and last is not None
-            and last.edge == "begin"
-            and last.turn < first.turn
-        ):
-            # The process ended in that turn, before it could take the end.
-            rows += [
-                replace(row, turn=last.turn, edge="end", state="later")
-                for row in rows
-                if row.is_kept
-            ]
+        rows += await self._missed_end(session, first, rows)
         await self._journal.snapshots.keep(session.id, rows)
+        given_up = [it.row for it in taken if it.is_last]
         notices = [notice(NOT_KEPT, NOT_KEPT_HOW.format(row.root, row.reason)) for row in given_up]
         for row in found:
             if row.is_kept and (store := stores.find(row.store)) is not None:
@@ -212,8 +165,62 @@ class FileKeeper:
                     notices.append(notice(KEPT, KEPT_HOW.format(row.root, stores.folder)))
         if notices:
             await session.publish("update", notices)
-        if is_full or (first.edge == "begin" and is_due(stores)):
+        if any(it.is_full for it in taken) or (first.edge == "begin" and is_due(stores)):
             self.tidy()  # while the agent works
+
+    async def _take(self, stores: Stores, root: Checkout, moment: Moment) -> _TakenRow:
+        """Take the snapshot of a folder at a moment."""
+        from acphold.record.snapshots.snapshot import NotTaken, take
+
+        file = self._journal.file
+        own = () if file is None else (file.path, f"{file.path}-wal", f"{file.path}-shm")
+        row = TurnSnapshot(
+            turn=moment.turn,
+            edge=moment.edge,
+            root=os.fsencode(root.top).decode(errors="replace"),
+            at=now_ms(),
+            state="whole",
+        )
+
+        def work(checkpoint: Checkpoint) -> Taken | NotTaken:
+            return take(
+                *(stores, root, self._surroundings),
+                spared=own,
+                gently=moment.edge == "end",
+                checkpoint=checkpoint,
+                is_ending=lambda: self._is_ending,
+            )
+
+        taken = await self._threads.run_in_steps(work)
+        if isinstance(taken, NotTaken):
+            row = replace(row, state="refused", reason=taken.reason)
+            return _TakenRow(row, taken.cause == "full", self._gives_up(root.top, taken))
+        self._failures[root.top] = 0
+        left_out = taken.left_out[: journal_bounds.LEFT_OUT_NAMED]
+        row = replace(
+            row,
+            store=taken.store,
+            tree=taken.tree,
+            commit=taken.head.commit,
+            branch=taken.head.branch,
+            stashes=taken.head.stashes,
+            files=taken.added,
+            size=taken.size,
+            left_out=tuple((it.path, it.why) for it in left_out),
+            left_out_count=taken.left_out_count,
+        )
+        return _TakenRow(row)
+
+    async def _missed_end(
+        self, session: HubSession, first: Moment, rows: Sequence[TurnSnapshot]
+    ) -> list[TurnSnapshot]:
+        """The end of the turn before, if the process ended in that turn and could not take it."""
+        last = (await self._journal.snapshots.newest([session.id])).get(session.id)
+        if first.edge != "begin" or last is None or last.edge != "begin" or last.turn >= first.turn:
+            return []
+        return [
+            replace(row, turn=last.turn, edge="end", state="later") for row in rows if row.is_kept
+        ]
 
     def _gives_up(self, top: str, refusal: NotTaken) -> bool:
         """Count a refusal; return True if the person is to learn that this folder is left alone
