@@ -31,6 +31,7 @@ MEASUREMENTS = (
     "many_sessions",
     "mcp_servers",
     "background",
+    "editors",
     "sharing",
     "serve",
     "page",

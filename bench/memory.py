@@ -31,9 +31,9 @@ def figures(run: Run) -> Iterator[Figure]:
             wait_until_settled(journal, wrapped)
             ours = psutil.Process(wrapped.process.pid)
             guardian = [child for child in ours.children() if "sh" in child.name()]
-            alone.append(_resident(ours))
-            guarded.append(_resident(ours) + sum(map(_resident, guardian)))
-            agents.append(_resident(psutil.Process(agent.process.pid)))
+            alone.append(resident(ours.pid))
+            guarded.append(resident(ours.pid) + sum(resident(it.pid) for it in guardian))
+            agents.append(resident(agent.process.pid))
     peer, goal = "agent on the Python SDK", (Goal(0.7, ratio=True),)
     yield Figure("resident memory of an idle wrap", "MiB", alone, peer, agents, goal)
     yield Figure("the same with its guardian", "MiB", guarded, peer, agents, goal)
@@ -41,11 +41,12 @@ def figures(run: Run) -> Iterator[Figure]:
 
 def idle_memory(wire: Wire) -> float:
     """MiB that the program at the other end keeps."""
-    return _resident(psutil.Process(wire.process.pid))
+    return resident(wire.process.pid)
 
 
-def _resident(process: psutil.Process) -> float:
-    return process.memory_info().rss / MIB
+def resident(pid: int) -> float:
+    """MiB that a process keeps."""
+    return float(psutil.Process(pid).memory_info().rss / MIB)
 
 
 def wait_until_settled(path: Path, wire: Wire) -> None:

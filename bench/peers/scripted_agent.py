@@ -37,7 +37,7 @@ def main() -> None:
             continue
         result = ANSWERS.get(message["method"], {"stopReason": "end_turn"})
         if message["method"] == "session/prompt":
-            how, number = message["params"]["prompt"][0]["text"].split()
+            how, number, *_ = message["params"]["prompt"][0]["text"].split()
             WAYS[how](int(number))
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
