@@ -267,7 +267,7 @@ def test_a_session_that_is_not_running_cannot_be_watched(place: Place, journal: 
     remember(journal, "a-session", prompt("hello"), ended())
     refused = place.here("continue", "--watch", "a-session")
     assert refused.code == 1
-    assert "not running; to continue it: acphold continue a-session" in refused.err
+    assert "not running; to continue it: acphold continue a-sess" in refused.err
     moved = place.here("continue", "--watch", "--cwd", "/", "a-session")
     assert (moved.code, "leave out --cwd" in moved.err) == (2, True)
 

@@ -132,7 +132,7 @@ async def test_who_only_looks_on_reads_the_command_once_too() -> None:
         asked_for.append(choice)
 
     answers = PersonAnswers(Flow(), reads_only=True)
-    face: Any = SimpleNamespace(choose=choose, changed=lambda: None)
+    face: Any = SimpleNamespace(choose=choose, refresh=lambda: None)
     answers.face = face
     tool = call(title="make all", kind="execute", rawInput={"command": "make all"})
     question: Any = SimpleNamespace(tool_call=tool, options=())
