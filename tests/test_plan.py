@@ -340,7 +340,10 @@ def test_programs_are_started_in_one_room() -> None:
     assert own_python()[:2] == (sys.executable, "-P")
 
 
-COMMANDED = {"acphold.live.mcp.bridge": "an agent starts it, by a command that we hand on"}
+COMMANDED = {
+    "acphold.live.agents.identity": "compares it, and starts nothing",
+    "acphold.live.mcp.bridge": "an agent starts it, by a command that we hand on",
+}
 """Modules below `cli` that may still name a command of ours."""
 
 

@@ -223,7 +223,13 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
 }
 """The table, by name."""
 
-_NAMES: Final = {
+DEMO: Final = "demo"
+"""The name of acphold's own scripted agent; it is never looked for or suggested, only named."""
+
+DEMO_KEY: Final = "demo-agent"
+"""The key of its sessions."""
+
+_NAMES: Final = {DEMO_KEY: DEMO} | {
     key.casefold(): agent.name for agent in KNOWN_AGENTS.values() for key in agent.keys
 }
 
@@ -235,5 +241,7 @@ def short_name(key: str) -> str:
 
 def keys_of(name: str) -> tuple[str, ...]:
     """Return the keys under which an agent's sessions may be kept, its name too."""
+    if name == DEMO:
+        return (DEMO, DEMO_KEY)
     known = KNOWN_AGENTS.get(name.casefold())
     return (name, *(key for key in known.keys if key != name)) if known else (name,)

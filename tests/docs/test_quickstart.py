@@ -38,9 +38,11 @@ def acphold(command: str, journal: Path, session: str) -> subprocess.CompletedPr
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
     # With a home folder of its own, so that `import` does not find your own conversations.
     kept = {name: os.environ[name] for name in ("XDG_RUNTIME_DIR", "TMPDIR") if name in os.environ}
+    kept["ACPHOLD_DAEMON"] = "0"  # nothing stays in the background
     env = {**kept, "HOME": str(journal.parent), "ACPHOLD_JOURNAL": str(journal), "PATH": path}
     return subprocess.run(
         [sys.executable, "-m", "acphold", *words],
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         env=env,
@@ -51,6 +53,7 @@ def acphold(command: str, journal: Path, session: str) -> subprocess.CompletedPr
 
 def test_the_page_has_its_commands() -> None:
     assert [command.split()[0] for command in COMMANDS] == [
+        "chat",
         "demo",
         "doctor",
         "ask",

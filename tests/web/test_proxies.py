@@ -113,7 +113,7 @@ async def test_a_command_that_paired_with_an_authoritys_file_finds_it_again(
         )
         listed, _ = await listing.communicate()
         assert listing.returncode == 0
-        assert b"demo-agent" in listed
+        assert b" demo " in listed
 
 
 def test_this_machine_is_behind_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

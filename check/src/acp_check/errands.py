@@ -288,12 +288,7 @@ class Script:
         self.think("They want to know what is in it.")
         call = self.tool("Read a file", "read", locations=[{"path": path, "line": 1}])
         with self.failing(call):
-            if self.offers("fs", "readTextFile"):
-                asked = {"path": path, "line": 1, "limit": 100}
-                answer = await self.ask("fs/read_text_file", asked)
-                text = str(answer.get("content", "nothing"))
-            else:
-                text = _read(path)
+            text = await self.text_of(path, line=1, limit=100)
             produced = {"content": [content(text)], "rawOutput": {"text": text}}
             self.change(call, status="completed", **produced)
             self.say(f"It says: {text}")
@@ -307,10 +302,7 @@ class Script:
                 return
             self.change(call, status="in_progress")
             old = self.old_text(path)
-            if self.offers("fs", "writeTextFile"):
-                await self.ask("fs/write_text_file", {"path": path, "content": text})
-            else:
-                _write(path, text)
+            await self.save(path, text)
             diff = {"type": "diff", "path": path, "oldText": old, "newText": text}
             self.change(call, status="completed", content=[diff])
             self.say("It is written.")
@@ -370,13 +362,32 @@ class Script:
 
     async def ask_permission(self, call: str) -> bool:
         """Ask for permission for a call; return True if it is given."""
+        return await self.permits({"toolCallId": call})
+
+    async def permits(self, call: Json) -> bool:
+        """Ask for permission, with these fields of a call; return True if it is given."""
         options = [
             {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
             {"optionId": "no", "name": "Reject", "kind": "reject_once"},
         ]
-        params = {"toolCall": {"toolCallId": call}, "options": options}
+        params = {"toolCall": call, "options": options}
         outcome = (await self.ask("session/request_permission", params)).get("outcome") or {}
         return bool(outcome.get("optionId") == "yes")
+
+    async def text_of(self, path: str, **part: int) -> str:
+        """Return the text of a file, from the client if it offers that, which then may send only a
+        part; raises InVainError."""
+        if self.offers("fs", "readTextFile"):
+            answer = await self.ask("fs/read_text_file", {"path": path, **part})
+            return str(answer.get("content", "nothing"))
+        return _read(path)
+
+    async def save(self, path: str, text: str) -> None:
+        """Write a file, through the client if it offers that; raises InVainError."""
+        if self.offers("fs", "writeTextFile"):
+            await self.ask("fs/write_text_file", {"path": path, "content": text})
+        else:
+            _write(path, text)
 
     def old_text(self, path: str) -> str | None:
         """Return the text of a file that is about to be written; None if there is none."""

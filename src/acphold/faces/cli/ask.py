@@ -18,7 +18,7 @@ from acphold.faces.cli.command_line import (
     require_folder,
     seconds_above_zero,
 )
-from acphold.faces.cli.settings import default_agent, enter_agent, startable
+from acphold.faces.cli.settings import default_agent, enter_agent, is_demo, startable
 from acphold.faces.cli.starts import remember, start_in
 
 
@@ -91,6 +91,10 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
         if agent or program:
             raise UsageError("--later uses the session's own agent; leave out AGENT and CMD")
         return ask_later(arguments)
+    if cwd is None and arguments["session"] is None and not arguments["newest"] and is_demo(agent):
+        from acphold.faces.cli.demo_folder import scratch_repository  # late: `ask` is quick
+
+        arguments["cwd"] = scratch_repository()
     from acp_wire.transports.late_tls import load_asyncio
 
     folder = None

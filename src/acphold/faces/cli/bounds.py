@@ -93,6 +93,16 @@ CPU."""
 LOG_LOOK_SECONDS: Final = 10.0
 """Time between two checks of a log's length; an agent's flood is noticed before."""
 
+DEMO_COMMAND_SECONDS: Final = 20.0
+"""Longest run of a program by the demo's agent, and of git for its scratch repository."""
+
+DEMO_OUTPUT_BYTES: Final = 64 << 10
+"""Most output of a program that the demo's agent shows."""
+
+DEMO_THOUGHT_SECONDS: Final = 1.5
+"""Pause before the demo's agent does real work, as a model needs to answer: meanwhile the files are
+kept as they were at the prompt."""
+
 DEMO_WORD_SECONDS: Final = 0.02
 """Pause between two words of the demo's agent: quick to watch, slow enough to be killed in
 between."""

@@ -23,7 +23,7 @@ from acphold.faces.cli.screen_session import ChatFrontend, LeftSession, WantedCo
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.session_picker import choose_session_of, pick_session
 from acphold.faces.cli.session_setup import LIVE_SERVERS, setup_of
-from acphold.faces.cli.settings import agent_command, agent_names, default_agent
+from acphold.faces.cli.settings import agent_command, agent_names, default_agent, is_demo
 from acphold.faces.cli.sign_in import sign_in_program
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.starts import Start, find_start, start_in, write_start
@@ -85,7 +85,8 @@ def chat(
     The agent runs behind `acphold wrap`, with the options that the settings file has for AGENT, and
     the conversation is stored like an editor's. If the session is already running in another
     process, this attaches to it, as `acphold continue` does, and needs no AGENT. A new conversation
-    without AGENT or CMD is with the first agent of the settings file, or the first one on PATH.
+    without AGENT or CMD is with the first agent of the settings file, or the first one on PATH. To
+    try it without an account: `acphold chat demo` is a script that works in a scratch repository.
 
     `/` completes commands, `@` completes files, and `/help` lists the keys. Ctrl-C cancels the
     running turn. Ctrl-D leaves; the turn then goes on in the background, and its questions wait in
@@ -115,6 +116,10 @@ def chat(
         if (found := asyncio.run(_choose(journal, ""))) is None:
             return Exit.OK
         wanted = wanted._replace(session_id=found, words=None)
+    if cwd is None and resume is None and not newest and is_demo(agent):
+        from acphold.faces.cli.demo_folder import scratch_repository  # late: few want it
+
+        wanted = wanted._replace(cwd=scratch_repository())
     return _talk(agent, program, wanted, permission, journal, host_option())
 
 

@@ -1,7 +1,8 @@
 """`acphold agent demo`: a scripted agent for `acphold demo`, and for anybody to try.
 
 It streams a thought, a plan, words and a tool call with a diff, and asks for permission. It can
-neither list nor load sessions, and forgets everything when it ends.
+neither list nor load sessions, and forgets everything when it ends. In its scratch repository it
+really works: see `demo_work`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 
 import msgspec
 
-from acp_check.errands import Memory, Script, content, errand
+from acp_check.errands import Memory, content, errand
 from acp_check.exemplar import Exemplar
 from acp_check.exemplar_line import ExemplarError
 from acp_check.record import Json
@@ -20,6 +21,9 @@ from acp_wire.transports.stdio import stdio_transport
 from acphold.errors import METHOD_NOT_FOUND
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser
+from acphold.faces.cli.demo_folder import is_scratch
+from acphold.faces.cli.demo_work import Work
+from acphold.known_agents import DEMO_KEY
 
 METHODS = ("initialize", "session/new", "session/prompt")
 
@@ -40,6 +44,9 @@ async def demo_agent() -> int:
     prompt), `crash` (exits during the turn), `recall` (repeats what it knows of the conversation).
     Without one of them it asks for permission, then shows an edit of hello.py. It only pretends: no
     file is read or written. It also does what `acphold check` asks for.
+
+    `acphold chat demo` starts it in a scratch repository, where it does not pretend: it asks with
+    the diff, changes hello.py, asks again, and runs it. A file `.acphold-demo` marks that folder.
     """
     if sys.stdin.isatty():
         print(
@@ -51,7 +58,7 @@ async def demo_agent() -> int:
     return Exit.OK
 
 
-class DemoScript(Script):
+class DemoScript(Work):
     """One turn. Ids contain the pid: the conversation may have calls of an earlier process."""
 
     calls_named = f"call-{os.getpid()}"
@@ -70,6 +77,8 @@ class DemoScript(Script):
             await self.count_without_end()
         elif "quick" in self.words:
             self.say(f"You said: {self.words}")
+        elif is_scratch(self.kept.cwd):
+            await self.work()
         else:
             await self.edit()
 
@@ -143,7 +152,7 @@ class DemoAgent(Exemplar):
         return await super().result(method, request)
 
     def info(self) -> Json:
-        return {"name": "demo-agent", "title": "Demo agent", "version": "1"}
+        return {"name": DEMO_KEY, "title": "Demo agent", "version": "1"}
 
     def capabilities(self) -> Json:
         return {"promptCapabilities": {"embeddedContext": True}}

@@ -22,7 +22,7 @@ from acphold.faces.cli.terminal_text import (
     this_terminal,
     visible,
 )
-from acphold.known_agents import KNOWN_AGENTS
+from acphold.known_agents import DEMO, KNOWN_AGENTS
 from acphold.live.presentation.json_facts import rule_json
 from acphold.live.reading.inbox import Whose
 from acphold.live.reading.local_reader import LocalReader
@@ -117,7 +117,7 @@ async def rules(
                 raise UsageError(f"give the rule: acphold rules {deed} 'run pytest ...'")
             if days < 1:
                 raise UsageError("--days: at least 1")
-            if agent is not None and agent not in KNOWN_AGENTS:
+            if agent is not None and agent not in (*KNOWN_AGENTS, DEMO):
                 raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
             text, now = rule_text(words), now_ms()
             try:

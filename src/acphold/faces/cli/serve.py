@@ -151,7 +151,7 @@ def serve(
         return _uninstall()
     require("serve", "serve")
     from acphold.faces.cli.log import start_log
-    from acphold.faces.cli.settings import startable
+    from acphold.faces.cli.settings import is_demo, startable
     from acphold.record.journal.stores import journal_name
     from acphold.web.page_files import why_missing
     from acphold.web.server import Listening
@@ -185,6 +185,11 @@ def serve(
     log_file = start_log(log_level, log_file)
     if missing := why_missing():
         print(f"acphold: {missing}; everything else is served", file=sys.stderr)
+    if is_demo(agent):
+        from acphold.faces.cli.demo_folder import scratch_repository
+
+        place = f"The demo works in {scratch_repository()}; give its new sessions that folder."
+        print(place, file=sys.stderr)
     output = _JsonOutput() if json else _PrintedOutput()
     with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
         # On a terminal, what agents say there would push the pairing link out of sight.

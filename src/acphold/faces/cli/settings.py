@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from acp_wire.processes.program import on_path
 from acphold.errors import SettingsError
 from acphold.faces.cli import bounds
-from acphold.known_agents import KNOWN_AGENTS, KnownAgent, keys_of, short_name
+from acphold.known_agents import DEMO, KNOWN_AGENTS, KnownAgent, keys_of, short_name
 
 if TYPE_CHECKING:
     from acphold.faces.cli.command_line import Parser
@@ -155,6 +155,13 @@ def agent_command(name: str, command: Sequence[str] = ()) -> NamedAgent:
     if name in agents:
         found = _agent(name, agents, defaults, path)
         return found._replace(command=tuple(command)) if command else found
+    if name == DEMO:
+        from acp_wire.processes.own_program import own_command
+
+        _refuse_unfit_defaults(defaults, path)
+        env = _variables(defaults.get("env", {}), f"{path}: [defaults]")
+        own = tuple(command) or own_command("agent", "demo")
+        return NamedAgent(own, name, env, {}, _options(defaults))
     if (known := KNOWN_AGENTS.get(name)) is None:
         missing = f"no agent {name!r}{near_to(name, [*agents, *KNOWN_AGENTS])}"
         where = f"{path} has {missing}" if settings is not None else f"{missing}: no file {path}"
@@ -168,6 +175,14 @@ def agent_command(name: str, command: Sequence[str] = ()) -> NamedAgent:
             env = _variables(defaults.get("env", {}), f"{path}: [defaults]")
             return NamedAgent(tuple(words), name, env, {}, _options(defaults))
     raise UninstalledAgentError(known)
+
+
+def is_demo(agent: str | None) -> bool:
+    """Return True if this names acphold's own agent, and not one of the file; SettingsError."""
+    if agent != DEMO:
+        return False
+    path = settings_path()
+    return DEMO not in table_of(read_settings(path) or {}, "agents", path)
 
 
 def agents_without_import() -> list[str] | None:
@@ -267,13 +282,13 @@ def agents_of(settings: Mapping[str, object], path: str) -> list[NamedAgent | Se
 
 
 def agent_names() -> list[str]:
-    """Return the names in the file, and those of the known agents; for completion."""
+    """Return the names in the file, and those of the known agents and ours; for completion."""
     try:
         path = settings_path()
         named = [*table_of(read_settings(path) or {}, "agents", path)]
     except SettingsError:
         named = []
-    return [*dict.fromkeys([*named, *KNOWN_AGENTS])]
+    return [*dict.fromkeys([*named, *KNOWN_AGENTS, DEMO])]
 
 
 def agent_keys(name: str | None) -> tuple[str, ...]:

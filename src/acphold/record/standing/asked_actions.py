@@ -14,6 +14,7 @@ same thing, or the request and the call that was reported before it, they have t
     opencode   `command`, `cwd` before          the title, which is the command
     goose      `command`                        `_meta.goose.toolCall` of the call before
     qwen       `command`, `is_background`       `_meta.toolName`
+    demo       `command`                        the field: it has one tool for each
 
 Gemini and old releases of Qwen and Claude send no input, or no tool with it. Sources: recorded
 questions of the agents, `tests/standing/questions.jsonl`.
@@ -314,6 +315,12 @@ def _qwen(call: Json, given: Json, earlier: Json) -> Action:
     return _OTHER_TOOL
 
 
+def _demo(_: Json, given: Json, earlier: Json) -> Action:
+    if _has_only(given, "command"):
+        return _run_action(given, earlier)
+    return _edit_action(given, earlier, "path") if _has_only(given, "path") else _UNEXPECTED_FIELDS
+
+
 READERS: Final[Mapping[str, Callable[[Json, Json, Json], Action]]] = {
     "claude": _claude,
     "codex": _codex,
@@ -322,5 +329,6 @@ READERS: Final[Mapping[str, Callable[[Json, Json, Json], Action]]] = {
     "opencode": _opencode,
     "goose": _goose,
     "qwen": _qwen,
+    "demo": _demo,
 }
 """By the names of `known_agents`."""
