@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -127,6 +128,7 @@ async def test_sessions_of_all_agents_are_begun_listed_and_opened_each_with_its_
     async with client_of(served) as (client, introduced):
         can = introduced["agentCapabilities"]
         assert can["_meta"]["acphold/allAgents"] == ["one", "two", "broken"]
+        assert can["_meta"]["acphold/folder"] == os.getcwd()  # in which `serve` was started
         assert can["loadSession"] is True
         assert introduced["agentInfo"]["name"] == "acphold"
         assert agents_of(served) == []  # nobody has needed one yet
@@ -139,6 +141,8 @@ async def test_sessions_of_all_agents_are_begun_listed_and_opened_each_with_its_
         await client.say(first["sessionId"], "quick: hello")
         await client.say(second["sessionId"], "hello")
         assert client.heard_of("hello")
+    async with client_of(served, token=served.token("--user", "ann")) as (_, introduced):
+        assert "acphold/folder" not in introduced["agentCapabilities"]["_meta"]
     async with client_of(served, "/acp/two") as (client, introduced):
         assert introduced["agentCapabilities"]["_meta"]["acphold/allAgents"] == [
             "two",

@@ -77,7 +77,8 @@ class Endpoints:
     `default` is the agent of a client that names none, `journal` the default agent's, and `called`
     returns the name under which a session's agent is served.
 
-    `node` is the address for other nodes, None if there are none; `mark` tells them this process
+    `node` is the address for other nodes, None if there are none; `folder` is that of the first new
+    session, None if it is not known; `mark` tells them this process
     from an earlier one at the same address.
 
     An agent ends after its seconds in `lingers`, or ten minutes, with no client, turn or pending
@@ -94,7 +95,9 @@ class Endpoints:
         called: Callable[[SessionRow], str] = attrgetter("agent"),
         lingers: Mapping[str, float] | None = None,
         node: str | None = None,
+        folder: str | None = None,
     ) -> None:
+        self.folder = folder
         self.mark = secrets.token_hex(4)
         self._node = node
         self._services = services

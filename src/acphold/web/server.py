@@ -194,12 +194,13 @@ async def serve(
     lingers: Mapping[str, float] | None = None,
     export: Export | None = None,
     importing: Importing | None = None,
+    folder: str | None = None,
 ) -> None:
     """Serve these agents until `stop` is set; tokens are those of the default one's journal.
 
-    `called` and `lingers` are as in `Endpoints`, `export` as in `Reports`; without `importing`
-    nothing can be imported from the page. Raises SettingsError, JournalError, and OSError if the
-    address is taken.
+    `called`, `lingers` and `folder` are as in `Endpoints`, `export` as in `Reports`; without
+    `importing` nothing can be imported from the page. Raises SettingsError, JournalError, and
+    OSError if the address is taken.
     """
     listening.check()
     tls = listening.tls()
@@ -225,7 +226,11 @@ async def serve(
             async with (
                 gate.audit.kept(),
                 Endpoints(
-                    services, default, journal, called=called, lingers=lingers, node=listening.node
+                    *(services, default, journal),
+                    called=called,
+                    lingers=lingers,
+                    node=listening.node,
+                    folder=folder,
                 ) as endpoints,
                 HttpClients(endpoints, gate) as http,
                 repeating(gate.check, bounds.TOKENS_SECONDS),

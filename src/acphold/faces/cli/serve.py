@@ -185,17 +185,18 @@ def serve(
     log_file = start_log(log_level, log_file)
     if missing := why_missing():
         print(f"acphold: {missing}; everything else is served", file=sys.stderr)
+    folder = os.getcwd()
     if is_demo(agent):
         from acphold.faces.cli.demo_folder import scratch_repository
 
-        place = f"The demo works in {scratch_repository()}; give its new sessions that folder."
-        print(place, file=sys.stderr)
+        folder = scratch_repository()
+        print(f"The demo works in {folder}", file=sys.stderr)
     output = _JsonOutput() if json else _PrintedOutput()
     with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
         # On a terminal, what agents say there would push the pairing link out of sight.
         is_quiet = sys.stderr.isatty() and log_level != "DEBUG"
         relay_to = () if is_quiet else (2,)
-        return asyncio.run(_serve(agents, listening, journal, log_file, output, relay_to))
+        return asyncio.run(_serve(agents, listening, journal, log_file, output, relay_to, folder))
 
 
 def _listening_options(listening: Listening) -> dict[str, str | None]:
@@ -342,6 +343,7 @@ async def _serve(
     log_file: str | None,
     output: ServerOutput,
     relay_to: tuple[int, ...],
+    folder: str,
 ) -> int:
     from acp_wire.surroundings import Surroundings
     from acp_wire.tasks import beside
@@ -374,7 +376,7 @@ async def _serve(
             assert settings is not None  # these options are always valid
             env = {**os.environ, **agent.env}
             env.pop(NODE_TOKEN, None)  # agents must not see it
-            within = Surroundings(env, os.getcwd())
+            within = Surroundings(env, folder)
             services[name] = make_service(
                 settings, None, log_file, alerts, within, relay_to=relay_to
             )
@@ -400,6 +402,7 @@ async def _serve(
                 lingers=lingers,
                 export=export_page,
                 importing=ImportOffer(journal_name(journal)),
+                folder=None if folder == "/" else folder,  # a service begins there
             )
         except OSError as exc:
             raise _cannot_listen(listening, exc) from None

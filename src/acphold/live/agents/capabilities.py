@@ -65,6 +65,8 @@ UNRULED = "acphold/unruled"
 """The key there by which a client says that no rule may answer in the turns of its prompts."""
 
 ALL_AGENTS = "acphold/allAgents"
+
+FOLDER = "acphold/folder"
 """The key there by which a client of a server asks for the sessions of all agents."""
 
 LINE = "acphold/line"

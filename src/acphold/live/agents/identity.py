@@ -20,7 +20,6 @@ from itertools import islice
 
 from msgspec import Struct
 
-from acp_wire.processes.own_program import own_command
 from acphold.known_agents import DEMO, KNOWN_AGENTS, short_name
 
 
@@ -125,8 +124,11 @@ def recognize(command: Sequence[str], folder: str, *names: str | None) -> str:
     for name in names:
         if name is not None and short_name(name) in KNOWN_AGENTS:
             return short_name(name)
-    if tuple(command) == own_command("agent", "demo"):
-        return DEMO
+    if tuple(command[-2:]) == ("agent", DEMO):
+        from acp_wire.processes.own_program import own_command  # late: an editor waits
+
+        if tuple(command) == own_command("agent", DEMO):
+            return DEMO
     key = agent_key(command, folder)
     program, _, word = key.rpartition(" ")
     if program in CONTAINERS:

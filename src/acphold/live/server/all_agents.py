@@ -60,6 +60,10 @@ class Agents(Protocol):
     def names(self) -> Sequence[str]:
         """The names that clients use for them, the default one first."""
 
+    @property
+    def folder(self) -> str | None:
+        """The folder for new sessions, until a client knows others; None for none."""
+
     async def attend_one(self, name: str, transport: Transport, principal: Principal) -> None:
         """Serve a client of this agent until it leaves."""
 
@@ -221,6 +225,8 @@ class AllAgents:
         supported = with_meta(
             members(result)["agentCapabilities"], capabilities.ALL_AGENTS, schema.encode(names)
         )
+        if self._principal.sees_all and (folder := self._agents.folder) is not None:
+            supported = with_meta(supported, capabilities.FOLDER, schema.encode(folder))
         return splice(result, {"agentCapabilities": supported})
 
     def _require_served(self, name: str) -> str:

@@ -22,7 +22,8 @@ const coarse = matchMedia("(pointer: coarse)");
 /** @param {{desk: import("../model/desk.js").Desk}} props */
 export function NewSession({ desk }) {
   const agents = desk.server.agents.value;
-  const folders = [...new Set(desk.listed.value.map((row) => row.cwd))].slice(0, 30);
+  const known = [...desk.listed.value.map((row) => row.cwd), desk.server.folder];
+  const folders = [...new Set(known)].filter(Boolean).slice(0, 30);
   const [words, setWords] = useState("");
   const [agent, setAgent] = useState("");
   const [cwd, setCwd] = useState("");

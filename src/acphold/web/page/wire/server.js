@@ -54,6 +54,8 @@ export class Server {
   link = signal({ state: "connecting", since: Date.now() });
   /** The agents that are served, the default one first. @type {import("@preact/signals").Signal<string[]>} */
   agents = signal([]);
+  /** Where it offers to begin; "" if it does not say. */
+  folder = "";
   /** @type {Received} */
   capabilities = {};
   /** @type {Connection | null} */
@@ -153,6 +155,7 @@ export class Server {
     if (connection !== this.#connection) return;
     this.capabilities = told.agentCapabilities ?? {};
     this.agents.value = this.capabilities._meta?.["acphold/allAgents"] ?? [];
+    this.folder = this.capabilities._meta?.["acphold/folder"] ?? "";
     this.#tries = 0;
     this.link.value = { state: "online", since: Date.now() };
     this.#client.onConnected();
