@@ -102,7 +102,7 @@ async def test_what_runs_in_the_background_for_the_journal_is_ended_first_if_tha
         assert done.code == 0, done.err
         assert "Stopped" in done.out
         done = acphold.run("agent", "stop", "--all")
-        assert done.out.count("Stopped") == 1  # that of the other journal went on
+        assert done.out.count("Stopped scripted") == 1  # that of the other journal went on
     assert listed(acphold) == {"Greeting"}
 
 
