@@ -222,13 +222,15 @@ async def _print_table(
     now = now_ms()
     is_unread = False
     days: list[str] = []
+    agents: dict[str, str] = {}  # their names, which take longer than the rest of a row
     # One more than is shown, to know if there are more.
     async for page in session_pages(reader, wanted, limit and limit + 1):
         short_ids = await reader.short_ids(it.row.session_id for it in page)
         is_unread = is_unread or any(it.row.is_unread for it in page)
         for it in page:
-            short = short_ids[it.row.session_id]
-            table.add(cells(it, short, now, whole_folder=not on_terminal))
+            key, short = it.row.agent, short_ids[it.row.session_id]
+            agent = agents.get(key) or agents.setdefault(key, on_one_line(agent_name(key)))
+            table.add(cells(it, short, agent, now, whole_folder=not on_terminal))
             if on_terminal:
                 days.append(day(it.row.updated_at, now))
     has_more = limit is not None and len(table.lines) > limit
@@ -302,8 +304,10 @@ async def short_id(journal: Sessions, session_id: str) -> str:
     return (await journal.short_ids([session_id], SHORT_ID))[0]
 
 
-def cells(listed: ListedSession, short: str, now: int, *, whole_folder: bool) -> list[str]:
-    """Return the line of a session, by COLUMNS."""
+def cells(
+    listed: ListedSession, short: str, agent: str, now: int, *, whole_folder: bool
+) -> list[str]:
+    """Return the line of a session, by COLUMNS; `short` is its short id, `agent` a name."""
     row, live, files = listed.row, listed.live, listed.files
     state = "unread" if row.is_unread else ""
     if row.moved:
@@ -323,7 +327,7 @@ def cells(listed: ListedSession, short: str, now: int, *, whole_folder: bool) ->
         state,
         short_age(row.updated_at, now),
         folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
-        on_one_line(agent_name(row.agent)),
+        agent,
         f"{row.message_count:,}",
         f"{row.ruled:,}" if row.ruled else "",
         "" if files is None else "kept" if files.state == "whole" else files.state,

@@ -59,7 +59,7 @@ class VisibleLines(logging.Formatter):
 
 def folder(path: str) -> str:
     """Return a folder as a shell's prompt shows it: with ~ for the home folder."""
-    home = os.path.expanduser("~").rstrip("/")
+    home = (os.environ.get("HOME") or os.path.expanduser("~")).rstrip("/")
     if home and (path == home or path.startswith(f"{home}/")):
         path = f"~{path[len(home) :]}"
     return on_one_line(path)
