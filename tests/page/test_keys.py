@@ -26,8 +26,10 @@ async def test_keys_go_to_the_search_through_the_list_and_to_a_new_session_and_a
         await page.keyboard.press(key)
         await expect(search).to_be_focused()
         await search.blur()
-    # The row that changed last is the first one.
+    # The row that changed last is the first one, as soon as the list has its change.
     first, second = row_of(page, sessions[1]), row_of(page, sessions[0])
+    newest = page.locator(".home a.session").first
+    await expect(newest).to_have_attribute("href", f"#/session/{sessions[1].id}")
     await page.keyboard.press("j")
     await expect(first).to_be_focused()
     await page.keyboard.press("j")
