@@ -52,6 +52,7 @@ def test_a_prompt_edits_and_runs_for_real_and_diff_and_why_know_it(
 ) -> None:
     done = acphold.run_as_process("ask", "Make it friendlier", "demo", "--permission", "allow")
     assert done.code == 0, done.err
+    assert "I am a script: whatever you write, my next change is" in done.out
     assert "Hello, dear world!\n" in done.out
     text = (scratch / FILE).read_text()
     assert FRIENDLIER in text
