@@ -34,8 +34,13 @@ def figures(run: Run) -> Iterator[Figure]:
                 yield from _round_trips(run, keeper, direct)
                 yield from _attached(run, keeper, direct)
         finally:
-            stop = [direct[0], "agent", "stop", "--all"]
-            subprocess.run(stop, check=True, stdout=subprocess.DEVNULL)
+            stop_all()
+
+
+def stop_all() -> None:
+    """End what runs in the background."""
+    command = [wrap([], "")[0], "agent", "stop", "--all"]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 @contextmanager

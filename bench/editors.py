@@ -11,7 +11,7 @@ from statistics import quantiles
 from threading import Thread
 from time import clock_gettime, perf_counter, sleep
 
-from bench.background import own_sockets
+from bench.background import own_sockets, stop_all
 from bench.memory import resident, wait_until_settled
 from bench.programs import Command, scripted_agent, wrap
 from bench.run import Run, added
@@ -45,13 +45,13 @@ def figures(run: Run) -> Iterator[Figure]:
                 yield from _beside(run, front, first)
             yield from _eight(run, front, alone)
         finally:
-            _stop()
+            stop_all()
 
 
 def _starts_at_once(run: Run, front: Command) -> Figure:
     taken = []
     for _ in range(run.rounds):
-        _stop()
+        stop_all()
         with ExitStack() as stack:
             began = perf_counter()
             wires = [stack.enter_context(Wire(front)) for _ in range(AT_ONCE)]
@@ -115,7 +115,7 @@ def _eight(run: Run, front: Command, alone: Command) -> Iterator[Figure]:
     prompt: dict[str, list[float]] = {"daemon": [], "alone": []}
     for _ in range(run.rounds):
         for name, command in (("daemon", front), ("alone", alone)):
-            _stop()
+            stop_all()
             with ExitStack() as stack:
                 wires = [stack.enter_context(session_with(command)) for _ in range(EDITORS)]
                 sleep(2.0)  # their turns have come to rest
@@ -158,8 +158,3 @@ def _processes() -> list[dict[str, int]]:
 def _daemon() -> int:
     [process] = [it for it in _processes() if it["fronts"]]
     return process["pid"]
-
-
-def _stop() -> None:
-    command = [wrap([], "")[0], "agent", "stop", "--all"]
-    subprocess.run(command, check=True, capture_output=True)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tests.web.in_process import site
 
+NOTHING = {"found": {}, "isAll": True, "isRunning": False, "problem": None}
+
 
 class Disk:
     """Conversations of two agents, and an import that ends when it is let go."""
@@ -57,9 +59,12 @@ async def test_others_are_told_of_nothing_and_cannot_import(tmp_path: Path) -> N
             await web.new_token("watch", "manage", tenant="ann"),
             await web.new_token("watch", "manage", session_id="s1"),
         ):
-            assert (await web.get("/import", token)).json["found"] == {}
+            assert (await web.get("/import", token)).json == NOTHING
             assert (await web.post("/import", token)).status == 403
-    assert disk.runs == 0
+        assert disk.runs == 0
+        assert (await web.post("/import", await web.new_token("manage"))).status == 202
+        await disk.began.wait()
+        assert (await web.get("/import")).json == NOTHING  # nor of an import that runs
 
 
 async def test_an_import_ends_with_the_server(tmp_path: Path) -> None:

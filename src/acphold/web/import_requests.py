@@ -5,8 +5,8 @@
 
 `found` has the conversations on disk by agent, if nothing was imported yet; unless `isAll`, there
 may be more. `problem` is why the last import failed, null if it did not. It reads what the person
-who runs the server keeps, so it is for whoever sees all sessions and may manage them: others find
-nothing, and are refused.
+who runs the server keeps, so it is for whoever sees all sessions and may manage them: others are
+told of nothing, and a POST of theirs is refused.
 """
 
 from __future__ import annotations
@@ -51,20 +51,14 @@ class ImportRequests:
             return
         exchange.require_read()
         exchange.query(NoQuery)
-        is_running = bool(self._tasks)
         found: Mapping[str, int] = {}
-        is_all = True
-        if _may_import(who) and not is_running:
-            found, is_all = await self._importing.find()
-        await exchange.answer(
-            200,
-            {
-                "found": found,
-                "isAll": is_all,
-                "isRunning": is_running,
-                "problem": self._problem or None,
-            },
-        )
+        is_all, is_running, problem = True, False, ""
+        if _may_import(who):
+            is_running, problem = bool(self._tasks), self._problem
+            if not is_running:
+                found, is_all = await self._importing.find()
+        told = {"found": found, "isAll": is_all, "isRunning": is_running}
+        await exchange.answer(200, {**told, "problem": problem or None})
 
     def _begin(self, who: Principal) -> None:
         if not _may_import(who):

@@ -124,7 +124,7 @@ class _Options(Struct, frozen=True, kw_only=True):
 
     @property
     def copy(self) -> WantedCopy:
-        """What to copy, if the words say so."""
+        """The copy that is wanted, if one is."""
         start = self.start
         if self.before and start is None and not any("@" in word for word in self.words):
             start = 0

@@ -59,7 +59,9 @@ class ImportOffer:
 
     async def run(self) -> str:
         """See `web.import_requests.Importing`; the import is a process of its own."""
-        names = [word for name in self._agents() for word in ("--agent", name)]
+        if not (agents := self._agents()):
+            return ""  # somebody else was first
+        names = [word for name in agents for word in ("--agent", name)]
         process = await start_own(
             own_command("import", "--json", *names),
             stdin=DEVNULL,
@@ -82,7 +84,7 @@ class ImportOffer:
         return lines[-1] if lines else f"the import ended with exit code {process.returncode}"
 
     def _agents(self) -> list[str]:
-        """The agents to import from; none once something was imported."""
+        """Return the agents to import from; none once something was imported."""
         without = agents_without_import()
         if without is None or os.path.exists(memory_file(self._location)):
             return []

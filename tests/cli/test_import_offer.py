@@ -1,0 +1,53 @@
+"""The offer to import what agents left on disk: what is counted, and what is imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from acphold.faces.cli import import_offer
+from acphold.faces.cli.import_offer import ImportOffer
+from tests.cli.command_line import CommandLine
+from tests.imports.claude_home import Transcript
+
+
+@pytest.fixture
+def offer(acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ImportOffer:
+    """That of a machine with a conversation of Claude Code, and a journal with nothing."""
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    Transcript("Where is the needle?").write(tmp_path / "home")
+    return ImportOffer(str(acphold.journal))
+
+
+async def test_what_is_offered_is_imported_once(offer: ImportOffer, acphold: CommandLine) -> None:
+    assert await offer.find() == ({"claude": 1}, True)
+    assert await offer.run() == ""
+    assert "Where is the needle?" in acphold.run_as_process("list").out
+    assert await offer.find() == ({}, True)
+
+
+async def test_where_somebody_else_was_first_nothing_is_imported_again(
+    offer: ImportOffer, acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert acphold.run_as_process("import").code == 0
+    monkeypatch.delattr(import_offer, "start_own")  # no process is started
+    assert await offer.run() == ""
+
+
+async def test_agents_that_the_settings_leave_out_are_not_offered(
+    offer: ImportOffer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text('[agents.claude]\ncommand = ["claude"]\nno_import = true\n')
+    monkeypatch.setenv("ACPHOLD_SETTINGS", str(settings))
+    assert await offer.find() == ({}, True)
+
+
+async def test_an_import_that_fails_says_why(
+    acphold: CommandLine, offer: ImportOffer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acphold.journal.write_text("no journal")
+    assert "journal" in await offer.run()
