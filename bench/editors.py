@@ -82,7 +82,7 @@ def _at_rest(run: Run, journal: Path, wire: Wire) -> Iterator[Figure]:
     wait_until_settled(journal, wire)
     daemon = _daemon()
     yield Figure("daemon with one session: memory", "MiB", [resident(daemon)], goals=(Goal(34.0),))
-    sleep(run.size(15, 2))  # it imports the last of its rooms
+    sleep(run.size(45, 2))  # the agents of the fronts above end half a minute after these
     before = _processor_seconds(daemon)
     seconds = run.size(int(IDLE_SECONDS), 5)
     sleep(seconds)
