@@ -28,12 +28,15 @@ HERE = Path(__file__).parent
 PAGE = HERE / "api.md"
 SOURCE = Path(acphold.__file__).parent
 
+SETTINGS = "use.md#the-settings-file"
+"""The place that says what the options of serving mean."""
+
 HEAD = """\
 # API
 
-Everything that authors of agents and of clients can call, from the docstrings (`make docs`), a page
-for each role. Each heading says where a name is imported from; `T?` stands for `T | None = None`.
-[Versions](versions.md) says what may change, and when.
+Everything that authors of agents and of clients can call, from the docstrings, which also name the
+pages of the protocol. A heading says where a name is imported from; `T?` is `T | None = None`, and
+a decorator returns what it decorates. [Versions](versions.md) says what may change, and when.
 """
 
 
@@ -303,17 +306,37 @@ def entry(name: str) -> str:
     parts = [f"### {_heading(name)}"]
     if shape != short:  # the heading has it already
         parts.append(f"`{_briefly(shape)}`")
-    parts.append(ast.get_docstring(node) or "")
+    parts.append(_docstring(node))
     if isinstance(found, type):
         members = [*_members(found)]
         if twin := TWINS.get(name):
             theirs = {it.name: _as_twin(it) for it in _members(found_by(twin))}  # type: ignore[arg-type]
-            shared = [it for it in members if theirs.get(it.name) == _as_twin(it)]
-            members = [it for it in members if it not in shared]
-            named = ", ".join(f"`{it.name}`" for it in shared)
-            parts.append(f"As in [{twin}]({_place(twin)}): {named}.")
+            shared = {it.name for it in members if theirs.get(it.name) == _as_twin(it)}
+            members = [it for it in members if it.name not in shared]
+            parts.append(_as_there(twin, [*shared], [it for it in theirs if it not in shared]))
         parts.append("\n".join(_member(member) for member in members))
     return "\n\n".join(part for part in parts if part)
+
+
+def _as_there(twin: str, shared: list[str], others: list[str]) -> str:
+    """Say which members are those of the twin, in the shorter of two ways."""
+    place = f"[{twin}]({_place(twin)})"
+    if len(shared) < len(others):
+        return f"As in {place}: {_listed(sorted(shared))}."
+    return f"All of {place}{f' except {_listed(others)}' if others else ''}."
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{it}`" for it in names)
+
+
+def _docstring(node: ast.ClassDef | Function) -> str:
+    """What a docstring says, without the pages of the protocol that it names as its source."""
+    text = ast.get_docstring(node) or ""
+    text = re.sub(r"\s*\(spec\s+v1,[^)]*\)", "", text)
+    return re.sub(
+        r"(?:^|(?<=[.:)])\s+)Source:\s+(?:spec\s+v1|RFD)[^.]*\.(?=\s|$)", "", text
+    ).strip()
 
 
 def _briefly(shape: str) -> str:
@@ -332,7 +355,7 @@ def _shape(node: Function) -> str:
 
 def _member(node: Function) -> str:
     """A member of a class, as a point of a list."""
-    first, *more = (ast.get_docstring(node) or "").split("\n\n")
+    first, *more = _docstring(node).split("\n\n")
     more += ["\n".join(_meanings(node))]
     points = [
         f"- `{_briefly(_shape(node))}`: {' '.join(first.split())}",
@@ -488,11 +511,22 @@ def _given(options: type[ServeOptions]) -> Iterator[tuple[str, ast.expr, ast.exp
 
 
 def _meanings(node: Function) -> Iterator[str]:
-    """What the options are that a method takes, where these are no others' as well."""
+    """The options that a method takes, where these are no others' as well.
+
+    What most of them mean is said on the page of the settings file.
+    """
     if (options := _options(node)) is AgentOptions:
         means = {field.name: field.type.__metadata__[0].meaning for field in fields(options)}
-        for name, kind, default in _given(options):
-            yield f"- `{_briefly(_argument(ast.arg(name, kind), default))}`: {means[name]}"
+        there = {field.name: field.type.__metadata__[0].meaning for field in fields(ServeOptions)}
+        shapes = {
+            name: f"`{_briefly(_argument(ast.arg(name, kind), default))}`"
+            for name, kind, default in _given(options)
+        }
+        yield f"As in [the settings file]({SETTINGS}); seconds and bytes:"
+        yield ", ".join(it for name, it in shapes.items() if means[name] == there.get(name)) + "\n"
+        for name, shape in shapes.items():
+            if means[name] != there.get(name):
+                yield f"- {shape}: {means[name]}"
 
 
 def _call(start: str, arguments: ast.arguments, returns: ast.expr | None) -> str:
@@ -509,7 +543,9 @@ def _call(start: str, arguments: ast.arguments, returns: ast.expr | None) -> str
     shown += map(_argument, arguments.kwonlyargs, arguments.kw_defaults)
     if arguments.kwarg is not None:
         shown.append(f"**{_text(arguments.kwarg)}")
-    given = "" if returns is None or _text(returns) == "None" else f" -> {_text(returns)}"
+    decorates = plain[-1:] and plain[-1].arg in {"handler", "hook", "middleware"}
+    told = returns is not None and _text(returns) != "None" and not decorates
+    given = f" -> {_text(returns)}" if told else ""
     return f"{start}({', '.join(shown)}){given}"
 
 

@@ -17,9 +17,9 @@ PAGE = Path(__file__).with_name("rules.md")
 HEAD = """\
 # Rules
 
-The rules of [`acphold check`](conformance.md), as `acphold check --list` prints them. Each id leads
-to its source, a heading in the specification of ACP version 1. MUST and SHOULD are the words of the
-protocol; people rely on what is *expected*, although no page says so.
+The rules of [`acphold check`](conformance.md). Each id links to its source in the specification of
+ACP version 1. MUST and SHOULD are the protocol's words; what is *expected* stands on no page, but
+people rely on it. Parentheses name the capability, or kind of agent, that a rule is for.
 
 ## Agents
 """
@@ -33,26 +33,34 @@ For `acphold check --client`.
 ABOUT_SENTENCES = """
 ## Sentences
 
-{ruled} of the {all} sentences with MUST or SHOULD on the protocol's pages have rules here;
-[sentences.py](sentences.py) names them, and says of the others why no behaviour on the wire shows
-them. `elicitation.*` and `schema.*` are about the pages on elicitation and on the schema.
+Of the {all} sentences with MUST or SHOULD on the protocol's pages, {ruled} have rules here.
+[sentences.py](sentences.py) names them, and says why the wire does not show the others.
 """
 
 
 def markdown_rules(rules: Iterable[Rule]) -> str:
-    """Return a list for each group."""
+    """Return a list for each group; what all of its rules need stands above it."""
     lines: list[str] = []
     for group, members in by_group(rules, lambda it: it.group).items():
+        common = set.intersection(*(_conditions(rule) for rule in members))
         lines += ["", f"### {group}"]
+        if common:
+            lines += ["", f"All for {' and '.join(sorted(common))}."]
         for level, rules_of_it in by_group(members, lambda it: it.level.value).items():
-            lines += ["", f"{level}:", "", *map(_line, rules_of_it)]
+            lines += ["", f"{level}:", "", *(_line(rule, common) for rule in rules_of_it)]
     return "\n".join(lines).strip() + "\n"
 
 
-def _line(rule: Rule) -> str:
-    needs = f" (needs `{'`, `'.join(rule.needs)}`)" if rule.needs else ""
-    only = f" (a {rule.only.value})" if rule.only is not None else ""
-    return f"- [`{rule.id}`]({rule.source.url}): {on_one_line(rule.says)}{needs}{only}"
+def _conditions(rule: Rule) -> set[str]:
+    """What the rule is for: capabilities, and a kind of subject."""
+    only = set() if rule.only is None else {f"a {rule.only.value}"}
+    return {f"`{need}`" for need in rule.needs} | only
+
+
+def _line(rule: Rule, common: set[str]) -> str:
+    left = sorted(_conditions(rule) - common)
+    conditions = f" ({', '.join(left)})" if left else ""
+    return f"- [`{rule.id}`]({rule.source.url}): {on_one_line(rule.says)}{conditions}"
 
 
 def sentences() -> str:

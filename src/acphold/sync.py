@@ -163,9 +163,9 @@ class ConnectOptions(Options, total=False):
 
 
 def connect(*command: str | os.PathLike[str], **options: Unpack[ConnectOptions]) -> SyncAgent:
-    """Connect like `acphold.connect`, for a `with` block or until `close`; raises the same errors.
+    """Connect like `acphold.connect`, for a `with` block or until `close`; raises the same.
 
-    Experimental: with a URL, as in `acphold.connect`.
+    Experimental: with a URL.
     """
     connection = acphold.client.connect(*command, **options)
     _background.enter()
@@ -178,10 +178,7 @@ def connect(*command: str | os.PathLike[str], **options: Unpack[ConnectOptions])
 
 
 class SyncAgent:
-    """A connection to an agent: each call is that of an `acphold.RemoteAgent`.
-
-    It ends after the `with` block, when it is closed, or when the program ends.
-    """
+    """A connection to an agent: each call is that of an `acphold.RemoteAgent`."""
 
     def __init__(
         self,
@@ -401,7 +398,7 @@ class SyncSession:
         _read(self._session.cancel)
 
     def updates(self) -> Iterator[schema.Update]:
-        """Yield all updates from now on, in turns and between them."""
+        """Yield all updates from now on."""
         stream = _read(self._session.updates)
         return _as_updates(lambda: stream.take_all())
 

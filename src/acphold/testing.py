@@ -75,17 +75,16 @@ async def connect(
 ) -> AsyncIterator[WatchedAgent]:
     """Connect a client to `agent` for the block.
 
-    The agent's requests are answered as in `acphold.connect`, with three differences. Without
-    `permission` and `on_permission` everything is allowed. `on_permission` may be the answers, one
-    after the other; after the last a question stays open; a string is the answer to all. `files`
-    may be texts by absolute path, like an editor's unsaved files; others are then read from the
-    disk. `client.files` has their later contents. With any `files`, the folder of a session and
-    each of these folders must exist: pytest's `tmp_path` is one.
+    As in `acphold.connect`, but: without `permission` and `on_permission` everything is allowed.
+    `on_permission` may be one answer to all, or the answers, one after the other; after the last a
+    question stays open. `files` may be texts by absolute path, like an editor's unsaved files;
+    others are then read from the disk. With any `files`, the session's folder and each of these
+    folders must exist.
 
     With `raise_agent_exceptions`, exceptions of the agent's code are raised where the test waits
-    for the answer, or at the end of the block if it does not; otherwise they are reported as to any
-    client, as RemoteError. An AcpError is meant for clients, and always reported so. No wait
-    takes more than `deadline` seconds. `journal` is a path, by default one in its own folder.
+    for the answer, or at the end of the block; otherwise, and always for an AcpError, the client
+    gets a RemoteError. No wait takes more than `deadline` seconds. `journal` is a path, by default
+    in its own folder.
     """
     require_loop()
     definition_of(agent)  # one without a prompt handler is refused at once

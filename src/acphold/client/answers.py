@@ -140,9 +140,8 @@ SWITCH_MODE = "switch_mode"
 class PermissionQuestion(Struct, frozen=True):
     """An agent asks for permission to continue a tool call.
 
-    `tool_call` is the present state of the call, with the fields of the request. `options` are the
-    answers that the agent accepts, in the order in which it wants them shown. `request` is the
-    whole request, unchanged.
+    `tool_call` has the fields of the request, `options` are the accepted answers in the order to
+    show them, `request` is the whole request, unchanged.
     """
 
     session_id: str
@@ -152,8 +151,8 @@ class PermissionQuestion(Struct, frozen=True):
 
 
 PermissionAnswer: TypeAlias = PermissionOption | str | bool | None
-"""An option or its id; True and False for the option that allows, or rejects, once; None if the
-person did not choose, which ends the turn at some agents."""
+"""An option or its id; True or False to allow or reject once; None if the person did not choose,
+which ends the turn at some agents."""
 
 AskPermission: TypeAlias = Callable[
     [PermissionQuestion], "PermissionAnswer | Awaitable[PermissionAnswer]"

@@ -70,45 +70,41 @@ async def connect(
             turn = await session.prompt("hello")
             print(turn.text)
 
-    For a program: it starts in the folder `cwd`, which is also the default for sessions; by default
-    ours. `env` is added to our environment. Its stderr is kept for error messages; all of it goes
-    to `log_file` as well, and with `show_stderr` to our stderr.
+    A program starts in the folder `cwd`, by default ours, which is also the default for sessions.
+    `env` is added to our environment. Error messages have the end of its stderr; all of it goes to
+    `log_file`, and with `show_stderr` to our stderr.
 
     With `durable` its conversations are kept in a journal, as by `acphold wrap`, and can be listed,
-    loaded and deleted whatever the agent supports of that; `journal` names another one than the
-    default, `name` the name under which they are kept there.
+    loaded and deleted even if the agent cannot. `journal` names another journal, `name` the name
+    under which they are kept.
 
-    With the address of a server in place of a command, as `https://host:port/acp/NAME`: an agent
-    that `acphold serve` serves there. This user has to have paired with it, or `token` is given: a
-    function is called for each connection, and over HTTP for each request, so that it can renew it.
-    The connection is a WebSocket, or Streamable HTTP if no WebSocket gets through;
-    `?transport=http` requires that. A proxy is used if the environment names one; `ca` is a file of
-    additional certificates to trust. Raises ConnectionLostError, RemoteRefusalError.
-    Experimental: the remote transport is a draft.
+    The address of a server in place of a command, as `https://host:port/acp/NAME`, leads to an
+    agent of `acphold serve`. It needs a `token`, unless this user has paired with it; a function is
+    called for each connection, and over HTTP for each request. The connection is a WebSocket, or
+    Streamable HTTP if no WebSocket gets through or with `?transport=http`. It heeds the
+    environment's proxies; `ca` is a file of additional certificates to trust. Raises
+    ConnectionLostError, RemoteRefusalError. Experimental: the remote transport is a draft.
 
-    With `session` in place of a command: the process in which that session of the journal is live;
-    `load_session` or `resume_session` attaches to it. The process is left as it is. Raises
-    UnknownSessionError, ConnectionLostError if it is live nowhere.
+    `session` in place of a command leads to the process in which that session is live;
+    `load_session` or `resume_session` attaches to it. Raises UnknownSessionError,
+    ConnectionLostError if it is live nowhere.
 
-    For requests of the agent: `permission` is "allow", "reject" or "ask", or one of these by kind
-    of tool (`{"read": "allow", "*": "ask"}`); "ask" calls `on_permission`. Without a policy
-    everything is asked, or rejected if there is no `on_permission`; in a session that other clients
-    have open too, requests of their turns are then left to them while they are attached. `on_form`
-    and `on_page` show forms and pages; without them none are offered. A callback may be a plain
-    function: the event loop stops while it runs. `files` and `terminals` serve files and commands
-    inside the folders of a session, and in further folders with `files=[…]`. `handlers` answer
-    other methods, or these in another way. `on_update` is called with every update as it comes,
-    with the id of its session and as JSON; `on_notification` with any other notification.
-    `capabilities` replaces the offered ones.
+    `permission` is a `Policy` (`{"read": "allow", "*": "ask"}`); "ask" calls `on_permission`.
+    Without it everything is asked, or rejected if there is no `on_permission`; requests in turns of
+    other clients are left to those while they are attached. `on_form` and `on_page` show forms and
+    pages; without them none are offered. A callback that is a plain function stops the event loop
+    while it runs. `files` and `terminals` serve files and commands inside the folders of a session,
+    and in further folders with `files=[…]`. `handlers` answer other methods, or these in another
+    way. `on_update` is called with the session's id and each update as JSON, `on_notification` with
+    any other notification. `capabilities` replaces the offered ones.
 
-    With `reconnect` a lost agent is started again by the next request, and its sessions are loaded.
-    A connection to a URL reconnects by itself, without end; meanwhile a turn waits, unless its
-    `timeout`, or `silence`, limits that.
+    With `reconnect` the next request starts a lost agent again, and loads its sessions. A
+    connection to a URL reconnects by itself, without end; `timeout` or `silence` limits how long a
+    turn waits for it.
 
-    Times are in seconds: `start_timeout` for `initialize`; `silence` without any message from an
-    agent that does not wait for us either, after which a request is given up and a turn is
-    cancelled, by default 120 for requests and without end for turns, as models think in silence;
-    `cancel_grace` to end a turn that was cancelled.
+    In seconds: `start_timeout` for `initialize`; `cancel_grace` to end a cancelled turn; `silence`
+    of an agent that does not wait for us, after which a request is given up and a turn cancelled,
+    by default 120 for requests and without end for turns.
 
     Raises AgentStartError.
     """

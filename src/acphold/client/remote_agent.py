@@ -52,10 +52,10 @@ R = TypeVar("R")
 class RemoteAgent:
     """An agent that we are connected to; made by `acphold.connect`.
 
-    All methods raise CapabilityError, before anything is sent, for a capability that the agent did
-    not advertise; RemoteError if it refuses, and AuthRequiredError if it requires a sign-in;
-    AgentExitedError or ConnectionLostError if it has gone; AgentTimeoutError if it says nothing at
-    all for two minutes. Paths may be relative to the folder that this program is in.
+    All methods raise CapabilityError, before anything is sent, if the agent did not advertise it;
+    RemoteError if it refuses, AuthRequiredError if it requires a sign-in; AgentExitedError or
+    ConnectionLostError if it has gone; AgentTimeoutError after two minutes of silence. Relative
+    paths start at this program's folder.
     """
 
     def __init__(self, uplink: Uplink, *, cwd: str) -> None:
@@ -135,9 +135,8 @@ class RemoteAgent:
     ) -> RemoteSession:
         """Continue a conversation; the agent's replay of it is in `replay`.
 
-        `session` is an id, or an item of `sessions`: then its folders are those of the list, unless
-        others are named. `agent` is for a session whose own agent the server does not serve: the
-        one there that is to read the conversation and continue it.
+        `session` is an id, or an item of `sessions`, which brings its folders. `agent` names the
+        agent that is to continue a session whose own agent the server does not serve.
         """
         self._uplink.advertised.to_load()
         folders = cwd, additional_directories
@@ -160,9 +159,7 @@ class RemoteAgent:
     async def sessions(self, cwd: Folder | None = None) -> AsyncIterator[SessionInfo]:
         """Yield the agent's sessions, each once; with `cwd`, only those of that folder.
 
-        A session in use moves to the top of the list, where a client reading later pages would miss
-        it. So after the last page the first ones are read again, until one has nothing new (or
-        LIST_WALKS times).
+        The first pages are read again after the last, for sessions that moved to the top meanwhile.
         """
         self._uplink.advertised.to_list()
         folder = None if cwd is None else absolute(cwd)
@@ -203,9 +200,8 @@ class RemoteAgent:
 
     async def authenticate(self, method_id: str) -> None:
         """Sign in by one of `auth_methods`; a person may have to do something meanwhile.
-
-        CapabilityError if the method is not offered, or is for a terminal: then run the agent's
-        command yourself, with the method's `args` and `env`, and connect again.
+        CapabilityError if it is not offered, or is for a terminal: run the agent's command
+        yourself, with the method's `args` and `env`, and connect again.
         """
         method = next((it for it in self.auth_methods if it.id == method_id), None)
         if method is None:

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 class RemoteQueue:
     """The queued prompts in a session: `RemoteSession.queue`.
 
-    acphold keeps them in its journal and begins one after the other, with or without a client. It
-    holds them after a turn that did not end as it should, and when another process has opened the
-    session anew. All methods raise CapabilityError for an agent that acphold does not stand in
-    front of, and RemoteError if the change does not fit: what has begun can no longer be changed.
+    acphold begins one after the other, with or without a client. It holds them after a turn that
+    did not end as it should, and when another process has opened the session anew. All methods
+    raise CapabilityError for an agent without acphold in front, and RemoteError if the change does
+    not fit, as for a prompt that has begun.
     """
 
     def __init__(self, feed: SessionFeed, uplink: Uplink) -> None:
@@ -73,15 +73,14 @@ class RemoteQueue:
 
     @property
     def state(self) -> PromptQueue:
-        """The queue now: the queued prompts, in order, the one whose turn runs, and the reason
-        for holding it. Empty if nobody keeps one."""
+        """The queue now; empty if nobody keeps one."""
         return self._feed.queue
 
     async def add(self, *content: Content, at: int | None = None, before: str = "") -> str:
         """Add a prompt, with content as for `RemoteSession.prompt`; return its id.
 
-        It begins when its turn comes, but not before the moment `at`, in ms since the epoch. It
-        comes last, or in front of the prompt with the id `before`.
+        It begins no earlier than `at`, in ms since the epoch. It comes last, or in front of the
+        prompt with the id `before`.
         """
         return await self._change(
             QueueChange("add", prompt=self._prompt(content), at=at, before=before)
@@ -189,12 +188,11 @@ class RemoteSession:
     def prompt(self, *content: Content, timeout: float | None = None) -> RemoteTurn:
         """Begin a turn: the prompt is on its way when this returns.
 
-        Texts, paths, `(bytes, media type)` or content blocks. A path is sent as the most that the
-        agent accepts of it: an image or a text file whole, else as a link. Raises CapabilityError
-        for content that the agent did not say it accepts, MissingFileError for a path that leads
-        nowhere, and AgentBusyError while another turn of this session runs: agents lose one of the
-        two. Behind a turn that was cancelled it waits until the agent has ended that. A turn that
-        is not over after `timeout` seconds is cancelled; it ends with AgentTimeoutError.
+        An image or a text file is sent whole if the agent accepts that, any other path as a link.
+        Raises CapabilityError for content that the agent does not accept, MissingFileError, and
+        AgentBusyError while another turn of this session runs; after a cancelled one it waits until
+        that has ended. After `timeout` seconds the turn is cancelled, and ends with
+        AgentTimeoutError.
         """
         return RemoteTurn(self._begin(content, timeout))
 
@@ -229,8 +227,7 @@ class RemoteSession:
     async def steer(self, *content: Content) -> bool:
         """Send a message into the running turn, whoever began it, with content as for `prompt`.
 
-        Return False if the agent has not taken it, mostly because no turn runs any more: prompt it,
-        or put it into the queue. What it has taken stands in the turn as the user's. Raises
+        Return False if the agent has not taken it, mostly because no turn runs any more. Raises
         CapabilityError for an agent without a method for it, RemoteError if it refuses. After
         ConnectionLostError it is unknown whether the agent has it.
         """
@@ -240,17 +237,16 @@ class RemoteSession:
     def cancel(self) -> None:
         """Cancel the running turn; its updates go on until the agent has answered.
 
-        Tool calls that are not finished are `cancelled` in the state at once, and the agent's open
-        requests are answered so. An agent that does not answer in time is not waited for.
+        Unfinished tool calls are `cancelled` in the state at once, and the agent's open requests
+        are answered so.
         """
         self._feed.cancel()
 
     def updates(self) -> UpdateStream:
         """Return all updates from now on, in turns and between them, to show the session.
 
-        The first reader gets them from the opening of the session on, unless they are more than 256
-        KiB. It ends when the session is closed, and raises the error of an agent that has gone.
-        Drop it when you stop reading; else the agent has to wait.
+        The first reader gets them from the opening of the session on, up to 256 KiB. Drop it when
+        you stop reading; else the agent has to wait.
         """
         return self._feed.stream()
 
@@ -296,11 +292,10 @@ class RemoteSession:
         """Copy it into a new session; open that with `resume_session`.
 
         The copy has the turns that have ended, up to the one with entry `at`, or only those
-        `before` it. With `files`, true or the absolute path of a new folder, the files that were
-        kept at that moment are laid out there, by default beside the project, and the new session
-        is in it; `include` also copies ignored files that its `.worktreeinclude` names. Raises
-        CapabilityError for an agent that acphold does not stand in front of, and RemoteError if
-        nothing was kept.
+        `before` it. With `files` its folder is new, beside the project or at this absolute path,
+        with the files that were kept at that moment; `include` also copies ignored files that
+        `.worktreeinclude` names. Raises CapabilityError for an agent without acphold in front, and
+        RemoteError if nothing was kept.
         """
         await self._uplink.ready()
         if not self._uplink.keeps_queue:

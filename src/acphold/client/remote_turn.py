@@ -379,15 +379,14 @@ class RemoteTurn:
         async for update in session.prompt("hello"):
             ...
 
-    or await it, which skips the updates and returns the turn itself. Either way raises the error
-    that ended the turn in place of an answer, after the last update: RemoteError,
-    AuthRequiredError, AgentExitedError, ConnectionLostError, AgentTimeoutError. An exception of
-    `on_permission`, `on_form` or `on_page` cancels the turn and is raised by it.
+    or await it, which skips the updates and returns the turn. Either way raises the error that
+    ended the turn: RemoteError, AuthRequiredError, AgentExitedError, ConnectionLostError,
+    AgentTimeoutError, or an exception of `on_permission`, `on_form` or `on_page`, which cancels the
+    turn.
 
-    If the awaiting task is cancelled, by `asyncio.timeout` for instance, the turn is cancelled:
-    when the `await` is left, the agent has ended it, or has had its time to. If you iterate and
-    stop reading, you may read on later. Until then the turn goes on; when a megabyte is unread, the
-    agent has to wait, unless this program waits for something else from it.
+    If the awaiting task is cancelled, the turn is, too: when the `await` is left, the agent has
+    ended it, or has had its time to. If you stop reading, you may read on later; when a megabyte is
+    unread, the agent has to wait, unless this program waits for something else from it.
     """
 
     def __init__(self, feed: TurnFeed) -> None:
@@ -486,8 +485,7 @@ class RemoteTurn:
 
 
 class UpdateStream:
-    """Every update of a session as it comes, in turns and between them; see
-    `RemoteSession.updates`.
+    """Every update of a session as it comes; see `RemoteSession.updates`.
 
     It ends when the session is closed, and raises the agent's error if that has gone.
     """

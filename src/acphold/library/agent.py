@@ -156,14 +156,12 @@ class Agent:
 
         agent.run()
 
-    Clients can list, load (with the whole history, after a restart or a crash too), resume, close
-    and delete its sessions without another line. Only `prompt` has to be declared;
-    `mode`, `option`, `command`, `auth`, `on_new`, `on_load`, `on_close`, `middleware`, `method`
-    and `notification` add to it, before `run`.
+    Clients can list, load, resume, close and delete its sessions, after a crash too. Only `prompt`
+    has to be declared; all other declarations come before `run`, too.
 
-    `name` is for programs: sessions are kept and listed under it. `title` is for people. `image`,
-    `audio` and `embedded_context` say which content a prompt may hold besides text and links (spec
-    v1, initialization, "Prompt capabilities"); other content is refused.
+    Sessions are kept and listed under `name`; `title` is for people. `image`, `audio` and
+    `embedded_context` permit such content in prompts, besides text and links (spec v1,
+    initialization, "Prompt capabilities"); other content is refused.
     """
 
     def __init__(
@@ -207,8 +205,7 @@ class Agent:
     ) -> Callable[[Turn], Awaitable[StopReasonOrNone]]:
         """Decorate the coroutine that answers prompts; one for each agent.
 
-        It returns None when it has said everything, or another `acphold.StopReason`: "max_tokens",
-        "max_turn_requests" or "refusal" (spec v1, prompt turn).
+        It returns None or another `acphold.StopReason` (spec v1, prompt turn).
         """
         if self._declarations.prompt is not None:
             raise DeclarationError(f"agent {self.name!r} already has a prompt handler")
@@ -223,8 +220,8 @@ class Agent:
     ]:
         """Declare the slash command `/name`, and decorate the coroutine that answers it.
 
-        Without a coroutine of its own, the command goes to the one for prompts, as `turn.command`.
-        `hint` says what may follow the name (spec v1, slash commands).
+        Without one, the command goes to that for prompts, as `turn.command`. `hint` says what may
+        follow the name (spec v1, slash commands).
         """
         if not name or name.startswith("/") or any(char.isspace() for char in name):
             raise DeclarationError(f"{name!r}: a command is a single word, without the slash")
@@ -247,7 +244,7 @@ class Agent:
     def mode(self, id: str, name: str | None = None, description: str | None = None) -> None:
         """Declare a session mode; sessions start in the first one (spec v1, modes).
 
-        Clients also see the modes as a config option, which newer clients show instead.
+        Newer clients show the config option that stands for the modes.
         """
         if any(mode.id == id for mode in self._declarations.modes):
             raise DeclarationError(f"agent {self.name!r} already has a mode {id!r}")
@@ -266,10 +263,8 @@ class Agent:
     ) -> None:
         """Declare a config option: a choice of `values`, or without them a boolean.
 
-        A client that cannot show boolean options does not get them: they keep
-        their default.
-        `category` is "mode", "model", "model_config", "thought_level", or one of your own, which
-        begins with "_", as a `CustomCategory` (spec v1, session config options).
+        A client that cannot show booleans does not get them: they keep their default. Source: spec
+        v1, session config options.
         """
         if category is not None and category not in CATEGORIES and not category.startswith("_"):
             raise DeclarationError(
@@ -299,11 +294,10 @@ class Agent:
     def auth(self, id: str, name: str, description: str | None = None) -> Callable[[A], A]:
         """Declare a way to sign in, and decorate the coroutine that does it.
 
-        On each connection, every request is refused with `auth_required` until a sign-in has
-        succeeded there. The coroutine gets the `acphold.Visitor` and refuses by raising;
-        `acphold.AuthRequiredError("why")` tells the person why. It may return the name of a
-        tenant: this connection then has the sessions of that tenant and no others. Source: spec
-        v1, authentication.
+        Each connection refuses every request with `auth_required` until a sign-in has succeeded
+        there. The coroutine refuses by raising; `acphold.AuthRequiredError("why")` tells the person
+        why. If it returns the name of a tenant, the connection has only the sessions of that
+        tenant. Source: spec v1, authentication.
         """
         if any(method.id == id for method in self._declarations.auth_methods):
             raise DeclarationError(f"agent {self.name!r} already has a sign-in method {id!r}")
@@ -318,8 +312,7 @@ class Agent:
     def signed_in(self, handler: I) -> I:
         """Decorate the coroutine that says whether a visitor is signed in already.
 
-        It gets the `acphold.Visitor` with the first request of each connection, and returns
-        True or False, or the name of the visitor's tenant.
+        It is called with the first request of each connection.
         """
         self._declarations.signed_in = _coroutine(handler)
         return handler
@@ -342,8 +335,8 @@ class Agent:
     def on_load(self, hook: S) -> S:
         """Decorate a coroutine that gets each session that is opened again.
 
-        It is called before the client has the session. The store and the history are loaded; mode
-        and options are restored afterwards. Raise an AcpError to refuse to open the session.
+        It is called before the client has the session: store and history are loaded, mode and
+        options are not yet restored. Raise an AcpError to refuse to open the session.
         """
         self._declarations.load_hooks.append(_coroutine(hook))
         return hook
@@ -367,11 +360,10 @@ class Agent:
                 finally:
                     print(step.kind, step.name, time.monotonic() - began)
 
-        The steps are a turn, a command, the block of a tool call, a request to an MCP server, and a
-        wait for a person's permission, form or page; see `acphold.Step`. The first one declared is
-        outermost. An exception raised before the `yield` replaces the step. An error of the step is
-        raised at the `yield` and goes on afterwards even if it was caught there, unless another one
-        replaces it. A function that returns a context manager for a step works too.
+        `acphold.Step` lists the steps. The first middleware declared is outermost. An exception
+        before the `yield` replaces the step. An error of the step is raised at the `yield`, and
+        goes on afterwards even if it was caught there, unless another one replaces it. A function
+        that returns a context manager works too.
         """
         self._declarations.middleware.append(around_each(middleware))
         return middleware
@@ -379,15 +371,13 @@ class Agent:
     def method(self, name: str) -> Callable[[M], M]:
         """Decorate the coroutine that answers the extension method `name`, which begins with `_`.
 
-        It gets the params and returns the result; both are JSON values. `agent.session` finds the
-        session for a `sessionId` in the params (spec v1, extensibility).
+        `agent.session` finds the session for a `sessionId` in the params (spec v1, extensibility).
         """
         return _register(self._declarations.methods, name)
 
     def notification(self, name: str) -> Callable[[M], M]:
-        """Decorate the coroutine that gets the extension notification `name`.
-
-        The name begins with `_`.
+        """Decorate the coroutine that gets the extension notification `name`, which begins with
+        `_`.
         """
         return _register(self._declarations.notifications, name)
 
@@ -404,8 +394,8 @@ class Agent:
     def run(self, options: AgentOptions) -> None:
         """Serve on stdin and stdout until the client leaves or a signal comes.
 
-        From now on, prints go to stderr: stdout belongs to the protocol. Raises DeclarationError
-        when no prompt coroutine was declared.
+        Prints go to stderr from now on. Raises DeclarationError when no prompt coroutine was
+        declared.
         """
         definition = definition_of(self)
         if _importing:
@@ -426,9 +416,8 @@ class Agent:
     def server(self, options: ServerOptions) -> Server:
         """Serve many clients: `async with agent.server() as server:` and `server.attend` for each.
 
-        The options are those of `run`. Without `share`, there is no socket, so no other process of
-        this user can join the sessions. Raises JournalError, and DeclarationError when no prompt
-        coroutine was declared.
+        The options are those of `run`. Without `share`, no other process of this user can join the
+        sessions. Raises JournalError, and DeclarationError as `run` does.
         """
         from acphold.library.server import Server, service_of
 

@@ -55,9 +55,8 @@ OUTCOMES: dict[str, Outcome] = {"accept": "accepted", "decline": "declined"}
 class Decision(Struct, frozen=True):
     """The person's decision; true if they allow it, as in `if await turn.ask_permission(…):`.
 
-    `option_id` is the option they chose, now or earlier for always. It is None if the turn was
-    cancelled before they chose. It is also None if the client's answer names no offered option;
-    then nothing is allowed.
+    `option_id` is the option they chose, now or earlier for always; None if the turn was cancelled
+    before, or if the client's answer names no offered option, and nothing is allowed.
     """
 
     allowed: bool
@@ -126,8 +125,7 @@ def forget_permissions(store: Store) -> None:
 class FormAnswer(Mapping[str, "ElicitationContentValue"]):
     """The values that the person filled in, by field; true if they did, as in `if answer:`.
 
-    `outcome` is "accepted", "declined" (they said no) or "dismissed" (they went away without an
-    answer); without "accepted" it is empty.
+    `outcome` is "accepted", "declined" or "dismissed"; without "accepted" it is empty.
     """
 
     def __init__(self, outcome: Outcome, values: Mapping[str, ElicitationContentValue]) -> None:

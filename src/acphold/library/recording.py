@@ -392,8 +392,7 @@ class WatchedAgent(RemoteAgent):
     async def restart(self, *, kill: bool = False) -> None:
         """End the agent and start it again on the same journal; sessions have to be loaded again.
 
-        With `kill` it gets no chance to clean up, as with SIGKILL: afterwards there is exactly what
-        the journal had at this instant.
+        With `kill` it gets no chance to clean up, as with SIGKILL.
         """
         await self._recording.restart(kill=kill)
         self._uplink = self._recording.uplink

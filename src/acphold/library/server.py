@@ -55,7 +55,7 @@ class Server:
         async with agent.server(journal="sessions.db") as server:
             await server.attend(transport)
 
-    At the end of the block all turns have ended, and all clients were told and disconnected.
+    The end of the block ends all turns, and disconnects all clients with a reason.
     """
 
     def __init__(self, service: Service) -> None:
@@ -92,12 +92,10 @@ class Server:
     ) -> None:
         """Serve one more client, until it leaves; other clients' turns go on after that.
 
-        `principal` says who the client is and which sessions it may use: those of its `tenant`,
-        only its `session_id`, or with `sees_all=True` those of all tenants. A principal with a
-        tenant need not sign in (`Agent.auth`). A principal with none of the three has to, and is
-        refused with ValueError if the agent has no sign-in. Clients without a principal sign in if
-        the agent asks for it; otherwise they share the sessions of no tenant. At its `expires_at`
-        it is disconnected.
+        `principal` says who the client is and which sessions it may use. One without `tenant`,
+        `session_id` and `sees_all` has to sign in (`Agent.auth`), and is refused with ValueError if
+        the agent has no sign-in. Clients without a principal sign in if the agent asks for it;
+        otherwise they share the sessions of no tenant.
 
         `headers` are for the coroutines of `Agent.auth`. The transport is closed at the end.
         """
@@ -133,9 +131,9 @@ class Server:
 
             server.disconnect(lambda who: who.name == "ann", reason="your account was closed")
 
-        Their pending requests are refused with the reason; a WebSocket is closed with it, too.
-        Their turns go on, as when a client leaves. They may connect again: let `admit`, or your
-        code that calls `attend`, refuse them from then on.
+        Their pending requests are refused, and their WebSockets closed, with the reason; their
+        turns go on. They may connect again: let `admit`, or your code that calls `attend`, refuse
+        them.
         """
         found = [guest for guest in self._guests if who(guest.principal)]
         for guest in found:
@@ -145,14 +143,11 @@ class Server:
     def asgi(self, admit: Admit | None = None, *, origins: Sequence[str] = ()) -> Mounted:
         """An ASGI application that serves this agent at `/acp`, over WebSocket and Streamable HTTP.
 
-        Mount it in Starlette or FastAPI, under any prefix. It answers while the server is open, and
-        opens the server itself if an ASGI server runs nothing else. Clients need a token
-        of the journal (`acphold access token`). Or `admit` says who sent a request, by its ASGI
-        scope: it returns an `acphold.Principal`, or None for nobody. It is called once for a
-        WebSocket, and for each request over HTTP. The principal's sessions are as for `attend`:
-        give it a `tenant`, "" if all share theirs. A principal without one is refused, unless
-        `Agent.auth` asks to sign in. Requests from pages are accepted from the same host and from
-        `origins` (`https://host:port`).
+        Clients need a token of the journal (`acphold access token`), unless `admit` says who sent a
+        request; it is called once for a WebSocket, and for each request over HTTP. Give its
+        principal a `tenant`, "" if all share theirs; without one it is refused, unless `Agent.auth`
+        asks to sign in. Requests from pages are accepted from the same host and from `origins`
+        (`https://host:port`).
 
         Experimental: the remote transport is a draft of the protocol.
         """

@@ -337,10 +337,10 @@ class AuthorSession:
 class Session:
     """One conversation: its folders, its settings, and what the author keeps with it.
 
-    Clients know it by `id`. `cwd` and `additional_directories` are absolute paths (spec
-    v1, session setup). `files` reads and writes inside them. `store` keeps JSON values that
-    outlive the process; `state` is a dict for what need not. `tenant` is the name that the
-    coroutine of `Agent.auth` returned; "" when the session belongs to no tenant.
+    Clients know it by `id`. `cwd` and `additional_directories` are absolute paths (spec v1, session
+    setup), and `files` works inside them. `store` keeps JSON values that outlive the process;
+    `state` is a dict that does not. `tenant` is the name that the coroutine of `Agent.auth`
+    returned, or "".
     """
 
     def __init__(self, opened: AuthorSession) -> None:
@@ -374,12 +374,7 @@ class Session:
     async def history(self, *, last: int | None = None) -> SessionState:
         """Return the conversation so far; in a turn, the conversation before its prompt.
 
-        With `last`, return only that many of the newest turns and what they say about the session:
-        enough to tell a model about a long conversation.
-
-        `timeline` holds its messages and tool calls in order (`acphold.Message` with `role`
-        "user", "agent" or "thought" and `text`; `acphold.ToolCall` with `title`, `status`
-        and its output). It is read from the journal, so a restart does not lose it.
+        With `last`, return only that many of the newest turns.
         """
         return await self._open.history.read(last)
 
@@ -411,9 +406,8 @@ class Session:
     async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
         """Call an extension method of the client, which begins with `_`; returns its result.
 
-        Params and result are JSON values; the session's id is added to the params. Raises
-        RemoteError when the client refuses, MethodNotFoundError when it does not know the method
-        or has gone (spec v1, extensibility).
+        The session's id is added to the params. Raises RemoteError when the client refuses,
+        MethodNotFoundError when it does not know the method or has gone (spec v1, extensibility).
         """
         raw = await self._open.client.ask_raw(method, self._params(method, params))
         return msgspec.json.decode(raw)

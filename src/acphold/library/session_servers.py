@@ -186,8 +186,7 @@ class TurnServers:
     ) -> CallResult:
         """Call a tool and show it: arguments, progress, result. `turn.mcp.call("fs", "read", {…})`.
 
-        An error that the tool reports is a result that `failed`. Raises McpError when the server
-        cannot be used, goes away, or gives no answer in `seconds`; cancelling tells it to stop.
+        Errors and `seconds` are as in `TurnServer.call`.
         """
         connection = self._connection(server)
         known: Tool | None = None
@@ -274,9 +273,9 @@ class TurnServer:
     ) -> CallResult:
         """Call a tool; an error that the tool or the server reports is a result that `failed`.
 
-        `on_progress` is awaited for each report, in order, before this returns. Cancelling this
-        tells the server to stop. Raises McpConnectError, McpLostError and McpAnswerError, also
-        if no answer has come in `seconds`; by default after ten minutes without progress.
+        `on_progress` is awaited for each report, in order. Cancelling tells the server to stop.
+        Raises McpConnectError, McpLostError and McpAnswerError, also if no answer comes in
+        `seconds`, by default ten minutes without progress.
         """
         call = partial(
             self._connection.call, tool, arguments, on_progress=on_progress, seconds=seconds

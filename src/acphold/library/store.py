@@ -65,10 +65,8 @@ def _check(value: Any, where: str) -> None:
 class Store(MutableMapping[str, Any]):
     """JSON values that live as long as the session: `session.store["key"] = value`.
 
-    A value is written when it is set and decoded anew each time it is read: changing a list
-    that was read changes nothing, setting it does. Use `append` for lists that grow.
-    A value that JSON cannot hold, and that would come back as another one, raises TypeError at the
-    line that sets it.
+    You read copies: to change a value, set it again; use `append` for lists that grow. A value that
+    would not come back from JSON the same raises TypeError when it is set.
     """
 
     def __init__(self, outbox: Outbox) -> None:
@@ -102,8 +100,7 @@ class Store(MutableMapping[str, Any]):
     def append(self, key: str, item: Any) -> None:
         """Add `item` to the list under `key`, which is created if it is missing.
 
-        Only the item is written, however long the list is. DeclarationError if the value there is
-        not a list.
+        Only the item is written. DeclarationError if the value there is not a list.
         """
         raw, items = to_json(item), self._list(key)
         self._keep(_StoredChange(key, item=Raw(raw)))
@@ -113,8 +110,8 @@ class Store(MutableMapping[str, Any]):
     async def save(self) -> None:
         """Wait until all values that were set are in the journal; raises JournalError.
 
-        The end of a turn does so too. Values that a hook sets while a session opens are written
-        once the session is open; this does not wait for it there.
+        The end of a turn does so too. In a hook that opens a session it does not wait: values are
+        written once the session is open.
         """
         await self._outbox.flush()
 

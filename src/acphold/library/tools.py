@@ -87,12 +87,10 @@ class _Shown(TypedDict, total=False):
 class RunningTool:
     """A tool call: pending at first, in progress inside the block, then completed or failed.
 
-    An exception that leaves the block marks it failed, and its message is shown.
-    Clients know it by `id`. `title` is for people, `kind` and `name` are for programs. `status` is
-    its current status, and `announced` is True once it is shown. Its content grows here until it
-    is replaced, although each update of the protocol has all of it. So much that is shown in a loop
-    leaves at intervals, together; the end leaves nothing out. Relative paths start at the session's
-    `cwd`.
+    An exception that leaves the block marks it failed, and its message is shown. Clients know it by
+    `id`. `title` is for people, `kind` and `name` are for programs. `status` is its current status,
+    and `announced` is True once it is shown. Content is added until it is replaced, and sent at
+    intervals if it grows in a loop. Relative paths start at the session's `cwd`.
     """
 
     def __init__(
@@ -243,7 +241,7 @@ class RunningTool:
     async def terminal(self, command: RunningCommand) -> None:
         """Show a command's output while it runs, in the client's terminal if it runs there.
 
-        The call keeps the output and the exit, because a replay has no terminals.
+        The call keeps the output and the exit for replays.
         """
         if command in self._commands:
             return

@@ -156,12 +156,11 @@ class TurnScope:
 class Turn:
     """One prompt, and everything an agent can do about it.
 
-    `prompt` is the user's prompt as content blocks; `text` is all text in it. `command` is the
-    slash command it begins with, as (name, words), or None. `session` is the turn's session.
+    `prompt` is the user's prompt as content blocks. `command` is the slash command it begins with,
+    as (name, words), or None. `session` is the turn's session.
 
-    When the client cancels, `asyncio.CancelledError` is raised at the current `await` of the
-    coroutine. However the turn ends, all that it started ends with it: tool calls are closed,
-    commands are ended, everything said is delivered. Afterwards every method raises
+    When the client cancels, `asyncio.CancelledError` is raised at the current `await`. However the
+    turn ends, its tool calls and commands end with it. Afterwards every method raises
     DeclarationError.
     """
 
@@ -231,8 +230,8 @@ class Turn:
     async def plan(self, entries: Sequence[str | PlanEntry]) -> None:
         """Show the whole current plan; a string is an entry that is pending.
 
-        `acphold.PlanEntry` says more: its `priority` ("high", "medium" or "low") and
-        `status` ("pending", "in_progress" or "completed"). Source: spec v1, agent plan.
+        `acphold.PlanEntry` has `priority` ("high", "medium", "low") and `status` ("pending",
+        "in_progress", "completed"). Source: spec v1, agent plan.
         """
         shown: list[PlanEntry] = []
         for entry in entries:
@@ -298,9 +297,8 @@ class Turn:
     ) -> RunningTool:
         """Make a tool call: `async with turn.tool("Read main.py") as call:`.
 
-        `kind` chooses its icon; `name` is the tool's name for programs; `input` is any JSON value;
-        `locations` are the files it works on, as paths or (path, line). Raises TypeError for an
-        input that JSON cannot hold. Source: spec v1, tool calls.
+        `kind` chooses its icon; `name` is for programs; `input` is any JSON value, else TypeError;
+        `locations` are the files it works on. Source: spec v1, tool calls.
         """
         return self._scope.tool(title, kind=kind, name=name, input=input, locations=locations)
 
@@ -319,11 +317,10 @@ class Turn:
     ) -> PendingCommand:
         """Run a command: `async with turn.terminal("make", "test") as running:`, or `await` it.
 
-        It runs in the client's terminal if there is one, otherwise here. `env` is added to the
-        environment. `cwd` is the session's by default, or a folder inside the session's folders. At
-        most `output_bytes` from the end of the output are kept. Raises TerminalStartError and
-        WorkspaceError. A command that still runs at the turn's end is ended. Source: spec v1,
-        terminals.
+        It runs in the client's terminal if there is one, otherwise here, in the session's `cwd` or
+        another folder inside the session's folders. `env` is added to the environment. At most
+        `output_bytes` from the end of the output are kept. Raises TerminalStartError and
+        WorkspaceError. Source: spec v1, terminals.
         """
         wanted = Command(command, args, dict(env or {}), cwd, output_bytes)
         return PendingCommand(self._scope.commands(), wanted)
@@ -349,14 +346,12 @@ class Turn:
     ) -> Decision:
         """Ask the person for permission; the decision is true if it is given.
 
-        The question is about `tool`, which is marked failed if the answer is no. Without `tool`,
-        a tool call is made for the question, with `kind` and `input`: some people have their client
-        answer by the kind of the call. The person sees the whole call, so give it its
-        whole input, and show a change as a diff before you ask. The person may answer for always:
-        a question with the same `remember` (by default the question itself) is not asked again in
-        this session. `options` replaces the person's choices; `option_id` of the decision
-        is their choice.
-        Source: spec v1, tool calls, "Requesting Permission".
+        A no marks `tool` as failed. Without `tool`, a tool call is made for the question, with
+        `kind`, by which some clients answer, and `input`. The person sees the whole call: give it
+        its whole input, and show a change as a diff before you ask. After an answer for always, a
+        question with the same `remember` (by default the question) is not asked again in this
+        session. `options` replaces the person's choices. Source: spec v1, tool calls, "Requesting
+        Permission".
         """
         self._scope.check()
         check_options(options)
@@ -389,11 +384,10 @@ class Turn:
     ) -> FormAnswer:
         """Ask the person for a few values; the answer is false if they give none.
 
-        `fields` is a flat JSON Schema, or its properties alone: `{"name": {"type": "string"}}`.
-        The answer's `outcome` tells a person who declined from one who went away. The protocol
-        forbids asking for secrets. Raises CapabilityError if the client shows no forms,
-        DeclarationError for a schema that no form can show, and RemoteError for values that do not
-        fit it. Source: spec v1, elicitation.
+        `fields` is a flat JSON Schema, or its properties alone: `{"name": {"type": "string"}}`. Do
+        not ask for secrets. Raises CapabilityError if the client shows no forms, DeclarationError
+        for a schema that no form can show, and RemoteError for values that do not fit it. Source:
+        spec v1, elicitation.
         """
         self._scope.check()
         await self._outbox.flush()
@@ -407,9 +401,8 @@ class Turn:
     async def ask_page(self, message: str, url: str) -> Visit:
         """Ask the person to open a page, to sign in elsewhere for instance.
 
-        The result's `agreed` says that they open it, not that they are done there; when they are,
-        tell the client with `await visit.complete()`. Raises CapabilityError if the client opens no
-        pages. Source: spec v1, elicitation, "URL mode".
+        When they are done there, call `await visit.complete()`. Raises CapabilityError if the
+        client opens no pages. Source: spec v1, elicitation, "URL mode".
         """
         self._scope.check()
         await self._outbox.flush()

@@ -155,13 +155,12 @@ class Folders:
 class SessionFiles:
     """Text files inside the session's folders.
 
-    A client that serves files is asked for them, because it also has unsaved text. Otherwise
-    they are read and written here, a file in one step. A relative path starts at the session's
-    `cwd`, wherever the agent was started.
+    They come from a client that serves files, with unsaved text; otherwise they are read and
+    written here, a file in one step. A relative path starts at the session's `cwd`.
 
-    All methods raise WorkspaceError: OutsideRootsError for a path that leads out of the folders,
-    also through links; MissingFileError; NotTextError (a folder, a device, not UTF-8); and
-    FileAccessError. InvalidParamsError is for values that no path or line can have.
+    All methods raise WorkspaceError: OutsideRootsError (also through links), MissingFileError,
+    NotTextError or FileAccessError; and InvalidParamsError for values that no path or line can
+    have.
     """
 
     def __init__(self, client: ClientSide, folders: Folders) -> None:
@@ -171,8 +170,7 @@ class SessionFiles:
     async def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
         """Return the text of a file: all of it, or at most `limit` lines from line `line` on.
 
-        Lines count from 1; past the end the text is "". Raises FileTooLargeError for more than
-        10 MiB at once.
+        Lines count from 1; past the end it is "". Raises FileTooLargeError above 10 MiB.
         """
         for field, value in (("line", line), ("limit", limit)):
             if value is not None and value < 0:
@@ -245,10 +243,9 @@ class RunningCommand(ABC):
         async for piece in running:
             print(piece, end="")
 
-    prints its output from the beginning to the end, in pieces as they come; see also `lines`. `id`
-    is that of its terminal. `in_client` is True if the client runs it, in a terminal that a tool
-    call can show. The methods raise RemoteError, MethodNotFoundError and ConnectionLostError when
-    the client fails.
+    prints its output in pieces as they come; see also `lines`. `id` is that of its terminal.
+    `in_client` is True if the client runs it. The methods raise RemoteError, MethodNotFoundError
+    and ConnectionLostError when the client fails.
     """
 
     in_client = False

@@ -337,11 +337,7 @@ async def attend_websocket(
 
 
 Admit: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Principal | None]]
-"""Returns the sender of a request from its ASGI scope; None refuses it.
-
-Its `tenant` is the user whose sessions it sees, "" if all share theirs; leave it out only if the
-agent asks users to sign in, they come for one session, or they see all tenants' sessions.
-"""
+"""Returns the sender of a request from its ASGI scope; None refuses it."""
 
 NAME: Final = ""
 """The path of the one served agent, below the endpoint."""
@@ -380,12 +376,11 @@ class Mounted:
         PREFIX/acp         ACP over a WebSocket or Streamable HTTP
         GET PREFIX/health  {"status": "ok"}; asks nobody who they are
 
-    It answers 503 while its server is not open. As the only application of an ASGI server it opens
-    and ends the server by itself (lifespan); inside another application, open the server in that
-    application's lifespan. A page of another origin gets 403, a client that `admit` does not know
-    401.
+    Alone in an ASGI server, it opens and ends its `Server` by itself (lifespan); inside another
+    application (Starlette, FastAPI), open that in the application's lifespan. Until then it answers
+    503. A page of another origin gets 403, a client that `admit` does not know 401.
 
-    Experimental: the remote transport is a draft of the protocol.
+    Experimental: as `Server.asgi`.
     """
 
     def __repr__(self) -> str:

@@ -44,10 +44,9 @@ class CopyRequest(Struct, frozen=True, rename="camel"):
 class CopiedFiles(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Files that were laid out for a copy, in `folder`.
 
-    `why_plain` says why that is no work tree of the repository, "" if it is one; `state` is how the
-    snapshot was taken: `whole`, `late` (the next turn may have begun) or `later` (by the next
-    turn). `left_out` counts the files that the snapshot left out, `included` the ignored files that
-    were copied.
+    `why_plain` says why that is no work tree, "" if it is one; the snapshot's `state` is `whole`,
+    `late` (the next turn may have begun) or `later` (by the next turn). `left_out` counts the files
+    that the snapshot left out, `included` the copied ignored ones.
     """
 
     folder: str

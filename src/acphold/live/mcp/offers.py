@@ -105,9 +105,8 @@ class MadePrompt(Struct, frozen=True):
 class CallResult(Struct, frozen=True):
     """The result of a tool call.
 
-    `failed`: the tool, or the server in its place, reports an error; unknown tools and bad
-    arguments are failures too. `structured` is an object by the tool's output schema. `raw` is the
-    undecoded result.
+    `failed`: the tool or the server reports an error, as for bad arguments. `structured` is an
+    object by the tool's output schema. `raw` is the undecoded result.
     """
 
     content: tuple[schema.ContentBlock, ...]
@@ -117,7 +116,7 @@ class CallResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The texts of the content, embedded ones included, joined by line breaks."""
+        """The texts of the content, joined by line breaks."""
         texts = []
         for block in self.content:
             match block:

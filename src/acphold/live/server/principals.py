@@ -94,16 +94,14 @@ def note_nothing(deed: str, session_id: str | None) -> None:
 class Principal(Struct, frozen=True, kw_only=True):
     """Somebody who connects: their `name`, for lists and the log, and the sessions they may use.
 
-    One of three says which sessions these are: `tenant`, the user or customer whose sessions they
-    are ("" for those of nobody in particular); `session_id`, for this session alone; or
-    `sees_all=True`, for the sessions of all tenants. With none of them they have to sign in
-    (`Agent.auth`) before they see any.
+    `tenant` is the user or customer whose sessions these are ("" for nobody in particular);
+    `session_id` is for this session alone, `sees_all=True` for the sessions of all tenants. With
+    none of the three they have to sign in (`Agent.auth`) before they see any.
 
-    `scopes` are their permissions in these sessions, by default all. `expires_at` is when their
-    connections end, in seconds since 1970, as the `exp` of a JWT; None for never. `is_here` is
-    False for somebody on another machine: neither their files nor their terminals are those of the
-    session. `note` is called with each action, `refused` with each refused request: the method, and
-    the session's id or None.
+    `scopes` are their permissions there. Their connections end at `expires_at`, in seconds since
+    1970. `is_here` is False for somebody on another machine, whose files and terminals are not the
+    session's. `note` is called with each action, `refused` with each refused request: the method,
+    and the session's id or None.
     """
 
     name: str
@@ -213,9 +211,8 @@ FAR_NEIGHBOUR: Final = Principal(
 class Visitor(Struct, frozen=True, kw_only=True):
     """A person or program at the other end of a connection.
 
-    `principal` is its identity, as far as that is known already; `client` is the program's
-    introduction. `headers` are those of its HTTP request, if any, by lower-case name. `meta` is the
-    `_meta` of `authenticate`: what a client adds to the method.
+    `principal` is its identity, as far as known; `client` is the program's introduction. `headers`
+    are those of its HTTP request, by lower-case name. `meta` is the `_meta` of `authenticate`.
     """
 
     principal: Principal

@@ -68,8 +68,8 @@ def may_tell(raw: bytes) -> bool:
 class DisplayTerminal(Struct, frozen=True):
     """The reports about a terminal; `info` and `exit` are raw, b"" for nothing.
 
-    `told_as` is the name under which the agent reported the output. `kept` is the end of that;
-    `is_cut` says that there was more before it.
+    `told_as` is the name under which the agent reported the output, `kept` the end of that;
+    `is_cut` says that there was more.
     """
 
     info: bytes = b""

@@ -104,9 +104,9 @@ class QueueChange(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class WaitingPrompt(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A prompt in the queue. `seq` is the entry that has its content, `words` the beginning of its
-    text on one line, `client` the name of the program that wrote it last. `guest` is True if a
-    guest in the session wrote any of it."""
+    """A prompt in the queue. `seq` is the entry with its content, `words` the beginning of its
+    text, `client` the program that wrote it last. `guest` is True if a guest in the session wrote
+    any of it."""
 
     id: str
     seq: int
@@ -132,9 +132,9 @@ class EndedPrompt(Struct, frozen=True, rename="camel"):
 
 class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The state of a queue. `waiting` is in order, `begun` the prompt whose turn runs, `ended` the
-    last ones, oldest first. `held` is the reason for holding it, "" while it goes on; at
-    `until`, in ms since the epoch, it continues by itself. `goes_on` says whether it continues
-    after a turn that failed or was refused, `restarts` whether it does for another process."""
+    last ones, oldest first. `held` is the reason for holding it, "" while it goes on; at `until`,
+    in ms since the epoch, it continues by itself. `goes_on` and `restarts` are as in
+    `RemoteQueue.set`."""
 
     waiting: tuple[WaitingPrompt, ...] = ()
     begun: WaitingPrompt | None = None

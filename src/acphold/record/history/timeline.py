@@ -183,9 +183,8 @@ def _value(raw: bytes | None) -> Any:
 class ContextCompaction(Struct, frozen=True):
     """A compaction by the agent of the context that its model gets, finished or not.
 
-    `status` is `in_progress`, `completed`, `failed`, `cancelled` or a word of the agent's own;
-    `summary` holds raw content blocks, the summary as far as the agent shows it; `error` is the
-    reason of a failure.
+    `status` is `in_progress`, `completed`, `failed`, `cancelled` or the agent's own word; `summary`
+    holds raw content blocks, as far as the agent shows it.
     """
 
     compaction_id: str
@@ -214,10 +213,9 @@ _OUTCOMES: Final[dict[str, TurnOutcome]] = {
 class TurnEnd(Struct, frozen=True):
     """The end of a turn; `at` is ms since the epoch.
 
-    `stop_reason` is the agent's own word, None if it gave none; `message` is the reason of a
-    failure. `resets_at` is the reset of the vendor's limit, ms since the epoch, if that ended the
-    turn and the agent told it. If a turn was refused, the agent forgets its prompt and everything
-    after it.
+    `stop_reason` is the agent's own word; `message` is the reason of a failure. `resets_at` is the
+    reset of the vendor's limit, ms since the epoch, if the agent told it. After a refusal the agent
+    forgets the prompt and everything after it.
     """
 
     outcome: TurnOutcome
@@ -289,9 +287,8 @@ def with_limit(end: bytes, words: str, resets_at: int | None) -> bytes:
 class SubAgent(Struct, frozen=True):
     """An agent that works for the agent, in a session of its own: a child of this one.
 
-    `state` is `running`, `idle`, `requires_action` or a word of the agent's own, None if unknown;
-    `stop_reason` is why it went idle. `caller` is the tool call that made it, if known. `timeline`
-    is its conversation, sub-agents of its own included. Experimental: it follows a draft of the
+    `state` is `running`, `idle`, `requires_action` or the agent's own word; `stop_reason` is why it
+    went idle. `caller` is the tool call that made it. Experimental: it follows a draft of the
     protocol, and two dialects of it.
     """
 

@@ -20,9 +20,8 @@ class Transport(Protocol):
         """
 
     def send(self, data: bytes) -> None:
-        """Queue `data` and write what can be written now; never blocks, never raises.
-
-        After the other side has gone the data is dropped; `drain` and `receive` tell.
+        """Queue `data` and write what can be written now; never blocks, never raises. After the
+        other side has gone it is dropped.
         """
 
     @property
