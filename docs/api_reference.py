@@ -34,9 +34,10 @@ SETTINGS = "use.md#the-settings-file"
 HEAD = """\
 # API
 
-Everything that authors of agents and of clients can call, from the docstrings, which also name the
-pages of the protocol. A heading says where a name is imported from; `T?` is `T | None = None`, and
-a decorator returns what it decorates. [Versions](versions.md) says what may change, and when.
+Everything that authors of agents and of clients can call, from the docstrings. Of methods it has
+the first sentence and the errors; `help(acphold.Turn.tool)` or your editor shows the details, with
+the pages of the protocol. A heading says where a name is imported from; `T?` is `T | None = None`,
+and a decorator returns what it decorates. [Versions](versions.md) says what may change, and when.
 """
 
 
@@ -46,17 +47,16 @@ SCHEMA_HEAD = """\
 The types and methods of the protocol, version 1, in `acp_wire.schema`. Types have the names of the
 [protocol's page](https://agentclientprotocol.com/protocol/v1/schema), their fields those names in
 Python's spelling (`session_id`; `_meta` is kept and not shown), and arrays are tuples. What may be
-left out is None then, or its default; where null says something else, it is `UNSET`. What a release
-of the protocol adds later is kept, and sent on as it came: an unknown variant is an `Unknown…`.
+left out is None then, or its default; where null says something else, it is `UNSET`. Additions of
+later releases are kept, and sent on as they came: an unknown variant is an `Unknown…`.
 
 `acphold` exports these as well: {here}.
 
 ## Methods
 
-For `RemoteAgent.ask`, which takes and gives their types.
-
-| name | method | params | result |
-|---|---|---|---|\
+For `RemoteAgent.ask`: `PROMPT` takes a `PromptRequest` and gives a `PromptResponse`, and so on.
+Notifications take a `SessionNotification` (`UPDATE`), `CancelNotification` or
+`CompleteElicitationNotification`.
 """
 
 
@@ -262,13 +262,12 @@ def _schema() -> str:
     offered = {name: found for name, found in sorted(vars(schema).items()) if name[0] != "_"}
     here = ", ".join(f"`{name}`" for name in OF_THE_PROTOCOL)
     parts = [SCHEMA_HEAD.format(here=here)]
-    for name, it in offered.items():
-        if isinstance(it, schema.Method):
-            parts.append(
-                f"| `{name}` | `{it.name}` | `{it.params.__name__}` | `{it.result.__name__}` |"
-            )
-        elif isinstance(it, schema.Notification):
-            parts.append(f"| `{name}` | `{it.name}` | `{it.params.__name__}` | |")
+    methods = {
+        name: it
+        for name, it in offered.items()
+        if isinstance(it, schema.Method | schema.Notification)
+    }
+    parts.append(", ".join(f"`{name}` (`{it.name}`)" for name, it in methods.items()) + ".")
     parts.append("\n## Reading and writing\n")
     parts += [
         entry(f"schema.{name}") + "\n" for name, it in offered.items() if inspect.isfunction(it)
@@ -356,12 +355,19 @@ def _shape(node: Function) -> str:
 def _member(node: Function) -> str:
     """A member of a class, as a point of a list."""
     first, *more = _docstring(node).split("\n\n")
-    more += ["\n".join(_meanings(node))]
+    said = [" ".join(first.split()), *filter(None, map(_about_errors, more))]
+    more = ["\n".join(_meanings(node))]
     points = [
-        f"- `{_briefly(_shape(node))}`: {' '.join(first.split())}",
+        f"- `{_briefly(_shape(node))}`: {' '.join(said)}",
         *(it for it in more if it),
     ]
     return textwrap.indent("\n\n".join(points), "  ").lstrip()
+
+
+def _about_errors(details: str) -> str:
+    """The sentences that name errors: of the details of a member, the page has no others."""
+    sentences = re.split(r"(?<=[.:]) ", " ".join(details.split()))
+    return " ".join(it for it in sentences if re.search(r"[A-Z]\w*Error\b", it))
 
 
 def found_by(name: str) -> object:
