@@ -46,7 +46,7 @@ async def answer(stage: Stage) -> None:
 
 @RULES.case("initialize.same-version", MUST, VERSIONS)
 async def same_version(stage: Stage) -> None:
-    """An agent that supports version 1 answers a request for version 1 with 1."""
+    """A request for version 1 is answered with 1."""
     answer = await stage.need(first_answer)
     version = _version(answer)
     if version != 1:
@@ -63,9 +63,7 @@ async def _introduction(stage: Stage, version: int) -> AnswerLine:
 
 @RULES.case("initialize.other-version", MUST, VERSIONS)
 async def other_version(stage: Stage) -> None:
-    """Asked for a version that it does not support, the agent answers with the latest version that
-    it supports.
-    """
+    """A request for an unsupported version is answered with the latest supported one."""
     spoken = _version(await stage.need(first_answer))
     answer = await _introduction(stage, UNKNOWN_VERSION)
     version = _version(answer)
@@ -125,14 +123,14 @@ async def rich_introduction(stage: Stage) -> AnswerLine:
 
 @RULES.case("initialize.new-members", MUST, CAPABLE)
 async def new_members(stage: Stage) -> None:
-    """The agent ignores capabilities and members that it does not know."""
+    """Unknown capabilities and members are ignored."""
     await stage.need(first_response)
     (await stage.judge(rich_introduction)).fitting(InitializeResponse)
 
 
 @RULES.case("initialize.again", EXPECTED, INITIALIZATION)
 async def again(stage: Stage) -> None:
-    """The agent can be started while another process of it is running."""
+    """Two processes of the agent can run at once."""
     await stage.need(first_response)
     async with stage.temporary("beside another") as dialogue:
         (await introduce(dialogue)).fitting(InitializeResponse)
@@ -185,7 +183,7 @@ def unique_ids(record: Record, witness: Witness) -> None:
     unless="the agent advertises no authentication methods",
 )
 def terminal_offered(record: Record, witness: Witness) -> None:
-    """Methods of type `terminal` are advertised only to clients that offer terminal sign-in."""
+    """Only clients that offer terminal sign-in get methods of type `terminal`."""
     if (record.offers.get("auth") or {}).get("terminal"):
         return
     for answer, methods in _methods(record):
@@ -205,7 +203,7 @@ def terminal_offered(record: Record, witness: Witness) -> None:
     unless="the agent advertises no method of type `terminal`",
 )
 def terminal_arguments(record: Record, witness: Witness) -> None:
-    """A method of type `terminal` has arguments, or environment variables, that start a sign-in."""
+    """A method of type `terminal` has arguments or variables that start a sign-in."""
     for answer, methods in _methods(record):
         for method in methods:
             if method.get("type") == "terminal":
@@ -263,9 +261,7 @@ async def session_after_sign_in(stage: Stage) -> None:
 
 @RULES.case("auth.logout", MUST, RuleSource(SIGN_IN, "Logging Out"), "logout", destructive=True)
 async def logout(stage: Stage) -> None:
-    """`logout` is answered with an empty result; if a session is then refused, it is because a
-    sign-in is required.
-    """
+    """`logout` has an empty result; sessions are refused after it only for lack of a sign-in."""
     dialogue = await stage.meet("logout")
     answer = await dialogue.ask("logout", {})
     made = await dialogue.ask("session/new", stage.params()) if answer.error is None else None
@@ -375,7 +371,7 @@ async def two_at_once(stage: Stage) -> None:
 
 @RULES.case("new.new-members", MUST, RuleSource("Extensibility", "The `_meta` Field"))
 async def new_members_of_new(stage: Stage) -> None:
-    """The agent ignores members of `session/new` that it does not know, and `_meta`."""
+    """Unknown members of `session/new`, and `_meta`, are ignored."""
     await stage.need(plain_session)
     meta = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"}
     await stage.new_session(await stage.main(), _meta=meta, weather="fine")
@@ -391,7 +387,7 @@ async def directories(stage: Stage) -> None:
 
 @RULES.case("new.odd-folder", EXPECTED, FOLDER)
 async def odd_folder(stage: Stage) -> None:
-    """A folder's name can contain spaces, quotes and non-ASCII letters."""
+    """A folder's name can have spaces, quotes and non-ASCII letters."""
     await stage.need(plain_session)
     folder = stage.new_folder("it's ünïcode \U0001f41d")
     await stage.new_session(await stage.main(), cwd=folder)
@@ -402,7 +398,7 @@ RELATIVE = "check-no-such-folder"
 
 @RULES.case("new.relative-folder", EXPECTED, FOLDER)
 async def relative_folder(stage: Stage) -> None:
-    """A working directory that is not an absolute path is refused."""
+    """A relative working directory is refused."""
     await stage.need(plain_session)
     new_answer = await (await stage.main()).ask("session/new", stage.params(cwd=RELATIVE))
     new_answer.require_error("the agent accepted a relative path")
@@ -416,7 +412,7 @@ async def relative_folder(stage: Stage) -> None:
     unless="the agent sent nothing about a session",
 )
 def only_known_ids(record: Record, witness: Witness) -> None:
-    """Messages about a session have the id of a session that the client knows."""
+    """Messages about sessions have ids that the client knows."""
     known: set[object] = set()
     for line in record.lines:
         if line.by == "client" and line.is_request:
@@ -458,7 +454,7 @@ def not_early(record: Record, witness: Witness) -> None:
 
 @RULES.case("session.unknown-id", EXPECTED, SESSION_ID)
 async def unknown_id(stage: Stage) -> None:
-    """A prompt for a session that does not exist is answered with an error."""
+    """A prompt for an unknown session is answered with an error."""
     await stage.need(plain_session)
     dialogue = await stage.main()
     params = {"sessionId": "check-no-such-session", "prompt": [{"type": "text", "text": "Hello"}]}

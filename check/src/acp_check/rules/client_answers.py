@@ -66,7 +66,7 @@ def _fences(record: Record, behind: str) -> list[RecordedExchange]:
 
 @RULES.observer("client.unknown-request", MUST, REQUESTS, unless=NO_TOUR)
 def unknown_request(record: Record, witness: Witness) -> None:
-    """A request that the client does not know is answered."""
+    """An unknown request is answered."""
     for fence in _fences(record, ""):
         if fence.answer is None and was_passed_over(record, fence.request):
             witness.accuse("the client did not answer, but answers later requests", fence.request)
@@ -76,7 +76,7 @@ def unknown_request(record: Record, witness: Witness) -> None:
 
 @RULES.observer("client.unknown-request-error", SHOULD, REQUESTS, unless=NO_TOUR)
 def unknown_request_error(record: Record, witness: Witness) -> None:
-    """A request that the client does not know is answered with -32601."""
+    """An unknown request is answered with -32601."""
     for fence in record.exchanges("agent", FENCE):
         if fence.answer is not None:
             is_unknown = fence.error.get("code") == METHOD_NOT_FOUND
@@ -119,14 +119,14 @@ for _id, _level, _source, _behind, _sentence in (
         SHOULD,
         RuleSource("Extensibility", "Custom Notifications"),
         "notification",
-        "A notification that the client does not know is ignored.",
+        "An unknown notification is ignored.",
     ),
     (
         "client.unknown-cancel",
         EXPECTED,
         RuleSource("Cancellation", "`$/cancel_request` Notification"),
         "cancel",
-        "The client copes with the cancellation of a request that does not exist.",
+        "The client copes with the cancellation of an unknown request.",
     ),
     (
         "client.unknown-update",
@@ -226,7 +226,7 @@ def file_content(record: Record, witness: Witness) -> None:
     unless="no file of the agent was read",
 )
 def file_exact(record: Record, witness: Witness) -> None:
-    """A file is read and written as UTF-8, and with its white space."""
+    """A file is read and written as UTF-8, with its white space."""
     written: dict[str, str] = {}
     for exchange in record.exchanges("agent", "fs/read_text_file", "fs/write_text_file"):
         path = str(exchange.request.params.get("path"))
@@ -352,7 +352,7 @@ def _duplicates(record: Record) -> list[RecordedExchange]:
 
 @RULES.observer("client.terminal-ids", MUST, RUNNING, unless=NO_TERMINAL)
 def terminal_ids(record: Record, witness: Witness) -> None:
-    """Terminals that exist at the same time have different ids."""
+    """Terminals at the same time have different ids."""
     for exchange in record.exchanges("agent", "terminal/create"):
         if "terminalId" in exchange.result:
             witness.saw()
@@ -385,7 +385,7 @@ def terminal_command(record: Record, witness: Witness) -> None:
     "client.terminal-exit", MUST, RuleSource(TERMINALS, "Waiting for Exit"), unless=NO_TERMINAL
 )
 def terminal_exit(record: Record, witness: Witness) -> None:
-    """The exit status of a command is reported by `wait_for_exit` and with the output."""
+    """`wait_for_exit` and the output report a command's exit status."""
     why = f"the command ended with {STATUS}"
     for terminal in _terminals(record, SHOWS):
         for waited in terminal.of("wait_for_exit"):
@@ -398,7 +398,7 @@ def terminal_exit(record: Record, witness: Witness) -> None:
 
 @RULES.observer("client.terminal-at-once", MUST, RUNNING, unless=NO_TERMINAL)
 def terminal_at_once(record: Record, witness: Witness) -> None:
-    """A terminal's id is returned at once, and there is no exit status while its command runs."""
+    """A terminal's id is returned at once, an exit status only after the end."""
     for terminal in _terminals(record, RUNS_ON):
         made, output = terminal.made, terminal.first("output")
         if output is None or output.answer is None or made.answer is None:
@@ -415,9 +415,7 @@ def terminal_at_once(record: Record, witness: Witness) -> None:
 
 @RULES.observer("client.terminal-limit", MUST, RUNNING, unless=NO_TERMINAL)
 def terminal_limit(record: Record, witness: Witness) -> None:
-    """Output beyond `outputByteLimit` is cut at its beginning, between two characters, and marked
-    as truncated.
-    """
+    """Output beyond `outputByteLimit` is cut at its beginning, between characters, and marked."""
     for terminal in _terminals(record, PRINTS_LONG):
         output = terminal.first("output")
         text = output and output.result.get("output")
@@ -439,7 +437,7 @@ def terminal_limit(record: Record, witness: Witness) -> None:
     unless="no command was killed",
 )
 def terminal_kill(record: Record, witness: Witness) -> None:
-    """A killed command ends, but its terminal stays: the output and status can still be read."""
+    """After a kill the output and status can still be read."""
     for terminal in _terminals(record, RUNS_ON):
         output = terminal.first("output")
         if output is not None and output.result.get("exitStatus"):

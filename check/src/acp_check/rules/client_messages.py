@@ -20,7 +20,7 @@ SILENT = "the client sent nothing"
 
 @RULES.observer("client.messages", MUST, STDIO, unless=SILENT)
 def messages(record: Record, witness: Witness) -> None:
-    """Each line is one whole message in UTF-8, and nothing else is written."""
+    """Each line is one whole message in UTF-8."""
     for line in record.by("client"):
         witness.saw()
         if line.problem:
@@ -59,7 +59,7 @@ def methods(record: Record, witness: Witness) -> None:
     unless="the agent sent no request",
 )
 def answers(record: Record, witness: Witness) -> None:
-    """Each request of the agent is answered once, with a result or an error."""
+    """Each request is answered once, with a result or an error."""
     for exchange in record.exchanges("agent", *UNATTENDED):
         asked = exchange.request
         is_open = exchange.answer is None
@@ -140,7 +140,7 @@ def unique_ids(record: Record, witness: Witness) -> None:
     unless="the client sent no error",
 )
 def errors(record: Record, witness: Witness) -> None:
-    """An error has a `code`, which is a whole number, and a `message`, which is a text."""
+    """An error has a whole number as `code`, and a text as `message`."""
     for line in record.by("client"):
         if line.is_response and "error" in line.message:
             witness.saw()

@@ -41,7 +41,7 @@ BARE_TOOLS = ("tool.*", "permission.*", "load.tool-calls", "load.folder")
     "fs.offered", MUST, RuleSource(FILES, "Checking Support"), over=BARE_TOOLS, unless=NO_TURN
 )
 def files_offered(record: Record, witness: Witness) -> None:
-    """The agent reads and writes files through its client only if the client offers that."""
+    """The agent uses its client's files only if the client offers them."""
     methods = {
         "fs/read_text_file": ("fs", "readTextFile"),
         "fs/write_text_file": ("fs", "writeTextFile"),
@@ -69,7 +69,7 @@ def terminals_offered(record: Record, witness: Witness) -> None:
     unless=NO_TURN,
 )
 def elicitation_offered(record: Record, witness: Witness) -> None:
-    """The agent sends forms and URLs only to clients that offer to show them."""
+    """Forms and URLs go only to clients that offer to show them."""
     for line in record.lines:
         if line.by == "client" and line.method == "session/prompt":
             if not has_capability(record.offers, "elicitation"):
@@ -153,7 +153,7 @@ def releases(record: Record, witness: Witness) -> None:
     unless="the agent created no terminal",
 )
 def only_open_terminals(record: Record, witness: Witness) -> None:
-    """A terminal is used and embedded only between its creation and its release."""
+    """A terminal is used and embedded only between its creation and release."""
     made = {
         number: exchange.result.get("terminalId")
         for number, exchange in record.exchanges_by_answer("agent", "terminal/create").items()
@@ -189,12 +189,12 @@ for _id, _says, _why in (
     ),
     (
         "elicitation.bound",
-        "An elicitation belongs to the client that it was sent to, and to that client's user.",
+        "An elicitation belongs to the client and user that it was sent to.",
         "this needs a second client with another user",
     ),
     (
         "elicitation.declined",
-        "The agent copes with a declined form, and with a page that is not opened.",
+        "The agent copes with a declined form, and a page that is not opened.",
         "no prompt makes every agent send a form or a page",
     ),
 ):

@@ -70,7 +70,7 @@ def initialize_once(record: Record, witness: Witness) -> None:
     unless="the agent used the client's version; with `--offers version` it uses another one",
 )
 def closes(record: Record, witness: Witness) -> None:
-    """A client that does not support the agent's version closes the connection."""
+    """A client without the agent's version closes the connection."""
     for exchange in record.exchanges("client", "initialize"):
         answered = exchange.result.get("protocolVersion")
         if exchange.answer is None or not isinstance(answered, int) or answered < 1000:
@@ -128,7 +128,7 @@ NO_SESSION = "the client opened no session"
     unless=NO_SESSION,
 )
 def only_advertised_servers(record: Record, witness: Witness) -> None:
-    """The client names MCP servers over HTTP and SSE only if the agent advertises them."""
+    """MCP servers over HTTP and SSE are named only if the agent advertises them."""
     can = agent_capabilities(record)
     for line in record.calls("client", *SETUPS):
         witness.saw()
@@ -169,7 +169,7 @@ CONTENT = {"image": "image", "audio": "audio", "resource": "embeddedContext"}
     unless="the client sent no prompt",
 )
 def only_advertised_content(record: Record, witness: Witness) -> None:
-    """Prompts contain images, audio and files only if the agent advertises them."""
+    """Prompts have images, audio and files only if the agent advertises them."""
     can = agent_capabilities(record)
     for line in record.calls("client", "session/prompt"):
         witness.saw()
@@ -271,7 +271,7 @@ def same_folder(record: Record, witness: Witness) -> None:
     unless="no session was reopened after its folders had changed in the list",
 )
 def roots_as_listed(record: Record, witness: Witness) -> None:
-    """The client does not reopen a session with folders from an outdated list."""
+    """A session is not reopened with folders from an outdated list."""
     older: dict[object, set[object]] = {}
     newest: dict[object, set[object]] = {}
     own: set[object] = set()
@@ -309,7 +309,7 @@ def _is_same(path: object, other: object) -> bool:
     unless="the client requested no second page",
 )
 def cursors(record: Record, witness: Witness) -> None:
-    """The client only sends cursors of this connection, unchanged, and none after the last page."""
+    """Cursors are those of this connection, unchanged, and none after the last page."""
     given: set[object] = set()
     asked: list[object] = []
     for exchange in record.exchanges("client", "session/list"):
@@ -334,7 +334,7 @@ def cursors(record: Record, witness: Witness) -> None:
     unless="the client sent no prompt",
 )
 def one_turn(record: Record, witness: Witness) -> None:
-    """The client sends a session's next prompt only after the previous one is answered."""
+    """A session's next prompt is sent after the previous one is answered."""
     last: dict[object, WireLine | None] = {}
     for exchange in record.exchanges("client", "session/prompt"):
         line = exchange.request
@@ -399,7 +399,7 @@ OFFERED = {
     unless="the client answered no permission request",
 )
 def permission_options(record: Record, witness: Witness) -> None:
-    """The client answers a permission request with one of its options, or `cancelled`."""
+    """A permission request is answered with one of its options, or `cancelled`."""
     for exchange in record.exchanges("agent", "session/request_permission"):
         outcome = exchange.result.get("outcome")
         if not isinstance(outcome, dict):
@@ -418,7 +418,7 @@ def permission_options(record: Record, witness: Witness) -> None:
     unless="no turn was cancelled while a permission request was pending",
 )
 def permission_cancelled(record: Record, witness: Witness) -> None:
-    """When a turn is cancelled, the client answers each pending permission with `cancelled`."""
+    """A cancelled turn's pending permissions are answered with `cancelled`."""
     # The agent may also cancel its request itself, and the client confirms that with an error.
     withdrawn = [it.params.get("requestId") for it in record.calls("agent", "$/cancel_request")]
     for exchange in record.exchanges("agent", "session/request_permission"):
@@ -448,7 +448,7 @@ def permission_cancelled(record: Record, witness: Witness) -> None:
     unless="the client cancelled no turn",
 )
 def late_updates(record: Record, witness: Witness) -> None:
-    """The client accepts updates of tool calls that arrive after a cancel."""
+    """Updates of tool calls after a cancel are accepted."""
     still_answers(record, witness, "late")
 
 
@@ -492,7 +492,7 @@ def options_alone(record: Record, witness: Witness) -> None:
     unless="the client did not sign in",
 )
 def sign_in_methods(record: Record, witness: Witness) -> None:
-    """`authenticate` is sent with the id of an advertised method that is not of type `terminal`."""
+    """`authenticate` names an advertised method that is not of type `terminal`."""
     known: dict[object, object] = {}
     for exchange in record.exchanges("client", "initialize", "authenticate"):
         for method in objects(exchange.result.get("authMethods")):
@@ -511,7 +511,7 @@ def sign_in_methods(record: Record, witness: Witness) -> None:
     unless="the client sent no prompt after a logout",
 )
 def after_sign_out(record: Record, witness: Witness) -> None:
-    """The client copes with a prompt that is refused after a logout, as a sign-in is required."""
+    """The client copes with a prompt refused after a logout."""
     still_answers(record, witness, "signed-out")
 
 

@@ -56,7 +56,7 @@ def utf_8(record: Record, witness: Witness) -> None:
 
 @RULES.observer("stdio.only-messages", MUST, STDIO, unless=ALWAYS)
 def only_messages(record: Record, witness: Witness) -> None:
-    """Each line on stdout is one whole message, and nothing else is written there."""
+    """Each line on stdout is one whole message."""
     # The checker sends one, and JSON-RPC answers it with another.
     asked_by_array = any(messages_of_array(line) for line in record.by("client"))
     for line in record.by("agent"):
@@ -113,7 +113,7 @@ def check_kinds(record: Record, side: Side, witness: Witness) -> None:
     unless="the agent sent no request",
 )
 def own_ids(record: Record, witness: Witness) -> None:
-    """A request of the agent has an id that no other pending request has."""
+    """Pending requests of the agent have different ids."""
     waiting: dict[str, WireLine] = {}
     for line in record.lines:
         if line.by == "client" and line.is_response:
@@ -133,7 +133,7 @@ def own_ids(record: Record, witness: Witness) -> None:
 
 @RULES.observer("json-rpc.result-or-error", MUST, RESPONSE, over=MESSAGES, unless=ALWAYS)
 def result_or_error(record: Record, witness: Witness) -> None:
-    """A response has either a result or an error; an error has an integer code and a message."""
+    """A response has a result or an error; an error has an integer code and a message."""
     for line in record.by("agent"):
         if not line.is_response:
             continue
@@ -159,9 +159,7 @@ def result_or_error(record: Record, witness: Witness) -> None:
 
 @RULES.observer("json-rpc.same-id", MUST, RESPONSE, over=MESSAGES, unless=ALWAYS)
 def same_id(record: Record, witness: Witness) -> None:
-    """A response has exactly the id of its request: a number stays a number, an integer an
-    integer.
-    """
+    """A response has exactly the id of its request."""
     asked: set[bytes] = set()
     for line in record.lines:
         if line.by == "client" and line.is_request:
@@ -227,7 +225,7 @@ KNOWN_CODES = {
     "json-rpc.error-codes", MUST, ERROR_OBJECT, over=MESSAGES, unless="the agent sent no error"
 )
 def error_codes(record: Record, witness: Witness) -> None:
-    """The agent uses the error codes that JSON-RPC reserves as they are defined."""
+    """Error codes that JSON-RPC reserves are used as defined."""
     for exchange in record.exchanges("client", *BASELINE):
         code = exchange.error.get("code")
         if code in (errors.METHOD_NOT_FOUND, errors.PARSE_ERROR):
@@ -268,21 +266,21 @@ STRING_IDS = ("check-7f3a", "990071", "00990072", "9.5", 'check \u00fc"\n', "nul
 
 @RULES.case("json-rpc.string-id", MUST, RESPONSE)
 async def string_id(stage: Stage) -> None:
-    """A request whose id is a string is answered with the same id."""
+    """A string as a request's id is kept."""
     for id in STRING_IDS:
         await _check_echo(stage, id)
 
 
 @RULES.case("json-rpc.zero-id", MUST, RESPONSE)
 async def zero_id(stage: Stage) -> None:
-    """A request with the id 0 or a negative id is answered with the same id."""
+    """An id of 0, or a negative one, is kept."""
     for id in (0, -1):
         await _check_echo(stage, id)
 
 
 @RULES.case("json-rpc.large-id", MUST, RESPONSE)
 async def large_id(stage: Stage) -> None:
-    """A request whose id needs more than 32 bits is answered with the same id."""
+    """An id of more than 32 bits is kept."""
     await _check_echo(stage, 2**53 - 1)
 
 
@@ -416,7 +414,7 @@ LONG = 1 << 20
 
 @RULES.case("stdio.long-lines", EXPECTED, STDIO)
 async def long_lines(stage: Stage) -> None:
-    """The agent reads a message of 1 MiB: the specification does not limit a line's length."""
+    """The agent reads a message of 1 MiB."""
     await stage.need(unknown_request)
     async with stage.temporary("long lines") as dialogue:
         (await introduce(dialogue)).require_result()
@@ -466,7 +464,7 @@ async def parse_error(stage: Stage) -> None:
 
 @RULES.case("json-rpc.parse-error-reply", MUST, RESPONSE)
 async def parse_error_reply(stage: Stage) -> None:
-    """A line that is not JSON, if it is answered at all, gets -32700 and the id null."""
+    """A line that is not JSON gets no answer, or -32700 with the id null."""
     garbage, replies = await stage.need(not_json)
     _judge_replies(garbage, replies, errors.PARSE_ERROR)
 
@@ -479,14 +477,14 @@ async def invalid_request(stage: Stage) -> None:
 
 @RULES.case("json-rpc.invalid-request-reply", MUST, RESPONSE)
 async def invalid_request_reply(stage: Stage) -> None:
-    """JSON that is not a request, if it is answered at all, gets -32600 and the id null."""
+    """JSON that is not a request gets no answer, or -32600 with the id null."""
     garbage, replies = await stage.need(no_request)
     _judge_replies(garbage, replies, errors.INVALID_REQUEST)
 
 
 @RULES.case("json-rpc.array", EXPECTED, OVERVIEW)
 async def array(stage: Stage) -> None:
-    """An array, which ACP has no use for, does not end the connection."""
+    """An array does not end the connection."""
     await _send_garbage(stage, b"[1, 2, 3]")
 
 
@@ -525,7 +523,7 @@ async def ends_with_stdin(stage: Stage) -> None:
 
 @RULES.case("stdio.leaves-nothing", EXPECTED, STDIO, only=verdicts.Reach.PROGRAM)
 async def leaves_nothing(stage: Stage) -> None:
-    """When the agent has ended, none of the processes that it started is still running."""
+    """When the agent has ended, so have the processes that it started."""
     if await stage.need(leave) is None:
         raise verdicts.NotObservable("the agent did not end by itself")
     if stage.leftovers is None:

@@ -331,9 +331,7 @@ async def pages_after_restart(stage: Stage) -> list[Page]:
 
 @RULES.case("list.answer", MUST, LISTING, "list")
 async def answer(stage: Stage) -> None:
-    """`session/list` is answered with an array of sessions, also if its parameters are missing,
-    null or unknown.
-    """
+    """`session/list` gives an array, also if its parameters are missing, null or unknown."""
     first = await stage.judge(first_page)
     dialogue = await stage.main()
     for params in (msgspec.UNSET, {"cwd": None, "cursor": None}, {"weather": "fine", "_meta": {}}):
@@ -344,7 +342,7 @@ async def answer(stage: Stage) -> None:
 
 @RULES.case("initialize.capabilities", MUST, RuleSource("Initialization", ""))
 async def capabilities(stage: Stage) -> None:
-    """An agent that lists sessions does not leave `agentCapabilities` out."""
+    """An agent that lists sessions has `agentCapabilities`."""
     hello = await stage.need(first_answer)
     if "agentCapabilities" in hello.result:
         return
@@ -452,7 +450,7 @@ async def no_match(stage: Stage) -> None:
 
 @RULES.case("list.pages", MUST, PAGES, "list")
 async def each_once(stage: Stage) -> None:
-    """The pages of a list contain each session once, and there is a last page."""
+    """The pages of a list have each session once, and an end."""
     folder = await stage.need(many)
     dialogue = await stage.main()
     for params in ({"cwd": folder}, {}):

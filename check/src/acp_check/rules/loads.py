@@ -223,7 +223,7 @@ async def goes_on(stage: Stage) -> None:
 
 @RULES.case("load.remembers", EXPECTED, LOADING, "load")
 async def remembers(stage: Stage) -> None:
-    """After a restart and a load the agent still knows the earlier conversation."""
+    """After a restart and a load the agent knows the conversation."""
     await stage.need(_remembers_code_word)
     await stage.need(load_after_restart)
     session = await stage.session_to_reopen("remembers", Errand("remember", CODE_WORD), GREET)
@@ -283,7 +283,7 @@ async def grow(stage: Stage) -> Grown:
 
 @RULES.case("load.grows", MUST, LOADING, "load")
 async def grows(stage: Stage) -> None:
-    """The next load also replays what was said after a load, after the earlier conversation."""
+    """The next load also replays what was said after a load."""
     now = await stage.judge(grow)
     for kind, who, new in (
         ("user_message_chunk", "the user", "".join(GROWING.split())),
@@ -365,7 +365,7 @@ async def whole_texts(stage: Stage) -> None:
 
 @RULES.case("load.relative-folder", EXPECTED, RuleSource(PAGE, "Working Directory"), "load")
 async def relative_folder(stage: Stage) -> None:
-    """A load with a working directory that is not an absolute path is refused."""
+    """A load with a relative working directory is refused."""
     await stage.need(load_after_restart)
     session = await stage.session_to_reopen("before a relative load", GREET)
     dialogue = await stage.meet("a relative load", is_restart=True)
@@ -377,7 +377,7 @@ async def relative_folder(stage: Stage) -> None:
 
 @RULES.case("load.folder", MUST, RuleSource(PAGE, "Working Directory"), "load")
 async def folder(stage: Stage) -> None:
-    """In a loaded session, a relative path starts at the session's folder."""
+    """In a loaded session, relative paths start at its folder."""
     await stage.need(load_after_restart)
     file = stage.new_file("beside.txt", f"{SECRET}\n", "loaded from here")
     dialogue = await stage.meet("before a load")
@@ -522,7 +522,7 @@ async def after_kill(stage: Stage) -> None:
 
 @RULES.case("load.after-kill-in-turn", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
 async def after_kill_in_turn(stage: Stage) -> None:
-    """A load replays what the client saw of the turn that `kill -9` interrupted."""
+    """A load replays what was seen of a turn that `kill -9` interrupted."""
     killed = await stage.need(kill_and_load)
     if not killed.seen:
         raise NotObservable("the agent was killed before it said anything")
@@ -564,13 +564,13 @@ async def plain_resume(stage: Stage) -> ResumedSession:
 
 @RULES.case("resume.after-restart", MUST, RuleSource(PAGE, "Resuming Sessions"), "resume")
 async def resume_after_restart(stage: Stage) -> None:
-    """A session can be resumed after a restart of the agent, with or without MCP servers."""
+    """A session can be resumed after a restart, with or without MCP servers."""
     await stage.judge(plain_resume)
 
 
 @RULES.case("resume.no-history", MUST, RESUMING, "resume")
 async def no_history(stage: Stage) -> None:
-    """Resuming a session does not replay it, neither before the answer nor after it."""
+    """A resume replays nothing, neither before its answer nor after it."""
     found = await stage.need(plain_resume)
     for line in found.updates:
         if is_of_turn(line):
@@ -579,7 +579,7 @@ async def no_history(stage: Stage) -> None:
 
 @RULES.case("resume.remembers", EXPECTED, RESUMING, "resume")
 async def resume_remembers(stage: Stage) -> None:
-    """After a restart and a resume the agent still knows the earlier conversation."""
+    """After a restart and a resume the agent knows the conversation."""
     await stage.need(_remembers_code_word)
     await stage.need(plain_resume)
     found = await resume(stage, Errand("remember", OTHER_WORD), reading(stage))

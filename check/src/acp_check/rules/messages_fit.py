@@ -81,7 +81,7 @@ def results(record: Record, witness: Witness) -> None:
     "schema.empty-results", MUST, SCHEMA, over=MESSAGES, unless="nothing was answered with a result"
 )
 def empty_results(record: Record, witness: Witness) -> None:
-    """An empty result is `{}`, not null, except for `session/load`, where one page has null."""
+    """An empty result is `{}`; that of `session/load` may be null."""
     for message in _results(record):
         if message.method != "session/load":
             witness.check(
@@ -156,7 +156,7 @@ def data_is_base64(record: Record, witness: Witness) -> None:
     unless="the agent sent no updates, or only some that the client offered to show",
 )
 def updates_on_offer(record: Record, witness: Witness) -> None:
-    """Notices, compactions and sub-agents are sent only to clients that offer to show them."""
+    """Notices, compactions and sub-agents go only to clients that offer to show them."""
     for line in record.updates():
         kind = UPDATE_KINDS.get(line.update_kind)
         places = () if kind is None else kind.needs
@@ -184,7 +184,7 @@ async def custom_answer(stage: Stage) -> None:
 
 @RULES.case("extension.unknown-request", SHOULD, CUSTOM)
 async def unknown_request(stage: Stage) -> None:
-    """A custom request that the agent does not know is answered with -32601."""
+    """An unknown custom request is answered with -32601."""
     answer = await stage.need(custom_request)
     if answer.line.message.get("result"):
         raise NotObservable("the agent answers as if it knew the request", *answer.lines)
@@ -197,7 +197,7 @@ async def unknown_request(stage: Stage) -> None:
     "extension.unknown-notification", SHOULD, RuleSource(EXTENSIBILITY, "Custom Notifications")
 )
 async def unknown_notification(stage: Stage) -> None:
-    """A custom notification that the agent does not know is ignored."""
+    """An unknown custom notification is ignored."""
     await stage.need(plain_session)
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
@@ -217,7 +217,7 @@ async def unknown_notification(stage: Stage) -> None:
     unless="the agent sent no custom message",
 )
 def custom_in_meta(record: Record, witness: Witness) -> None:
-    """An agent that sends custom messages advertises them, in the `_meta` of a capability."""
+    """Custom messages are advertised in the `_meta` of a capability."""
     can = [it.result.get("agentCapabilities") for it in record.exchanges("client", "initialize")]
     for line in record.by("agent"):
         if (line.method or "").startswith("_"):

@@ -324,9 +324,7 @@ async def initialize(stage: Stage) -> None:
 
 @RULES.case("http.accepted", MUST, FLOW)
 async def other_messages(stage: Stage) -> None:
-    """Any other message is answered with 202 and an empty body, and its answer arrives on the
-    connection's stream.
-    """
+    """Any other message gets 202 and an empty body, and its answer on the connection's stream."""
     async with connection(stage) as http, listening(http) as streams:
         id, found = await http.post("check/no_such_method", {})
         found.expect(202)
@@ -380,7 +378,7 @@ async def media_types(stage: Stage) -> None:
 
 @RULES.case("http.not-json", EXPECTED, VALIDATION)
 async def not_json(stage: Stage) -> None:
-    """A body that is not JSON is answered with 400, or accepted and reported on the stream."""
+    """A body that is not JSON gets 400, or an error on the stream."""
     async with connection(stage) as http:
         (await http.ask("POST", http.connection, b"{check")).expect(400, 422, 202)
 
@@ -436,7 +434,7 @@ async def batch(stage: Stage) -> None:
 
 @RULES.case("http.delete", MUST, FLOW)
 async def delete(stage: Stage) -> None:
-    """DELETE is answered with 202 and ends the connection, its stream, and no other connection."""
+    """DELETE gets 202 and ends the connection with its stream, and no other."""
     async with connection(stage) as http, http_of(stage) as other:
         async with listening(http) as streams:
             (await http.ask("DELETE", http.connection)).expect(202)

@@ -65,7 +65,7 @@ def _steps(given: object) -> list[Json]:
 
 @RULES.case("plan.told", SHOULD, RuleSource(PAGE, "Creating Plans"))
 async def report(stage: Stage) -> None:
-    """A plan that is made with a tool is reported as a plan."""
+    """A plan made with a tool is reported."""
     record = (await stage.need(past)).record  # in it a plan is asked for
     made = [turn for turn in _turns(record) if turn.calls]
     for turn in made:
@@ -83,7 +83,7 @@ async def report(stage: Stage) -> None:
     unless="no reported plan was changed by a later tool call",
 )
 def report_again(record: Record, witness: Witness) -> None:
-    """A plan that is changed with a tool is reported again."""
+    """A plan changed with a tool is reported again."""
     for turn in _turns(record):
         changed = [(line, steps) for line, steps in turn.calls if steps != turn.calls[0][1]]
         if changed and turn.reports:
@@ -106,7 +106,7 @@ def report_again(record: Record, witness: Witness) -> None:
     unless="no plan was reported twice in a turn",
 )
 def complete(records: Sequence[Record], witness: Witness) -> None:
-    """Each update of a plan has all entries, not only the changed ones."""
+    """Each update of a plan has all entries."""
     # A plan may lose entries on purpose. But an agent that sends whole plans sends an unchanged
     # entry at some time, and does not always leave out exactly these.
     partial: list[WireLine] = []

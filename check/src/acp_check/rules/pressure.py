@@ -22,7 +22,7 @@ STDIO = RuleSource("Transports", "stdio")
 
 @RULES.case("pressure.unread-answers", EXPECTED, STDIO)
 async def unread_answers(stage: Stage) -> None:
-    """A client can send a thousand requests before it reads the first answer."""
+    """A client can send a thousand requests before reading answers."""
     await stage.need(unknown_request)
     dialogue = await stage.meet("flood of requests")
     dialogue.stop_reading()
@@ -70,7 +70,7 @@ async def unread_count(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
 
 @RULES.case("pressure.slow-client", EXPECTED, STDIO)
 async def slow_client(stage: Stage) -> None:
-    """A client that stops reading for a while still gets the whole turn afterwards."""
+    """A client that stops reading for a while gets the whole turn afterwards."""
     turn, after = await stage.judge(unread_count)
     counted = _numbers(turn.text)
     if len(counted) < COUNTED or "result" not in after.answer.line.message:

@@ -71,7 +71,7 @@ async def answer(stage: Stage) -> None:
 
 @RULES.case("prompt.next", MUST, CANCELLATION)
 async def next_prompt(stage: Stage) -> None:
-    """A session accepts another prompt once the previous turn has ended."""
+    """A session accepts another prompt after a turn."""
     dialogue, session = await session_with_turn(stage)
     await stage.prompt(dialogue, session, GREET)
 
@@ -158,7 +158,7 @@ async def text_file(stage: Stage) -> None:
 
 @RULES.case("prompt.blob", MUST, BASELINE, "embedded")
 async def blob(stage: Stage) -> None:
-    """A prompt can contain a file that is no text."""
+    """A prompt can contain a binary file."""
     await stage.need(text_file_turn)
     uri = (stage.work / "inside.png").as_uri()
     resource = {"uri": uri, "mimeType": "image/png", "blob": PIXEL}
@@ -182,7 +182,7 @@ async def with_annotations(stage: Stage) -> None:
 
 @RULES.case("prompt.meta", MUST, RuleSource("Extensibility", "The `_meta` Field"))
 async def meta(stage: Stage) -> None:
-    """A prompt can have `_meta`, and so can each of its blocks."""
+    """A prompt, and each of its blocks, can have `_meta`."""
     dialogue, session = await stage.session_after(plain_turn)
     trace = {"traceparent": "00-80e1afed08e019fc1110464cfa66635c-7a085853722dc6d2-01"}
     block = {"type": "text", "text": GREET.words, "_meta": {"check.example": {"deep": True}}}
@@ -192,7 +192,7 @@ async def meta(stage: Stage) -> None:
 
 @RULES.case("prompt.two-sessions", EXPECTED, RuleSource("Session Setup", ""))
 async def two_sessions(stage: Stage) -> None:
-    """Two sessions can each run a turn at the same time."""
+    """Two sessions can run turns at once."""
     dialogue, first = await stage.session_after(plain_turn)
     second = await stage.new_session(dialogue, cwd=stage.new_folder("beside"))
     calls = [begin_prompt(dialogue, session, GREET) for session in (first, second)]
@@ -262,7 +262,7 @@ def own_session(record: Record, witness: Witness) -> None:
     unless="the agent gives its messages no ids",
 )
 def message_ids(record: Record, witness: Witness) -> None:
-    """Chunks with the same message id belong to one message: of one kind, in one turn."""
+    """Chunks with one message id are of one kind, in one turn."""
     kinds: dict[tuple[object, object], WireLine] = {}
     turns: dict[tuple[object, object], tuple[WireLine, WireLine]] = {}
     # The prompt of each session's turn; None in a replay, which may have messages of all turns.
@@ -297,7 +297,7 @@ def message_ids(record: Record, witness: Witness) -> None:
     unless="the agent reported no usage",
 )
 def usage(record: Record, witness: Witness) -> None:
-    """Usage has whole numbers of tokens, and its cost has a currency of ISO 4217."""
+    """Usage has whole numbers of tokens, and a currency of ISO 4217."""
     for line in record.updates():
         update = line.update
         if update.get("sessionUpdate") != "usage_update":
@@ -385,7 +385,7 @@ async def long_turn(
 
 @RULES.case("prompt.alive-meanwhile", EXPECTED, RuleSource("Overview", "Communication Model"))
 async def alive_meanwhile(stage: Stage) -> None:
-    """While a turn is running, other requests are answered."""
+    """Other requests are answered during a turn."""
     dialogue, session = await stage.session_after(plain_turn)
     async with long_turn(stage, dialogue, session) as call:
         other = dialogue.begin("check/no_such_method", {})
@@ -426,7 +426,7 @@ async def stop_reason(stage: Stage) -> None:
 
 @RULES.case("cancel.updates-first", MUST, CANCELLATION)
 async def updates_before_cancelled(stage: Stage) -> None:
-    """Updates of a cancelled turn arrive before its prompt is answered."""
+    """Updates of a cancelled turn arrive before its answer."""
     cancelled = await stage.need(cancel_turn)
     if cancelled.late:
         raise Violation("an update arrived after the answer", *cancelled.lines, cancelled.late[0])
@@ -468,7 +468,7 @@ async def prompt_after_cancel(stage: Stage) -> None:
 
 @RULES.case("cancel.idle", EXPECTED, CANCELLATION)
 async def idle(stage: Stage) -> None:
-    """A cancel while no turn is running does not affect the next turn."""
+    """A cancel without a turn does not affect the next turn."""
     dialogue, session = await session_with_turn(stage)
     cancellation = cancel(dialogue, session)
     await dialogue.catch_up()
@@ -495,7 +495,7 @@ async def other_session(stage: Stage) -> None:
 
 @RULES.case("cancel-request.answered", MUST, CANCEL_REQUEST)
 async def request_answered(stage: Stage) -> None:
-    """A request that is cancelled with `$/cancel_request` is answered with a result or -32800."""
+    """A request cancelled with `$/cancel_request` gets a result or -32800."""
     dialogue, session = await stage.session_after(plain_turn)
     call = await begin_long_turn(stage, dialogue, session)
     cancellation = dialogue.notify("$/cancel_request", {"requestId": call.asked.message["id"]})
@@ -520,7 +520,7 @@ async def request_answered(stage: Stage) -> None:
     unless="the agent reported no request as cancelled",
 )
 def cancellation_code(record: Record, witness: Witness) -> None:
-    """An error that reports a request as cancelled has the code -32800."""
+    """The error of a cancelled request has the code -32800."""
     for line in record.by("agent"):
         if SAYS_CANCELLED.fullmatch(str(line.error.get("message"))):
             code = line.error.get("code")
@@ -536,7 +536,7 @@ SAYS_CANCELLED = re.compile(
 
 @RULES.case("cancel-request.unknown", EXPECTED, CANCEL_REQUEST)
 async def request_unknown(stage: Stage) -> None:
-    """`$/cancel_request` for a request that does not exist is ignored."""
+    """`$/cancel_request` for an unknown request is ignored."""
     dialogue = await stage.main()
     before = len(dialogue.record.lines)
     over = await dialogue.ask("check/no_such_method", {})
@@ -558,7 +558,7 @@ async def request_unknown(stage: Stage) -> None:
     unless="no prompt was answered",
 )
 def only_asked(record: Record, witness: Witness) -> None:
-    """A turn that nobody cancelled is not answered with `cancelled`."""
+    """Only a cancelled turn is answered with `cancelled`."""
     for exchange in record.exchanges("client", "session/prompt"):
         if exchange.answer is None:
             continue

@@ -78,7 +78,7 @@ def unique_modes(record: Record, witness: Witness) -> None:
     unless="the agent reported no change of mode",
 )
 def only_known_updates(record: Record, witness: Witness) -> None:
-    """A mode that is reported as current is one of the available modes."""
+    """A mode reported as current is one of the available modes."""
     known: dict[object, list[str]] = {}
     for exchange in record.exchanges("client", *OPENING):
         if isinstance(modes := exchange.result.get("modes"), dict):
@@ -191,7 +191,7 @@ def unique_options(record: Record, witness: Witness) -> None:
     unless=NO_OPTIONS,
 )
 def current_values(record: Record, witness: Witness) -> None:
-    """Each config option has a current value, which is one of its possible values."""
+    """The current value of a config option is one of its possible values."""
     for line, options in _options(record):
         witness.saw()
         for option in options:
@@ -211,7 +211,7 @@ def current_values(record: Record, witness: Witness) -> None:
     unless="the agent sent no config options to a client without boolean options",
 )
 def boolean_offered(record: Record, witness: Witness) -> None:
-    """Options of type `boolean` are sent only to clients that offer to show them."""
+    """Options of type `boolean` go only to clients that offer to show them."""
     for line, options in _options(record):
         if not has_capability(record.offers, "session", "configOptions", "boolean"):
             witness.saw()
@@ -248,7 +248,7 @@ def categories(record: Record, witness: Witness) -> None:
     unless="the agent has no config option of the category `mode`",
 )
 def and_modes(record: Record, witness: Witness) -> None:
-    """An agent with a config option for the mode also has modes, for clients without options."""
+    """An agent with a config option for the mode also has modes."""
     for exchange in record.exchanges("client", "session/new"):
         options = objects(exchange.result.get("configOptions"))
         if "mode" in [it.get("category") for it in options]:
@@ -438,7 +438,7 @@ def complete_updates(record: Record, witness: Witness) -> None:
 
 @RULES.case("options.own-session", MUST, RuleSource("Session Setup", ""))
 async def own_session(stage: Stage) -> None:
-    """Setting a config option in one session does not change it in another."""
+    """A config option is set in one session only."""
     dialogue, first, options = await _with_options(stage)
     other = await stage.new_session(dialogue)
     selects = [option for option in options if option.get("type") == "select"]
@@ -468,7 +468,7 @@ async def own_session(stage: Stage) -> None:
     unless="no session with options was reopened",
 )
 def options_kept(records: Sequence[Record], witness: Witness) -> None:
-    """A config option keeps its value when others are set, and when its session is reopened."""
+    """A config option keeps its value when others are set, and after reopening."""
     held: dict[object, _HeldOptions] = {}
     last_update: dict[object, float] = {}
     for line in (line for record in records for line in record.updates()):
@@ -587,7 +587,7 @@ COMMANDS = RuleSource("Slash Commands", "AvailableCommand")
 
 @RULES.observer("commands.names", EXPECTED, COMMANDS, over=CHOICES, unless=NO_COMMANDS)
 def command_names(record: Record, witness: Witness) -> None:
-    """Command names are unique, do not begin with a slash, and contain no white space."""
+    """Command names are unique, without a leading slash or white space."""
     for line in record.updates():
         names = [str(it.get("name")) for it in objects(line.update.get("availableCommands"))]
         if names:

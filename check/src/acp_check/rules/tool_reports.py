@@ -123,7 +123,7 @@ async def turns(stage: Stage) -> None:
     "tool.root-set", SHOULD, RuleSource("Session Setup", "Working Directory"), only=Reach.PROGRAM
 )
 async def root_set(stage: Stage) -> None:
-    """The agent does not write files outside of a session's folders without permission."""
+    """Files outside of a session's folders are not written without permission."""
     await stage.need(bare_turns)
     if not stage.has("bare-written.txt"):
         raise NotObservable("the agent wrote none of the files that it was asked to write")
@@ -145,7 +145,7 @@ OUTSIDE = "/var/tmp"
 
 @RULES.case("tool.reported", SHOULD, CREATING)
 async def report(stage: Stage) -> None:
-    """A tool that is used is reported as a tool call."""
+    """A used tool is reported as a tool call."""
     turn = await stage.need(read_turn)
     turn.repeats(SECRET)
     if not any(line.update_kind == "tool_call" for line in turn.updates):
@@ -154,7 +154,7 @@ async def report(stage: Stage) -> None:
 
 @RULES.case("tool.folder", MUST, RuleSource("Session Setup", "Working Directory"))
 async def folder(stage: Stage) -> None:
-    """A relative path starts at the session's folder, wherever the agent was started."""
+    """A relative path starts at the session's folder."""
     await stage.need(plain_turn)
     dialogue = await stage.full_client()
     # Several, made before the first is used: catches one folder for all, the newest or the oldest.
@@ -193,7 +193,7 @@ async def turns_of_broken_client(stage: Stage) -> list[CheckedTurn]:
 
 @RULES.case("tool.refused", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
 async def client_errors(stage: Stage) -> None:
-    """A turn ends with a stop reason even if the client answers all requests with errors."""
+    """A turn ends with a stop reason even if all requests get errors."""
     await stage.judge(turns_of_broken_client)
 
 
@@ -217,7 +217,7 @@ async def overwritten(stage: Stage) -> tuple[CheckedTurn, list[tuple[WireLine, J
 
 @RULES.case("tool.old-text", EXPECTED, DIFFS)
 async def old_text(stage: Stage) -> None:
-    """The diff of a file that exists has its old text."""
+    """The diff of an existing file has its old text."""
     turn, shown = await stage.need(overwritten)
     for line, diff in shown:
         if diff.get("oldText") is None:
@@ -306,7 +306,7 @@ async def rejection(stage: Stage) -> None:
 
 @RULES.case("permission.rejected-ends", MUST, RuleSource("Prompt Turn", "4. Check for Completion"))
 async def ends_after_rejection(stage: Stage) -> None:
-    """A turn in which a permission is denied ends with a stop reason."""
+    """A turn with a denied permission ends with a stop reason."""
     await stage.judge(reject_turn)
 
 
@@ -337,16 +337,14 @@ async def hold_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
 
 @RULES.case("cancel.permission", MUST, CANCELLATION)
 async def cancel_at_permission(stage: Stage) -> None:
-    """A turn that is cancelled while it waits for a permission is answered with `cancelled`."""
+    """A turn cancelled while it waits for a permission is answered with `cancelled`."""
     _, call, answer, cancellation = await stage.judge(hold_turn)
     answer.require_cancelled(call.asked, cancellation, answer.line)
 
 
 @RULES.case("cancel.file", MUST, CANCELLATION)
 async def cancel_at_file(stage: Stage) -> None:
-    """A turn that is cancelled while it waits for a file of its client is answered with
-    `cancelled`.
-    """
+    """A turn cancelled while it waits for a file is answered with `cancelled`."""
     dialogue, session = await stage.full_session_after(read_turn)
     host = dialogue.host
     host.waits_for_file = False
@@ -372,7 +370,7 @@ async def cancel_at_file(stage: Stage) -> None:
 
 @RULES.case("permission.cancelled-is-no-yes", EXPECTED, CANCELLATION)
 async def cancel_is_no_yes(stage: Stage) -> None:
-    """A tool call that waits for permission when its turn is cancelled is not executed."""
+    """A call that waits for permission when its turn is cancelled is not executed."""
     _, _, answer, cancellation = await stage.need(hold_turn)
     if stage.has("held.txt"):
         raise Violation("the file was written anyway", cancellation, answer.line)
@@ -380,7 +378,7 @@ async def cancel_is_no_yes(stage: Stage) -> None:
 
 @RULES.observer("permission.options", MUST, OPTIONS, over=CALLS, unless=NO_PERMISSION)
 def options(record: Record, witness: Witness) -> None:
-    """A permission request has options, each with a unique id."""
+    """A permission request has options with unique ids."""
     for line in record.calls("agent", "session/request_permission"):
         witness.saw()
         entries = objects(line.params.get("options"))
@@ -398,7 +396,7 @@ def options(record: Record, witness: Witness) -> None:
     unless="no permission was granted or denied",
 )
 def once(record: Record, witness: Witness) -> None:
-    """The agent does not request a permission again that a person has granted or denied."""
+    """A permission that was granted or denied is not requested again."""
     decided: dict[tuple[object, ...], RecordedExchange] = {}
     for exchange in record.exchanges("agent", "session/request_permission"):
         asked, call = exchange.request, exchange.request.params.get("toolCall")
@@ -495,7 +493,7 @@ def unique_ids(records: Sequence[Record], witness: Witness) -> None:
 
 @RULES.observer("tool.known-id", EXPECTED, UPDATING, over=TOOLS, unless="no tool call was updated")
 def only_known_ids(record: Record, witness: Witness) -> None:
-    """An update of a tool call arrives after the call itself."""
+    """Updates of a tool call arrive after the call."""
     known: set[tuple[object, object]] = set()
     for line, update in _call_updates(record):
         key = line.session_id, update.get("toolCallId")
@@ -507,7 +505,7 @@ def only_known_ids(record: Record, witness: Witness) -> None:
 
 @RULES.observer("tool.ends", EXPECTED, STATUS, over=TOOLS, unless=NO_TOOLS)
 def ends(record: Record, witness: Witness) -> None:
-    """When a turn ends, each of its tool calls is completed or failed."""
+    """At a turn's end its tool calls are completed or failed."""
     for exchange in record.exchanges("client", "session/prompt"):
         if exchange.answer is None or exchange.result.get("stopReason") in (None, "cancelled"):
             continue
@@ -530,7 +528,7 @@ def ends(record: Record, witness: Witness) -> None:
 
 @RULES.observer("tool.no-way-back", EXPECTED, STATUS, over=TOOLS, unless=NO_TOOLS)
 def no_way_back(record: Record, witness: Witness) -> None:
-    """A tool call that is completed or failed stays so."""
+    """A completed or failed tool call stays so."""
     ended: dict[tuple[object, object], WireLine] = {}
     for line, update in _live(record):
         key, status = (line.session_id, update.get("toolCallId")), update.get("status")

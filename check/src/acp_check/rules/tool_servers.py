@@ -321,7 +321,7 @@ async def own_session(stage: Stage) -> None:
 
 @RULES.case("mcp.closed", EXPECTED, RuleSource(PAGE, "Closing a Session"), "close")
 async def end_on_close(stage: Stage) -> None:
-    """When a session is closed, its servers end, and those of other sessions do not."""
+    """Closing a session ends its servers, and no others."""
     await stage.need(with_server)
     dialogue = await stage.meet("tools of a closed session")
     logs, session = await _sessions_with_servers(stage, dialogue, "pistachio", "cashew")

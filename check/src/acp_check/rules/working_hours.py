@@ -114,7 +114,7 @@ async def side_by_side(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
 
 @RULES.case("prompt.side-by-side", MUST, OUTPUT)
 async def own_turn(stage: Stage) -> None:
-    """When two turns run at the same time, each is reported in its own session."""
+    """Two turns at once are reported each in its own session."""
     now = await stage.need(hour)
     turns = await stage.need(side_by_side)
     lines = now.dialogue.record.lines[turns[0].asked.number :]
@@ -203,9 +203,7 @@ async def cancel_tool(stage: Stage) -> CancelledTool:
 
 @RULES.case("cancel.tool", MUST, CANCELLATION)
 async def tool_cancelled(stage: Stage) -> None:
-    """A turn that is cancelled while a tool runs is answered with `cancelled`, whatever the tool
-    reports.
-    """
+    """A turn cancelled while a tool runs is answered with `cancelled`."""
     await stage.need(hour)
     cancelled = await stage.judge(cancel_tool)
     cancelled.answer.require_cancelled(*cancelled.lines)
@@ -213,9 +211,7 @@ async def tool_cancelled(stage: Stage) -> None:
 
 @RULES.case("cancel.tool-updates-first", MUST, CANCELLATION)
 async def tool_updates_first(stage: Stage) -> None:
-    """Updates of a turn that is cancelled while a tool runs arrive before its prompt is
-    answered.
-    """
+    """Updates of a turn cancelled while a tool runs arrive before its answer."""
     await stage.need(hour)
     cancelled = await stage.need(cancel_tool)
     if cancelled.late:
@@ -348,7 +344,7 @@ async def go_on(stage: Stage) -> GoneOn:
 
 @RULES.case("resume.folder", MUST, RuleSource(PAGE, "Working Directory"), "resume")
 async def folder_after_resume(stage: Stage) -> None:
-    """In a resumed session, a relative path starts at the session's folder."""
+    """In a resumed session, relative paths start at its folder."""
     turn = (await stage.need(go_on)).read
     (await stage.need(read_beside)).repeats(MAPLE)
     if MAPLE not in turn.text:
@@ -494,7 +490,7 @@ FEW = 3
 
 @RULES.case("load.cancelled-text", EXPECTED, LOADING, "load")
 async def text_before_cancel(stage: Stage) -> None:
-    """A load replays everything that was said in a turn before it was cancelled."""
+    """A load replays what was said in a turn before it was cancelled."""
     loaded, _ = await stage.need(reopen)
     cancelled = await stage.need(cancel_count)
     live = bare_text(await _live(stage, cancelled), "agent_message_chunk")
@@ -540,7 +536,7 @@ ENDED = {"completed", "failed"}
 
 @RULES.case("load.own-session", MUST, LOADING, "load")
 async def own_session(stage: Stage) -> None:
-    """A load replays nothing from other sessions, used at the same time or in the same folder."""
+    """A load replays nothing from other sessions, at the same time or in the same folder."""
     both = await stage.need(reopen)
     await stage.need(side_by_side)
     for loaded, own in zip(both, (ALDER, BIRCH), strict=True):
