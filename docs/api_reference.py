@@ -230,10 +230,9 @@ def pages() -> dict[Path, str]:
 def _index() -> str:
     parts = [HEAD, "## By role\n"]
     for name, role in ROLES.items():
-        sections = ", ".join(f"[{it}]({name}.md#{_anchor(it)})" for it in role.sections)
-        parts.append(f"- [{role.title}]({name}.md): {sections}")
+        parts.append(f"- [{role.title}]({name}.md)")
     parts.append("- [The schema](api-schema.md): the types and methods of the protocol\n")
-    parts.append("## Errors one may catch\n\nBelow each stand those that are a kind of it.\n")
+    parts.append("## Errors one may catch\n")
     parts.append("\n".join(error_tree(AcpError, 0)) + "\n")
     return "\n".join(parts)
 

@@ -37,18 +37,9 @@ STOP_REASON = "acphold.stop_reason"
 def spans(provider: TracerProvider | None = None) -> Callable[[Step], AsyncIterator[None]]:
     """Return middleware that makes a span of each step; a model's own spans lie in the turn's.
 
-    | step         | span                  | kind     |
-    |--------------|-----------------------|----------|
-    | turn         | `invoke_agent AGENT`  | internal |
-    | command      | `command NAME`        | internal |
-    | tool         | `execute_tool TOOL`   | internal |
-    | mcp          | `tools/call TOOL`     | client   |
-    | mcp_resource | `resources/read`      | client   |
-    | mcp_prompt   | `prompts/get PROMPT`  | client   |
-    | permission   | `ask_permission`      | internal |
-    | form         | `ask_form`            | internal |
-    | page         | `ask_page`            | internal |
-
+    Spans are `invoke_agent AGENT`, `command NAME`, `execute_tool TOOL`, `ask_permission`,
+    `ask_form` and `ask_page`; of kind client `tools/call TOOL`, `resources/read` and `prompts/get
+    PROMPT`.
     Without a `provider`, the global one is used. An error sets the status and `error.type`.
     """
     tracer = get_tracer("acphold", __version__, provider)

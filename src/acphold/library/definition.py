@@ -47,21 +47,15 @@ if TYPE_CHECKING:
 class Step:
     """A step of a turn, as `Agent.middleware` gets it.
 
-    | `kind`           | what                             | `name`         | `result`        |
-    |------------------|----------------------------------|----------------|-----------------|
-    | `"turn"`         | what answers the prompt          | of the agent   | the stop reason |
-    | `"command"`      | the coroutine of a slash command | of the command | the stop reason |
-    | `"tool"`         | the block of a tool call         | of the tool    | None            |
-    | `"mcp"`          | the call of an MCP server's tool | server/tool    | the result      |
-    | `"mcp_resource"` | the reading of a resource        | server/uri     | its contents    |
-    | `"mcp_prompt"`   | the making of a prompt           | server/prompt  | what was made   |
-    | `"permission"`   | the wait for a person's answer   | the question   | the Decision    |
-    | `"form"`         | the wait until one is filled in  | the question   | the FormAnswer  |
-    | `"page"`         | the wait for a person's consent  | the question   | the Visit       |
+    | `kind`                              | `name`                          | `result`         |
+    |-------------------------------------|---------------------------------|------------------|
+    | `turn`, `command`                   | of the agent or command         | the stop reason  |
+    | `tool`: the block of a tool call    | of the tool, else its title     | None             |
+    | `mcp`, `mcp_resource`, `mcp_prompt` | server/tool, server/uri …       | what came        |
+    | `permission`, `form`, `page`        | the question that waits         | Decision, Visit… |
 
-    `turn` is the turn it belongs to, and `tool` the tool call that it is or is about. A tool
-    without a name has its title as `name`. `result` is set once the step is over, unless it has
-    raised.
+    `result` is set once the step is over, unless it has raised.
+    `turn` is the turn it belongs to, and `tool` the tool call that it is or is about.
     """
 
     __slots__ = ("kind", "name", "result", "tool", "turn")
