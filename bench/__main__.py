@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -23,7 +22,6 @@ MEASUREMENTS = (
     "listing",
     "search",
     "imports",
-    "memory",
     "disk",
     "commands",
     "export",
@@ -47,7 +45,6 @@ where something has to be there first: it says what, and how to get it."""
 def main() -> int:
     """Measure what was named; 1 when a figure misses its goal and --strict was given."""
     options = _options()
-    os.environ["ACPHOLD_DAEMON"] = "0"  # `background` says where it measures the daemon
     modules = {name: import_module(f"bench.{name}") for name in options.names or MEASUREMENTS}
     lacking = {name: it.lacks() for name, it in modules.items() if hasattr(it, "lacks")}
     if missing := [f"bench {name}: {why}" for name, why in lacking.items() if why is not None]:

@@ -1,18 +1,13 @@
-"""What a process in the background costs: the pipe in front of it, and the way over its socket."""
+"""What a daemon costs: the front before it, and a client that attaches over its socket."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from time import perf_counter
 
-from bench.latency import round_trip
-from bench.memory import idle_memory
+from bench.memory import resident
 from bench.programs import Command, scripted_agent, wrap
 from bench.run import Run, added
 from bench.table import Figure, Goal
@@ -22,49 +17,22 @@ UPDATES = 10_000
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """The start and the memory of the pipe, the way of a prompt, a client that attaches."""
-    with own_sockets():
-        journal = run.fresh("journal.db")
-        direct = wrap(scripted_agent(), journal)
-        piped = [*direct[:2], "--background", *direct[2:]]
-        try:
-            with session_with(piped) as keeper:  # from here on its process runs
-                yield _cold_start(run, piped)
-                yield _memory(run, piped)
-                yield from _round_trips(run, keeper, direct)
-                yield from _attached(run, keeper, direct)
-        finally:
-            stop_all()
+    """The start and the memory of a front; a client that attaches."""
+    front = wrap(scripted_agent(), run.fresh("journal.db"))
+    with session_with(front) as keeper:  # from here on the daemon runs
+        yield _cold_start(run, front)
+        yield _memory(run, front)
+        yield from _attached(run, keeper, front)
 
 
-def stop_all() -> None:
-    """End what runs in the background."""
-    command = [wrap([], "")[0], "agent", "stop", "--all"]
-    subprocess.run(command, check=True, capture_output=True)
-
-
-@contextmanager
-def own_sockets() -> Iterator[None]:
-    """Sockets and logs of their own, with names that are short enough."""
-    before = os.environ.get("XDG_RUNTIME_DIR")
-    with tempfile.TemporaryDirectory(prefix="acphold-") as folder:
-        os.environ["XDG_RUNTIME_DIR"] = os.environ["XDG_STATE_HOME"] = folder
-        try:
-            yield
-        finally:
-            del os.environ["XDG_STATE_HOME"], os.environ["XDG_RUNTIME_DIR"]
-            if before is not None:
-                os.environ["XDG_RUNTIME_DIR"] = before
-
-
-def _cold_start(run: Run, piped: Command) -> Figure:
+def _cold_start(run: Run, front: Command) -> Figure:
     taken = run.in_turns(
-        {"pipe": partial(_milliseconds, piped), "python": partial(_milliseconds, _BARE)}
+        {"front": partial(_milliseconds, front), "python": partial(_milliseconds, _BARE)}
     )
     return Figure(
-        "cold start added by wrap before a process in the background",
+        "cold start added by wrap before a daemon",
         "ms",
-        added(taken["pipe"], taken["python"]),
+        added(taken["front"], taken["python"]),
         "bare Python, to its first line",
         taken["python"],
         (Goal(20.0),),
@@ -85,45 +53,23 @@ def _milliseconds(command: Command) -> float:
         return wire.initialize() * 1e3
 
 
-def _memory(run: Run, piped: Command) -> Figure:
+def _memory(run: Run, front: Command) -> Figure:
     taken = []
     for _ in range(run.rounds):
-        with Wire(piped) as wire:
+        with Wire(front) as wire:
             wire.initialize()
-            taken.append(idle_memory(wire))
+            taken.append(resident(wire.process.pid))
     return Figure("resident memory of such a wrap", "MiB", taken, goals=(Goal(10.0),))
 
 
-def _round_trips(run: Run, keeper: Wire, direct: Command) -> Iterator[Figure]:
-    """A prompt to the same agent: directly, through the pipe, and by another wrap's line."""
-    prompts = run.size(400, 100)
-    with session_with(direct) as wrapped, Wire(direct) as other:
-        other.initialize()
-        other.call("session/load", _opened(keeper.session_id))
-        other.session_id = keeper.session_id
-        wires = {"direct": wrapped, "pipe": keeper, "line": other}
-        taken = run.in_turns(
-            {name: partial(round_trip, wire, prompts) for name, wire in wires.items()}
-        )
-    for name, what in (("pipe", "in the background"), ("line", "from another process")):
-        yield Figure(
-            f"prompt round trip {what}",
-            "us",
-            taken[name],
-            "wrap directly",
-            taken["direct"],
-            (Goal(1.5, ratio=True),),
-        )
-
-
-def _attached(run: Run, keeper: Wire, direct: Command) -> Iterator[Figure]:
-    """Loading a session that is live elsewhere, with a long history."""
+def _attached(run: Run, keeper: Wire, front: Command) -> Iterator[Figure]:
+    """Loading a session that another editor has open, with a long history."""
     keeper.new_session()
     keeper.prompt(f"flood {UPDATES}")
     first: list[float] = []
     whole: list[float] = []
     for _ in range(run.rounds):
-        with Wire(direct) as wire:
+        with Wire(front) as wire:
             wire.initialize()
             began = perf_counter()
             wire.ask("session/load", _opened(keeper.session_id))
@@ -133,8 +79,8 @@ def _attached(run: Run, keeper: Wire, direct: Command) -> Iterator[Figure]:
             for _ in lines:
                 pass
             whole.append((perf_counter() - began) * 1e3)
-    yield Figure(f"attaching to {UPDATES:,} updates elsewhere: to the first line", "ms", first)
-    yield Figure(f"attaching to {UPDATES:,} updates elsewhere: to live", "ms", whole)
+    yield Figure(f"attaching to {UPDATES:,} updates: to the first line", "ms", first)
+    yield Figure(f"attaching to {UPDATES:,} updates: to live", "ms", whole)
 
 
 def _opened(session_id: str) -> dict[str, object]:

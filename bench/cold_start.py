@@ -9,7 +9,7 @@ from functools import partial
 
 import acphold
 from bench.programs import Command, python_sdk, sdk_proxy, typescript_sdk, wrap
-from bench.run import Run, added
+from bench.run import Run, added, stop_all
 from bench.table import Figure, Goal
 from bench.wire import Wire
 
@@ -22,7 +22,7 @@ def figures(run: Run) -> Iterator[Figure]:
     for name, agent in agents.items():
         ways: dict[str, Callable[[], float]] = {
             "direct": partial(_milliseconds, agent),
-            "wrap": partial(_milliseconds, wrap(agent, run.folder / "cold.db")),
+            "wrap": partial(_without_daemon, wrap(agent, run.folder / "cold.db")),
             "proxy": partial(_milliseconds, sdk_proxy(agent)),
         }
         for measure in ways.values():
@@ -34,8 +34,14 @@ def figures(run: Run) -> Iterator[Figure]:
             added(taken["wrap"], taken["direct"]),
             "SDK proxy",
             added(taken["proxy"], taken["direct"]),
-            (Goal(30.0), Goal(0.1, ratio=True)),
+            (Goal(0.28, ratio=True),),
         )
+
+
+def _without_daemon(command: Command) -> float:
+    """The daemon has to be started, too."""
+    stop_all()
+    return _milliseconds(command)
 
 
 def _milliseconds(command: Command) -> float:

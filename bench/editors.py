@@ -1,4 +1,4 @@
-"""Many editors at once: a daemon with an agent for each, beside a `wrap` each with its own hub."""
+"""Many editors at once: a daemon with an agent for each, beside a hub for each."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from statistics import quantiles
 from threading import Thread
 from time import clock_gettime, perf_counter, sleep
 
-from bench.background import own_sockets, stop_all
 from bench.memory import resident, wait_until_settled
-from bench.programs import Command, scripted_agent, wrap
-from bench.run import Run, added
+from bench.programs import Command, lone_hub, scripted_agent, wrap
+from bench.run import Run, added, own_sockets, stop_all
 from bench.table import Figure, Goal
 from bench.wire import Wire, session_with
 
@@ -34,18 +33,13 @@ def figures(run: Run) -> Iterator[Figure]:
     """Their starts, their memory, their prompts, and a daemon at rest."""
     with own_sockets():
         journal = run.fresh("journal.db")
-        command = wrap(scripted_agent(), journal)
-        front = [*command[:2], "--background", *command[2:]]
-        alone = [*command[:2], "--no-background", *command[2:]]
-        try:
-            yield _starts_at_once(run, front)
-            with session_with(front) as first:
-                yield _start(run, front)
-                yield from _at_rest(run, journal, first)
-                yield from _beside(run, front, first)
-            yield from _eight(run, front, alone)
-        finally:
-            stop_all()
+        front = wrap(scripted_agent(), journal)
+        yield _starts_at_once(run, front)
+        with session_with(front) as first:
+            yield _start(run, front)
+            yield from _at_rest(run, journal, first)
+            yield from _beside(run, front, first)
+        yield from _eight(run, front, lone_hub(scripted_agent(), journal))
 
 
 def _starts_at_once(run: Run, front: Command) -> Figure:
@@ -128,7 +122,7 @@ def _eight(run: Run, front: Command, alone: Command) -> Iterator[Figure]:
                 used = sum(map(_processor_seconds, pids)) - before
                 prompt[name].append(used * 1e3 / (PROMPTS * EDITORS))
     what, goal = f"{EDITORS} editors, an agent each", (Goal(60.0),)
-    beside = "a `wrap` each"
+    beside = "a hub each"
     yield Figure(
         f"{what}: memory (Pss)", "MiB", memory["daemon"], beside, memory["alone"], (Goal(60.0),)
     )

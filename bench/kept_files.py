@@ -21,6 +21,7 @@ from acphold.record.snapshots.checkouts import Checkout, checkout_of
 from acphold.record.snapshots.snapshot import Taken, take
 from acphold.record.snapshots.store import SnapshotStore, Stores
 from acphold.record.snapshots.worktree import lay
+from bench.memory import server_of
 from bench.programs import scripted_agent, wrap
 from bench.run import Run
 from bench.table import Figure, Goal
@@ -214,14 +215,14 @@ def _timed(work: Callable[[str], object], text: str) -> float:
 
 def _cpu(wire: Wire) -> float:
     """Milliseconds of processor time of a program and of the children that it has waited for."""
-    fields = Path(f"/proc/{wire.process.pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{server_of(wire)}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) * 1e3 / os.sysconf("SC_CLK_TCK")
 
 
 def _programs(wire: Wire) -> set[str]:
     """The programs that a program runs."""
     found: set[str] = set()
-    for children in Path(f"/proc/{wire.process.pid}/task").glob("*/children"):
+    for children in Path(f"/proc/{server_of(wire)}/task").glob("*/children"):
         with suppress(OSError):  # this thread has ended
             found.update(children.read_text().split())
     return found

@@ -1,47 +1,35 @@
-"""What an idle `wrap` keeps in memory, after a session and a turn that has come to rest."""
+"""What programs keep in memory, after a session and a turn that has come to rest."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import psutil
 
-from bench.programs import python_sdk, scripted_agent, wrap
-from bench.run import Run
-from bench.table import Figure, Goal
-from bench.wire import Wire, session_with
+from acp_wire.transports.runtime_folder import holder
+from acphold.faces.cli.front import daemon_socket, journal_of
+from bench.wire import Wire
 
 MIB = 1 << 20
 SETTLE_SECONDS = 15.0
 
 
-def figures(run: Run) -> Iterator[Figure]:
-    """The process alone, and with the guardian that watches over its agent."""
-    alone, guarded, agents = [], [], []
-    for _ in range(run.rounds):
-        journal = run.fresh("journal.db")
-        with (
-            session_with(wrap(scripted_agent(), journal)) as wrapped,
-            session_with(python_sdk("agent")) as agent,
-        ):
-            wait_until_settled(journal, wrapped)
-            ours = psutil.Process(wrapped.process.pid)
-            guardian = [child for child in ours.children() if "sh" in child.name()]
-            alone.append(resident(ours.pid))
-            guarded.append(resident(ours.pid) + sum(resident(it.pid) for it in guardian))
-            agents.append(resident(agent.process.pid))
-    peer, goal = "agent on the Python SDK", (Goal(0.7, ratio=True),)
-    yield Figure("resident memory of an idle wrap", "MiB", alone, peer, agents, goal)
-    yield Figure("the same with its guardian", "MiB", guarded, peer, agents, goal)
-
-
 def idle_memory(wire: Wire) -> float:
-    """MiB that the program at the other end keeps."""
-    return resident(wire.process.pid)
+    """MiB that the program at the other end keeps, with the daemon behind a `wrap`."""
+    return sum(map(resident, {wire.process.pid, server_of(wire)}))
+
+
+def server_of(wire: Wire) -> int:
+    """The process that serves: the daemon behind a `wrap` if it has one, otherwise the program."""
+    words = wire.process.args
+    assert isinstance(words, list)
+    if "wrap" not in words:
+        return wire.process.pid
+    journal = journal_of(words[words.index("wrap") :])
+    return holder(daemon_socket(journal)) or wire.process.pid
 
 
 def resident(pid: int) -> float:

@@ -104,6 +104,12 @@ def wrap(agent: Command, journal: str | Path) -> Command:
     return [os.fspath(script), "wrap", "--journal", os.fspath(journal), "--", *agent]
 
 
+def lone_hub(agent: Command, journal: str | Path) -> Command:
+    """An agent in a hub of its own process, as one of the library has it."""
+    program = Path(__file__).parents[1] / "tests" / "lone_hub.py"
+    return [sys.executable, "-P", os.fspath(program), f"--journal={journal}", "--", *agent]
+
+
 def sdk_proxy(agent: Command) -> Command:
     """The thinnest proxy the official Python SDK allows; it keeps no journal."""
     return [*python_sdk("proxy"), *agent]

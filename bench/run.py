@@ -6,11 +6,13 @@ import os
 import platform
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 
 from msgspec import Struct
 
@@ -60,9 +62,32 @@ def new_run(*, quick: bool, folder: Path | None = None) -> Iterator[Run]:
     place = Path(mkdtemp(prefix="acphold-bench-", dir=folder))
     os.environ["ACPHOLD_JOURNAL"] = str(place / "journal.db")
     try:
-        yield Run(place, quick, count())
+        with own_sockets():
+            yield Run(place, quick, count())
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def own_sockets() -> Iterator[None]:
+    """Sockets and logs of their own, with names that are short enough; daemons end behind it."""
+    names = ("XDG_RUNTIME_DIR", "XDG_STATE_HOME")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    with TemporaryDirectory(prefix="acphold-") as folder:
+        os.environ |= dict.fromkeys(names, folder)
+        try:
+            yield
+            stop_all()
+        finally:
+            for name in names:
+                del os.environ[name]
+            os.environ |= before
+
+
+def stop_all() -> None:
+    """End the daemons."""
+    words = [sys.executable, "-m", "acphold", "agent", "stop", "--all"]
+    subprocess.run(words, check=True, capture_output=True)
 
 
 def machine() -> str:

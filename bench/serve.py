@@ -26,7 +26,6 @@ from time import clock_gettime_ns, monotonic_ns, perf_counter
 
 import psutil
 
-from bench.background import own_sockets
 from bench.far_wire import FarHttp, FarSocket, FarWire
 from bench.latency import TEXT, one_way, round_trip
 from bench.memory import MIB
@@ -39,7 +38,7 @@ from bench.programs import (
     typescript_server,
     wrap,
 )
-from bench.run import Run
+from bench.run import Run, own_sockets
 from bench.table import Figure, Goal
 from bench.wire import FOLDER, Wire, session_with
 

@@ -14,11 +14,10 @@ from statistics import median
 from time import monotonic_ns, perf_counter
 
 from acp_wire.transports.runtime_folder import sockets
-from bench.background import own_sockets
 from bench.latency import TEXT
 from bench.memory import idle_memory
 from bench.programs import scripted_agent, wrap
-from bench.run import Run
+from bench.run import Run, own_sockets
 from bench.table import Figure, Goal
 from bench.wire import FOLDER, Wire, session_with
 

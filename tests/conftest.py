@@ -5,9 +5,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import httpcore2
 import pytest
 
 import tests
+from acp_wire.transports.runtime_folder import holder, is_background, sockets
 from tests.postgresql import Databases, pooled, shared
 
 pytest_plugins = ["tests.plugin"]
@@ -25,8 +28,6 @@ OTHERS = [str(Path(__file__).parents[1] / name / "tests") for name in ("wire", "
 tests.__path__ = [*tests.__path__, *OTHERS]
 
 os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not your own settings
-# What one editor sees is tested without the daemon; those that start one say so.
-os.environ["ACPHOLD_DAEMON"] = "0"
 
 HERE = Path(__file__).resolve().parent
 
@@ -113,6 +114,17 @@ def databases(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Itera
     """A PostgreSQL, which begins with the first test that needs it; see `tests.postgresql`."""
     with shared(_of_all(tmp_path_factory, worker_id)) as found:
         yield found
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_daemon_left(runtime_folder: Path) -> Iterator[None]:
+    """The daemons of these tests end with them: one would linger for half a minute, and one with a
+    turn that never ends for ever."""
+    yield
+    for path in sockets():
+        if is_background(path) and (pid := holder(path)) is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _of_all(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:

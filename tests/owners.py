@@ -1,4 +1,8 @@
-"""Other processes that own a session: real ones, which live, are silent, or have been killed."""
+"""Other processes that own a session: real ones, which live, are silent, or have been killed.
+
+One that serves an agent in a hub of its own is like an agent of the library. A second
+`acphold wrap` is no other owner, because both go to the daemon.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,35 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from acphold.record.journal import NewSession
 from acphold.record.journal.sqlite.store import SqliteJournal
 from acphold.record.journal.stores import open_journal
-from tests.editor import DEADLINE
+from tests.editor import DEADLINE, Editor, introduced, scripted_agent
+
+LONE_HUB = str(Path(__file__).with_name("lone_hub.py"))
+
+
+def lone_command(agent: Sequence[str], *options: str) -> list[str]:
+    """Serves `agent` with these options of `acphold wrap`, in a hub of its own."""
+    return [sys.executable, "-P", LONE_HUB, *options, "--", *agent]
+
+
+@asynccontextmanager
+async def program(
+    journal: str | Path,
+    *options: str,
+    client: Mapping[str, Any] | None = None,
+    **agent: Any,
+) -> AsyncIterator[Editor]:
+    """An editor with these client capabilities, introduced to a scripted agent in such a hub."""
+    command = lone_command(scripted_agent(**agent), *options)
+    async with introduced(command, journal=journal, client=client) as first:
+        yield first
 
 
 def die(journal: SqliteJournal) -> None:

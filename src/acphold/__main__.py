@@ -1,7 +1,6 @@
 """The entry point of `acphold` and `python -m acphold`.
 
-An editor waits for `acphold wrap`, so the agent is started here, before anything else
-is imported: acphold loads its modules while the agent loads its own.
+An editor waits for `acphold wrap`: for that, only the way to the daemon is imported.
 """
 
 from __future__ import annotations
@@ -33,13 +32,12 @@ def _run(arguments: list[str]) -> None:
         arguments = behind_command(arguments)
     if arguments[:1] == ["wrap"] and len(arguments) > 1:
         words = arguments[1:]  # the shortest way to start
-        from acphold.faces.cli.front import is_background, start_front
+        command = words[words.index("--") + 1 :] if "--" in words else []
+        own = words[: len(words) - len(command)]
+        on_terminal = sys.stdin is not None and sys.stdin.isatty()
+        if command and not on_terminal and not {"-h", "--help"} & {*own}:
+            from acphold.faces.cli.front import start_front
 
-        place = words.index("--") if "--" in words else len(words)
-        own = words[:place]
-        # On a terminal, without options, the agent takes our place.
-        is_for_editor = words[place + 1 :] and (own or sys.stdin is None or not sys.stdin.isatty())
-        if is_for_editor and is_background(own) and not {"-h", "--help"} & {*own}:
             sys.exit(start_front(words))
         from acphold.faces.cli.start import start_named, start_wrap
 

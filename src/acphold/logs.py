@@ -20,6 +20,28 @@ NONE: Final = "-"
 _here: ContextVar[tuple[str, str]] = ContextVar("acphold_log", default=(NONE, NONE))
 
 
+_listener: ContextVar[logging.Handler | None] = ContextVar("acphold_listener", default=None)
+
+
+class ListenerLog(logging.Handler):
+    """Hands each record on to the handler that listens where it was logged, if there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        listener = _listener.get()
+        if listener is not None and record.levelno >= listener.level:
+            listener.handle(record)
+
+
+@contextmanager
+def heard_by(listener: logging.Handler | None) -> Iterator[None]:
+    """Have this handler listen to what is logged in the block, and in tasks that begin in it."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
 class LogContext(logging.Filter):
     """Gives each record `session`, `turn` and `incident`, "-" for none: a filter for a handler.
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from acp_wire.processes.program import launch
 from acp_wire.rpc import NotificationReceived
 from acp_wire.rpc.requests import Answer
 from acp_wire.surroundings import Surroundings
@@ -114,20 +113,24 @@ async def test_it_is_known_by_its_name_and_else_by_its_command() -> None:
         assert process.key == KEY
 
 
-async def test_a_program_that_was_started_before_is_used_and_not_started_twice() -> None:
-    launched = launch(scripted_agent())
-    process = ProcessAgent(launched.command, Heard(), Surroundings.here(), launched=launched)
-    await process.initialize(b"{}")
-    session = await opened(process)
-    assert session.startswith(f"own-{launched.pid}-")
-    await process.aclose()
+async def test_a_program_that_was_started_before_is_used_and_not_started_twice(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    async with agent(log=str(log)) as (process, _):
+        process.launch()
+        await process.initialize(b"{}")
+        assert len(log.read_text().splitlines()) == 1
 
 
 async def test_a_program_that_was_started_before_and_never_used_is_ended() -> None:
-    launched = launch(scripted_agent())
-    await ProcessAgent(launched.command, Heard(), Surroundings.here(), launched=launched).aclose()
-    with pytest.raises(ProcessLookupError):
-        os.kill(launched.pid, 0)
+    before = psutil.Process().children()
+    process = ProcessAgent(scripted_agent(), Heard(), Surroundings.here())
+    process.launch()
+    started = [it for it in psutil.Process().children() if it not in before]
+    assert started
+    await process.aclose()
+    assert not any(it.is_running() for it in started)
 
 
 async def test_before_it_runs_it_cannot_be_asked_and_telling_it_is_dropped() -> None:

@@ -19,6 +19,7 @@ from acphold.faces.cli import ask_streams, bounds
 from acphold.faces.cli.ask_streams import TextOutput
 from acphold.faces.cli.ask_turn import AskingTurn, Inquiry
 from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.front import OwnFront, first_frame, journal_of
 from acphold.faces.cli.session_setup import AS_IT_IS
 from acphold.faces.cli.starts import Start
 from acphold.live.reading import neighbours
@@ -186,7 +187,6 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
         called=None,
         agent=tuple(scripted_agent()),
         start=Start("", tuple(scripted_agent())),
-        folder=None,
         content=(steps({"say": "so far"}, {"until": "cancel"}, {"say": " and no further"}),),
         json=False,
         session=None,
@@ -198,13 +198,13 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
         rejects=False,
         person=None,
         deadline=None,
-        name=None,
         journal=str(journal),
         start_timeout=SECONDS,
         max_message=MAX_MESSAGE,
-        snapshots=False,
     )
-    asking = AskingTurn(question, None, stopping := Stopping())
+    frame = first_frame(question.start.words, question.agent, is_brief=True)
+    front = OwnFront(frame, journal_of((), journal))
+    asking = AskingTurn(question, front, stopping := Stopping())
     stopping.asking = asking
     async with asyncio.timeout(2 * SECONDS):
         assert await asking.run() == Exit.TIMEOUT

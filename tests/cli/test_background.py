@@ -36,6 +36,7 @@ from tests.editor import (
     under_name,
     wrap_command,
 )
+from tests.owners import lone_command
 from tests.screen_terminal import terminal
 from tests.watched_processes import lives, until
 
@@ -61,7 +62,6 @@ class Home:
             "XDG_RUNTIME_DIR": str(folder),
             "XDG_STATE_HOME": str(folder / "state"),
             "ACPHOLD_JOURNAL": str(journal),
-            "ACPHOLD_DAEMON": "",
         }
 
     @asynccontextmanager
@@ -373,7 +373,7 @@ async def test_stop_by_id_ends_the_agent_that_has_the_session_and_no_other(home:
 
 
 async def test_stop_leaves_what_an_editor_has_in_its_own_process(home: Home) -> None:
-    command = wrap_command(scripted_agent(), "--no-background")
+    command = lone_command(scripted_agent())
     async with introduced(command, journal=home.journal, env=home.env) as one:
         session = await one.talk({"say": "kept"})
         refused = await asyncio.to_thread(home.run, "agent", "stop", session)

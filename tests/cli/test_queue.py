@@ -34,9 +34,8 @@ from tests.editor import (
     introduced,
     received,
     scripted_agent,
-    wrap_command,
-    wrapped,
 )
+from tests.owners import lone_command, program
 from tests.watched_processes import until
 
 
@@ -55,7 +54,7 @@ async def test_what_is_put_in_from_outside_begins_in_the_process_that_has_the_se
     journal: Path, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
-    async with wrapped(journal) as one:
+    async with program(journal) as one:
         session = await one.new()
         turn = one.begin_prompt(session, {"say": "a"}, {"until": str(go)})
         await one.until_text("a")
@@ -88,7 +87,7 @@ async def test_a_prompt_for_later_is_for_the_newest_session_of_the_folder(
     asked = acphold(journal, "ask", "write it down", "--later", "--cwd", str(tmp_path))
     assert asked.code == 2
     assert "no session to continue in this folder" in asked.err
-    async with wrapped(journal) as one:
+    async with program(journal) as one:
         session = await one.talk({"say": "a"})
     [kept] = acphold(journal, "list", "--json").out.splitlines()
     folder = json.loads(kept)["cwd"]
@@ -98,7 +97,7 @@ async def test_a_prompt_for_later_is_for_the_newest_session_of_the_folder(
 
 
 async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: Path) -> None:
-    async with wrapped(journal) as one:
+    async with program(journal) as one:
         session = await one.talk({"say": "a"})
     step = json.dumps([{"say": "b"}])
     lines = queue(journal, session, "add", step)
@@ -106,7 +105,7 @@ async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: 
     go = f"`acphold queue {session[:6]} resume`"
     assert lines[-1] == f"No process has the session open; {go} opens it and starts the prompts."
     assert "1 queued prompt" in acphold(journal, "queue").out
-    async with wrapped(journal) as two:
+    async with program(journal) as two:
         await two.load(session)
         lines = queue(journal, session)
         assert lines[0].endswith("1 queued prompt, paused: the session was reopened")
@@ -118,7 +117,7 @@ async def test_in_a_session_that_is_not_live_it_waits_for_who_opens_it(journal: 
 async def test_a_prompt_whose_process_was_killed_is_interrupted_and_not_running(
     journal: Path, tmp_path: Path
 ) -> None:
-    async with wrapped(journal) as one:
+    async with program(journal) as one:
         session = await one.new()
         step = json.dumps([{"say": "a"}, {"until": str(tmp_path / "never")}])
         queue(journal, session, "add", step)
@@ -143,7 +142,7 @@ async def test_go_opens_a_session_that_no_process_has_in_the_background_and_it_b
     monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
     monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
     log = tmp_path / "log"
-    async with wrapped(journal, log=str(log)) as one:
+    async with program(journal, log=str(log)) as one:
         session = await one.talk({"say": "a"})
         assert await one.leave() == 0
     asks = ["session/request_permission", ASK]
@@ -155,7 +154,7 @@ async def test_go_opens_a_session_that_no_process_has_in_the_background_and_it_b
         assert "Opened in the background" in begun.err
         # Its question waits for a person: nothing goes on over it.
         await until(lambda: "waiting" in acphold(journal, "list").out)
-        async with wrapped(journal) as two:
+        async with program(journal) as two:
             await two.load(session)
             await two.until(lambda: two.text().endswith("c"))
         assert len(received(log, "session/prompt")) == 3
@@ -177,7 +176,7 @@ async def test_go_says_what_to_do_if_the_agent_cannot_be_started(
     gone = tmp_path / "agent"
     gone.write_text(f"#!/bin/sh\nexec {shlex.join(scripted_agent())}\n")
     gone.chmod(0o700)
-    async with introduced(wrap_command([str(gone)]), journal=journal) as one:
+    async with introduced(lone_command([str(gone)]), journal=journal) as one:
         session = await one.talk({"say": "a"})
         assert await one.leave() == 0
     queue(journal, session, "add", "later")
@@ -199,7 +198,7 @@ def test_a_number_that_nothing_has_and_a_word_too_many_are_refused(journal: Path
 async def test_a_moment_that_no_calendar_has_stops_no_command_that_meets_it(
     journal: Path, moment: int
 ) -> None:
-    async with wrapped(journal) as one:
+    async with program(journal) as one:
         session = await one.talk({"say": "a"})
     wanted = QueueChange("add", "x", Raw(b'[{"type":"text","text":"later"}]'), at=moment)
     async with aclosing(open_journal(journal)) as store:
@@ -231,7 +230,7 @@ async def test_a_moment_that_no_calendar_has_stops_no_command_that_meets_it(
     ):
         run = acphold(journal, *command)
         assert (run.code, run.err.count("Traceback")) == (0, 0), (command, run.err)
-    async with wrapped(journal) as two:
+    async with program(journal) as two:
         await two.load(session)
         assert await two.prompt(session, {"say": "b"})
     assert "later" in "".join(queue(journal, session))
@@ -248,7 +247,7 @@ async def test_a_turn_at_the_vendors_limit_is_called_so_by_every_command(
     window = {"_claude/rateLimit": {"status": "rejected", "resetsAt": resets_at}}
     told = {"sessionUpdate": "usage_update", "used": 1, "size": 2, "_meta": window}
     error = {"code": -32603, "message": f"Internal error: {HIT}"}
-    async with wrapped(journal, "--name", "mine", info=CLAUDE) as one:
+    async with program(journal, "--name", "mine", info=CLAUDE) as one:
         session = await one.new()
         with pytest.raises(Refused):
             await one.prompt(session, {"say": "a"}, {"update": told}, {"error": error})
@@ -271,7 +270,7 @@ async def test_prompts_that_are_held_stand_in_the_inbox_until_they_go_on(
 ) -> None:
     go = tmp_path / "go"
     error = {"code": -32603, "message": "no credit"}
-    async with wrapped(journal) as one:
+    async with program(journal) as one:
         session = await one.new()
         turn = one.begin_prompt(session, {"say": "a"}, {"until": str(go)}, {"error": error})
         await one.until_text("a")

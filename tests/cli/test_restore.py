@@ -24,6 +24,7 @@ from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember, said
 from tests.editor import introduced, say, scripted_agent, wrap_command
 from tests.journal.promises.promise import append, begun, chunk, turn
+from tests.owners import lone_command
 from tests.postgresql import Databases
 
 
@@ -89,7 +90,7 @@ async def test_nothing_is_done_while_somebody_has_the_journal_open(
 async def test_what_runs_in_the_background_for_the_journal_is_ended_first_if_that_is_asked_for(
     backup: Path, journal: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:
-    words = wrap_command(scripted_agent(), "--background")
+    words = wrap_command(scripted_agent())
     other = tmp_path / "other.db"
     async with introduced(words, journal=journal) as one, introduced(words, journal=other) as two:
         for editor in (one, two):
@@ -179,7 +180,7 @@ async def test_a_backup_that_is_copied_over_a_journal_in_use_is_noticed_and_left
 async def test_a_process_that_is_killed_right_behind_such_a_copy_leaves_no_log_for_it(
     backup: Path, journal: Path, acphold: CommandLine
 ) -> None:
-    async with introduced(wrap_command(scripted_agent()), journal=journal) as editor:
+    async with introduced(lone_command(scripted_agent()), journal=journal) as editor:
         await editor.talk(say("z" * 100_000))
         assert (journal.parent / f"{journal.name}-wal").stat().st_size
         shutil.copyfile(backup, journal)

@@ -144,9 +144,7 @@ def test_without_a_file_it_says_where_it_would_be(
     assert "the command of any other agent after `--`" in told
 
 
-@pytest.mark.parametrize(
-    "words", [["setup", "zed"], ["chat"], ["doctor"], ["wrap", "--background"]]
-)
+@pytest.mark.parametrize("words", [["setup", "zed"], ["chat"], ["doctor"], ["wrap", "--recall"]])
 @pytest.mark.parametrize("name", ["claude", "mine"])
 def test_words_behind_the_name_of_an_agent_are_refused_and_never_made_its_command(
     acphold: CommandLine, write: Write, words: list[str], name: str
@@ -245,7 +243,7 @@ def test_a_command_gets_the_defaults_that_cannot_be_typed_and_no_others(write: W
     [
         ("max_mesage = '2k'", "unknown key 'max_mesage' (`max_message`?)"),
         ("log_level = 'verbos'", "[defaults] log_level: "),
-        ("background = 'yes'", "[defaults] background: must be true or false"),
+        ("recall = 'yes'", "[defaults] recall: must be true or false"),
         ("command = ['gemini']", "[defaults] command: this belongs to one agent"),
         ("env = { A = 1 }", "[defaults] env: 'A' must be a variable name"),
     ],
@@ -386,7 +384,7 @@ def test_on_a_terminal_the_agent_itself_runs_with_what_a_client_adds_for_signing
 ) -> None:
     code = "import os, sys; print(sys.stdin.isatty(), os.environ['KEY'], sys.argv[1:])"
     lines = ("env = { KEY = 'k' }", "no_import = true")
-    write(table("mine", [sys.executable, "-c", code], *lines, "background = true"))
+    write(table("mine", [sys.executable, "-c", code], *lines))
     shown = acphold.on_terminal("wrap", "mine", "--login", "now")
     assert (shown.code, "True k ['--login', 'now']" in shown.out) == (0, True)
     write(table("mine", [sys.executable, "-c", code], *lines))

@@ -20,7 +20,8 @@ from tests.cli.command_line import CommandLine
 from tests.conftest import Defaults
 from tests.editor import SCRIPTED, editor, introduced, scripted_agent, wrap_command
 from tests.imports.told import write_lines
-from tests.watched_processes import below, folder_contents, gone, until
+from tests.owners import lone_command
+from tests.watched_processes import folder_contents
 
 HEAVY = {
     "_hashlib",
@@ -259,53 +260,6 @@ async def test_environment_values_of_mcp_servers_reach_no_file_and_no_log(
     assert b"hush-hush" not in client.stderr
 
 
-# -- stdout -------------------------------------------------------------------------------------
-
-NOISE = """
-import ctypes, os, subprocess, sys, threading
-
-def noise():
-    while "acphold.faces.cli.wrap" not in sys.modules:
-        pass
-    libc = ctypes.CDLL(None)
-    for number in range(300):
-        print("a print")
-        sys.stdout.write("a write")
-        sys.stdout.flush()
-        sys.__stdout__.write("another\\n")
-        os.write(1, b"a write to descriptor 1\\n")
-        libc.puts(b"from C")
-        libc.fflush(None)
-        if number % 50 == 0:
-            subprocess.run(["echo", "from a child"], check=True)
-    open(os.environ["NOISE_OVER"], "w").close()
-
-threading.Thread(target=noise, daemon=True).start()
-"""
-
-
-async def test_nothing_but_acp_reaches_stdout_whatever_prints(
-    journal: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "sitecustomize.py").write_text(NOISE)
-    over = tmp_path / "over"
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    # The agent is spared the noise: its stdout is the protocol's.
-    agent = [sys.executable, "-I", *scripted_agent()[1:]]
-    environment = {"PYTHONPATH": path, "NOISE_OVER": str(over)}
-    async with introduced(wrap_command(agent), journal=journal, env=environment) as client:
-        session = await client.talk({"say": "hi"}, {"spawn loud": "echo from a grandchild"})
-        await until(over.exists)
-        await client.prompt(session, {"say": "hi"})
-        assert await client.leave() == 0
-        await client.ended()
-    for line in client.lines:
-        assert json.loads(line)["jsonrpc"] == "2.0"
-    assert client.text() == "hihi"
-    for noise in (b"a print", b"descriptor 1", b"from C", b"from a child"):
-        assert noise in client.stderr
-
-
 # -- imports ------------------------------------------------------------------------------------
 
 MODULES = """
@@ -325,7 +279,7 @@ async def test_a_session_through_wrap_imports_nothing_heavy(journal: Path, tmp_p
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     agent = [sys.executable, "-I", *scripted_agent()[1:]]
     environment = {"PYTHONPATH": path, "MODULES": str(found)}
-    async with introduced(wrap_command(agent), journal=journal, env=environment) as client:
+    async with introduced(lone_command(agent), journal=journal, env=environment) as client:
         session = await client.talk({"say": "hi"})
         await client.load(session)
         await client.sessions()
@@ -380,9 +334,9 @@ def test_on_a_terminal_a_program_that_does_not_exist_is_told() -> None:
 async def test_bad_options_leave_no_agent_behind(journal: Path) -> None:
     command = wrap_command(scripted_agent(deaf=True), "--log-level", "never")
     async with editor(command, journal=journal) as client:
-        agents = await until(lambda: below(client.process.pid))
-        assert await client.process.wait() == 2
-        await gone(agents, 5)
+        assert "never" in (await client.refused("initialize", {})).message
+        assert await client.leave() == 2
+        assert "--log-level" in client.stderr.decode()
 
 
 def test_with_options_on_a_terminal_it_says_what_it_waits_for(acphold: CommandLine) -> None:

@@ -46,12 +46,13 @@ from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
 from tests.failures.soak import AGENT, QUESTION, kill
 from tests.failures.test_queue_killed import change, number
+from tests.owners import lone_command
 from tests.postgresql import Server
 from tests.queues import QUEUE
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.machines import beside, machines
 
-LINES = ("wrap", "background", "serve", "nodes")
+LINES = ("alone", "background", "serve", "nodes")
 """Ways for a client to reach a session; `nodes` are two servers of one database."""
 
 WEIGHTS = {"owner": 4, "agent": 2, "client": 2, "database": 1}
@@ -242,7 +243,7 @@ class QueueSoak:
                 client.begin_prompt(self._session, {"say": str(self._direct)})
                 self._direct += 1
             await client.call(QUEUE, {"sessionId": self._session})  # so they have arrived
-        if self.line.name == "wrap":  # the program in front is the owner: its editor goes
+        if self.line.name == "alone":  # the program in front is the owner: its editor goes
             assert client.process.stdin is not None
             client.process.stdin.close()
             await asyncio.wait_for(client.process.wait(), PATIENCE)
@@ -509,8 +510,8 @@ async def line(name: str, on_database: bool) -> AsyncIterator[Line]:
             if served:
                 to = choose.choice(served)
                 return editor((*ACPHOLD, "connect", to.url), journal=location, env=to.env)
-            options = ("--background",) if name == "background" else ()
-            command = wrap_command(agent, "--journal", location, *options)
+            through = wrap_command if name == "background" else lone_command
+            command = through(agent, "--journal", location)
             return editor(command, journal=location, env=env)
 
         made_line = Line(name, folder, location, come, database, served)

@@ -49,16 +49,10 @@ from typing import Any
 import psutil
 
 from acphold.live.server.session_opener import GAP_HOW
-from tests.editor import (
-    DEADLINE,
-    Refused,
-    editor,
-    received,
-    scripted_agent,
-    wrap_command,
-)
+from tests.editor import DEADLINE, Refused, editor, received, scripted_agent, wrap_command
 from tests.failures.kept_session import KeptSession
 from tests.failures.visitors import Visitor, difference, on_screen
+from tests.owners import lone_command
 
 KINDS = ("background", "line")
 PEOPLE = 3
@@ -379,8 +373,8 @@ class Soak:
         raise AssertionError(f"{visitor.name} cannot come in")
 
     async def start_client(self, visitor: Visitor) -> None:
-        options = ("--background",) if visitor.kind == "background" else ()
-        command = wrap_command(self.agent, "--journal", str(self.journal), *options)
+        through = wrap_command if visitor.kind == "background" else lone_command
+        command = through(self.agent, "--journal", str(self.journal))
         for _ in range(3):
             stack = AsyncExitStack()
             client = await stack.enter_async_context(

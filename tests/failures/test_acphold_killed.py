@@ -13,8 +13,41 @@ from typing import Any
 
 import pytest
 
+from acp_wire.transports.runtime_folder import holder
+from acphold.faces.cli.front import daemon_socket
 from tests.editor import Editor, introduced, scripted_agent, wrap_command
+from tests.owners import lone_command
 from tests.watched_processes import below, gone
+
+
+class Acphold:
+    """The program that an editor starts, and the process that keeps its sessions.
+
+    That is the daemon, or the program itself.
+    """
+
+    def __init__(self, journal: Path, *, has_daemon: bool) -> None:
+        self.command = (wrap_command if has_daemon else lone_command)(scripted_agent())
+        self._socket = daemon_socket(os.path.realpath(journal)) if has_daemon else None
+
+    def pid(self, client: Editor) -> int:
+        """The process that keeps the sessions."""
+        pid = client.process.pid if self._socket is None else holder(self._socket)
+        assert pid is not None
+        return pid
+
+    async def kill(self, client: Editor) -> None:
+        """SIGKILL it."""
+        os.kill(self.pid(client), signal.SIGKILL)
+        await client.process.wait()
+        await client.ended()
+
+
+@pytest.fixture(params=[True, False], ids=["daemon", "alone"])
+def acphold(request: pytest.FixtureRequest, journal: Path) -> Acphold:
+    """Both ways to keep sessions."""
+    return Acphold(journal, has_daemon=request.param)
+
 
 SPOKEN = {"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"}
 
@@ -63,27 +96,30 @@ def folded_tools(updates: list[dict[str, Any]]) -> dict[str, str]:
     return {u["toolCallId"]: u["status"] for u in updates if "status" in u}
 
 
-async def killed_somewhere(client: Editor, session: str, after: int, delay: float) -> None:
+async def killed_somewhere(
+    acphold: Acphold, client: Editor, session: str, after: int, delay: float
+) -> None:
     """SIGKILL once so many updates have come, and a moment later."""
     client.begin_prompt(session, *long_turn())
     await client.until(lambda: len(client.updates(session)) >= after)
     await asyncio.sleep(delay)  # anywhere between two reads of ours, not only right behind one
-    os.kill(client.process.pid, signal.SIGKILL)
-    await client.process.wait()
-    await client.ended()
+    await acphold.kill(client)
 
 
-@pytest.mark.parametrize("seed", range(8))
-async def test_the_next_load_shows_all_that_any_client_had_seen(journal: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_next_load_shows_all_that_any_client_had_seen(
+    journal: Path, acphold: Acphold, seed: int
+) -> None:
     chance = random.Random(seed)
-    command = wrap_command(scripted_agent())
-    async with introduced(command, journal=journal) as client:
+    async with introduced(acphold.command, journal=journal) as client:
         session = await client.talk({"say": "first answer"})
-        agents = below(client.process.pid)
-        await killed_somewhere(client, session, chance.randrange(1, 1200), chance.random() / 50)
+        agents = below(acphold.pid(client))
+        await killed_somewhere(
+            acphold, client, session, chance.randrange(1, 1200), chance.random() / 50
+        )
         seen = conversation(client.updates(session))
     await gone(agents, 5)
-    async with introduced(command, journal=journal) as again:
+    async with introduced(acphold.command, journal=journal) as again:
         await again.load(session)
         updates = again.updates(session)
         replayed = conversation(updates)
@@ -116,28 +152,28 @@ def _mark(updates: list[dict[str, Any]]) -> Any:
     return marks[-1] if marks else None
 
 
-async def test_a_turn_that_was_answered_is_not_marked_interrupted(journal: Path) -> None:
-    command = wrap_command(scripted_agent())
-    async with introduced(command, journal=journal) as client:
+async def test_a_turn_that_was_answered_is_not_marked_interrupted(
+    journal: Path, acphold: Acphold
+) -> None:
+    async with introduced(acphold.command, journal=journal) as client:
         session = await client.talk({"say": "whole"})
-        await client.kill()
-    async with introduced(command, journal=journal) as client:
+        await acphold.kill(client)
+    async with introduced(acphold.command, journal=journal) as client:
         await client.load(session)
         assert client.text() == "whole"
         assert _mark(client.updates()) is None
 
 
 async def test_a_prompt_that_was_sent_and_nothing_more_is_in_the_replay(
-    journal: Path, tmp_path: Path
+    journal: Path, acphold: Acphold, tmp_path: Path
 ) -> None:
-    command = wrap_command(scripted_agent())
     flag = tmp_path / "never"
-    async with introduced(command, journal=journal) as client:
+    async with introduced(acphold.command, journal=journal) as client:
         session = await client.new()
         client.begin_prompt(session, {"say": "x"}, {"until": str(flag)})
         await client.until_text("x")
-        await client.kill()
-    async with introduced(command, journal=journal) as client:
+        await acphold.kill(client)
+    async with introduced(acphold.command, journal=journal) as client:
         assert [info["sessionId"] for info in await client.sessions()] == [session]
         await client.load(session)
         assert client.text("user_message_chunk") == json.dumps([{"say": "x"}, {"until": str(flag)}])
@@ -146,12 +182,12 @@ async def test_a_prompt_that_was_sent_and_nothing_more_is_in_the_replay(
 
 async def test_killed_again_and_again_nothing_is_lost_and_each_turn_is_marked_once(
     journal: Path,
+    acphold: Acphold,
 ) -> None:
-    command = wrap_command(scripted_agent())
     said = ""
     session = ""
     for round_ in range(4):
-        async with introduced(command, journal=journal) as client:
+        async with introduced(acphold.command, journal=journal) as client:
             if session:
                 await client.load(session)
                 assert client.text() == said
@@ -162,11 +198,10 @@ async def test_killed_again_and_again_nothing_is_lost_and_each_turn_is_marked_on
             client.begin_prompt(session, {"say": f"round {round_}. "}, {"until": "cancel"})
             said += f"round {round_}. "
             await client.until_text(f"round {round_}. ")
-            await client.kill()
+            await acphold.kill(client)
 
 
-async def test_open_tool_calls_replay_as_failed(journal: Path) -> None:
-    command = wrap_command(scripted_agent())
+async def test_open_tool_calls_replay_as_failed(journal: Path, acphold: Acphold) -> None:
     tool = {"sessionUpdate": "tool_call", "title": "Build"}
     steps = [
         {"update": {**tool, "toolCallId": "done", "status": "pending"}},
@@ -182,12 +217,12 @@ async def test_open_tool_calls_replay_as_failed(journal: Path) -> None:
         {"say": "go"},
         {"until": "cancel"},
     ]
-    async with introduced(command, journal=journal) as client:
+    async with introduced(acphold.command, journal=journal) as client:
         session = await client.new()
         client.begin_prompt(session, *steps)
         await client.until_text("go")
-        await client.kill()
-    async with introduced(command, journal=journal) as client:
+        await acphold.kill(client)
+    async with introduced(acphold.command, journal=journal) as client:
         await client.load(session)
         statuses = folded_tools(client.updates())
         assert statuses == {"done": "completed", "open": "failed", "new": "failed"}

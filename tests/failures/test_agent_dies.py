@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Editor, Refused, introduced, scripted_agent, wrap_command
+from tests.editor import Editor, Refused, introduced, scripted_agent
+from tests.owners import lone_command
 from tests.watched_processes import agent_pid, gone, lives, methods, until, written_pid
 
 TOOL = {"sessionUpdate": "tool_call", "toolCallId": "t1", "title": "Build", "status": "pending"}
@@ -39,7 +40,7 @@ def statuses(client: Editor) -> list[tuple[str, str]]:
 async def test_the_prompt_is_answered_with_exit_status_and_last_stderr_lines(
     journal: Path,
 ) -> None:
-    async with introduced(wrap_command(scripted_agent()), journal=journal) as client:
+    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
         session = await client.new()
         said = [{"stderr": f"line {number}"} for number in range(30)]
         error = await died(client, session, {"say": "before"}, *said, {"exit": 3})
@@ -52,13 +53,13 @@ async def test_the_prompt_is_answered_with_exit_status_and_last_stderr_lines(
 
 
 async def test_a_signal_that_ended_the_agent_is_named(journal: Path) -> None:
-    async with introduced(wrap_command(scripted_agent()), journal=journal) as client:
+    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
         error = await died(client, await client.new(), {"kill": 9})
         assert error.data["status"] == "signal SIGKILL"
 
 
 async def test_open_tool_calls_are_closed_as_failed_live_and_in_the_replay(journal: Path) -> None:
-    async with introduced(wrap_command(scripted_agent()), journal=journal) as client:
+    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
         session = await client.new()
         await died(client, session, {"update": TOOL}, {"update": DONE}, {"exit": 3})
         assert statuses(client) == [("t1", "pending"), ("t2", "completed"), ("t1", "failed")]
@@ -80,7 +81,7 @@ async def test_the_next_prompt_starts_the_agent_again_and_restores_the_session(
 ) -> None:
     log, store = tmp_path / "log", tmp_path / "store"
     agent = scripted_agent(log=str(log), store=str(store), capabilities=MEMORIES[memory])
-    async with introduced(wrap_command(agent), journal=journal) as client:
+    async with introduced(lone_command(agent), journal=journal) as client:
         session = await client.talk({"say": "the word is plum"})
         first = agent_pid(client)
         if when == "in a turn":
@@ -117,7 +118,7 @@ async def test_an_agent_that_dies_while_restoring_is_started_again_and_goes_on_w
         capabilities=MEMORIES[memory],
         exit_on={method: str(trap)},
     )
-    async with introduced(wrap_command(agent), journal=journal) as client:
+    async with introduced(lone_command(agent), journal=journal) as client:
         session = await client.talk({"say": "the word is plum"})
         await died(client, session, {"exit": 1})
         trap.touch()
@@ -135,7 +136,7 @@ async def test_an_agent_that_dies_while_restoring_is_started_again_and_goes_on_w
 async def test_an_agent_that_dies_at_every_prompt_fails_each_of_them_and_never_the_connection(
     journal: Path,
 ) -> None:
-    async with introduced(wrap_command(scripted_agent()), journal=journal) as client:
+    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
         session = await client.new()
         for status in (4, 5, 6):
             error = await died(client, session, {"exit": status})
@@ -148,7 +149,7 @@ async def test_an_agent_that_cannot_be_started_again_fails_the_prompt_and_not_th
 ) -> None:
     trap = tmp_path / "trap"
     agent = scripted_agent(exit_on={"initialize": str(trap)})
-    async with introduced(wrap_command(agent), journal=journal) as client:
+    async with introduced(lone_command(agent), journal=journal) as client:
         session = await client.talk({"say": "kept"})
         await died(client, session, {"exit": 1})
         trap.touch()
@@ -161,7 +162,7 @@ async def test_an_agent_that_cannot_be_started_again_fails_the_prompt_and_not_th
 
 
 async def test_other_sessions_of_the_agent_fail_too_and_go_on_too(journal: Path) -> None:
-    async with introduced(wrap_command(scripted_agent()), journal=journal) as client:
+    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
         one, two = await client.new(), await client.new()
         waiting = client.begin_prompt(one, {"say": "waits"}, {"until": "cancel"})
         await client.until_text("waits")
@@ -173,7 +174,7 @@ async def test_other_sessions_of_the_agent_fail_too_and_go_on_too(journal: Path)
 
 
 async def test_what_was_asked_of_the_client_is_taken_back(journal: Path) -> None:
-    async with introduced(wrap_command(scripted_agent()), journal=journal) as client:
+    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
         session = await client.new()
         client.answers.clear()
         permission = {"toolCall": {"toolCallId": "t"}, "options": []}
@@ -197,7 +198,7 @@ async def test_a_child_that_holds_the_stdout_of_a_dead_agent_does_not_keep_the_t
     journal: Path, tmp_path: Path
 ) -> None:
     pid_file = tmp_path / "pid"
-    async with introduced(wrap_command(scripted_agent()), journal=journal) as client:
+    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
         session = await client.new()
         loud = {"spawn loud": f"echo $$ > {pid_file}; exec sleep 1000"}
         turn = client.begin_prompt(session, loud, {"until": str(pid_file)}, {"exit": 3})
@@ -210,7 +211,7 @@ async def test_a_child_that_holds_the_stdout_of_a_dead_agent_does_not_keep_the_t
 
 
 async def test_an_agent_that_closes_its_stdout_is_ended_and_started_again(journal: Path) -> None:
-    async with introduced(wrap_command(scripted_agent()), journal=journal) as client:
+    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
         session = await client.new()
         first = agent_pid(client)
         error = await died(client, session, {"close": 1})

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Defaults
-from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
+from tests.editor import Editor, Refused, editor, introduced, scripted_agent
+from tests.owners import lone_command
 from tests.watched_processes import below, gone, until
 
 
@@ -31,7 +32,7 @@ async def test_a_program_that_does_not_exist_is_named_and_may_appear_later(
     journal: Path, tmp_path: Path
 ) -> None:
     program = tmp_path / "agent"
-    async with editor(wrap_command([str(program)]), journal=journal) as client:
+    async with editor(lone_command([str(program)]), journal=journal) as client:
         error = await refused(client)
         assert str(program) in error.message
         assert "the file does not exist" in error.message
@@ -45,7 +46,7 @@ async def test_a_program_that_does_not_exist_is_named_and_may_appear_later(
 
 
 async def test_a_program_that_is_not_on_the_path_is_named(journal: Path) -> None:
-    async with editor(wrap_command(["no-such-agent", "--acp"]), journal=journal) as client:
+    async with editor(lone_command(["no-such-agent", "--acp"]), journal=journal) as client:
         error = await refused(client)
         assert "'no-such-agent'" in error.message
         assert "PATH" in error.message
@@ -53,14 +54,14 @@ async def test_a_program_that_is_not_on_the_path_is_named(journal: Path) -> None
 
 
 async def test_a_folder_is_refused_as_a_program(journal: Path, tmp_path: Path) -> None:
-    async with editor(wrap_command([str(tmp_path)]), journal=journal) as client:
+    async with editor(lone_command([str(tmp_path)]), journal=journal) as client:
         assert "folder" in (await refused(client)).message
         assert await client.leave() == 0
 
 
 async def test_a_program_that_exits_at_once_is_reported_with_its_last_words(journal: Path) -> None:
     agent = scripted_agent(initialize="exit")
-    async with editor(wrap_command(agent), journal=journal) as client:
+    async with editor(lone_command(agent), journal=journal) as client:
         for _ in range(2):
             error = await refused(client)
             assert "exit status 7" in error.message
@@ -74,7 +75,7 @@ async def test_the_last_words_of_an_agent_that_draws_boxes_are_what_stands_in_th
 ) -> None:
     box = "╭─ Error ────────╮\n│ There is no    │\n│ key. \x1b[0m         │\n╰────────────────╯"
     code = f"import sys; sys.stderr.buffer.write({box!r}.encode()); sys.exit(7)"
-    async with editor(wrap_command([sys.executable, "-c", code]), journal=journal) as client:
+    async with editor(lone_command([sys.executable, "-c", code]), journal=journal) as client:
         error = await refused(client)
         assert error.message.endswith("(exit status 7): There is no key.")
 
@@ -83,7 +84,7 @@ async def test_the_last_words_of_an_agent_that_draws_boxes_are_what_stands_in_th
 async def test_a_program_that_ends_before_it_is_asked_anything_is_reported(
     journal: Path, code: str
 ) -> None:
-    async with editor(wrap_command([sys.executable, "-c", code]), journal=journal) as client:
+    async with editor(lone_command([sys.executable, "-c", code]), journal=journal) as client:
         assert "ended before it answered `initialize`" in (await refused(client)).message
         assert await client.leave() == 0
 
@@ -100,7 +101,7 @@ async def test_an_agent_that_never_answers_initialize_is_given_up_after_the_star
     journal: Path, code: str, defaults: Defaults
 ) -> None:
     defaults(start_timeout=0.5)
-    command = wrap_command([sys.executable, "-c", code])
+    command = lone_command([sys.executable, "-c", code])
     async with editor(command, journal=journal) as client:
         agents = await until(lambda: below(client.process.pid))
         error = await refused(client)
@@ -116,7 +117,7 @@ async def test_after_the_start_timeout_the_client_may_try_again(
     code = f"import os, sys, time\nif not os.path.exists({str(flag)!r}): time.sleep(1000)\n"
     code += "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
     agent = [sys.executable, "-c", code, *scripted_agent()[1:]]
-    command = wrap_command(agent)
+    command = lone_command(agent)
     async with editor(command, journal=journal) as client:
         await refused(client)
         flag.touch()
@@ -126,7 +127,7 @@ async def test_after_the_start_timeout_the_client_may_try_again(
 
 async def test_garbage_on_stdout_has_no_effect(journal: Path) -> None:
     agent = scripted_agent(initialize="garbage")
-    async with introduced(wrap_command(agent), journal=journal) as client:
+    async with introduced(lone_command(agent), journal=journal) as client:
         session = await client.new()
         lines = [
             "DEBUG: thinking",
@@ -157,7 +158,7 @@ async def test_an_update_nested_as_deep_as_may_be_is_shown_and_replayed(
     body = f'{{"sessionUpdate":"tool_call","toolCallId":"t","title":"T","{field}":{deep}}}'
     params = f'{{"sessionId":"$ID","update":{body}}}'
     text = f'{{"jsonrpc":"2.0","method":"session/update","params":{params}}}'
-    command = wrap_command(scripted_agent())
+    command = lone_command(scripted_agent())
     async with introduced(command, journal=journal) as client:
         session = await client.talk({"line": text}, {"say": "b"})
         assert json.loads(body) in client.updates()
@@ -170,14 +171,14 @@ async def test_an_update_nested_as_deep_as_may_be_is_shown_and_replayed(
 
 async def test_megabytes_on_stderr_before_the_first_answer_have_no_effect(journal: Path) -> None:
     agent = scripted_agent(initialize="flood")
-    async with introduced(wrap_command(agent), journal=journal) as client:
+    async with introduced(lone_command(agent), journal=journal) as client:
         await serves(client)
 
 
 async def test_megabytes_on_a_stderr_that_nobody_reads_have_no_effect(journal: Path) -> None:
     # The editor reads neither the agent's words nor our own log.
     agent = scripted_agent(initialize="flood")
-    command = wrap_command(agent, "--log-level", "debug")
+    command = lone_command(agent, "--log-level", "debug")
     async with introduced(command, journal=journal, read_stderr=False) as client:
         for _ in range(5000):
             client.send_line(b"garbage" * 20)
@@ -186,7 +187,7 @@ async def test_megabytes_on_a_stderr_that_nobody_reads_have_no_effect(journal: P
 
 async def test_an_agent_that_speaks_another_version_is_refused_in_words(journal: Path) -> None:
     agent = scripted_agent(initialize="version 2")
-    async with editor(wrap_command(agent), journal=journal) as client:
+    async with editor(lone_command(agent), journal=journal) as client:
         for _ in range(2):
             assert "speaks version 2" in (await refused(client)).message
         await until(lambda: not below(client.process.pid))
@@ -208,7 +209,7 @@ async def test_an_answer_that_is_not_one_is_refused_in_words(
     journal: Path, answer: dict[str, Any]
 ) -> None:
     line = json.dumps({"jsonrpc": "2.0", "id": 1, **answer})
-    async with editor(wrap_command(scripted_agent(initialize=line)), journal=journal) as client:
+    async with editor(lone_command(scripted_agent(initialize=line)), journal=journal) as client:
         error = await refused(client)
         assert error.code == -32603
         assert "is it an ACP agent?" in error.message
@@ -220,7 +221,7 @@ async def test_an_answer_that_is_not_one_is_refused_in_words(
 
 async def test_an_agent_that_refuses_initialize_is_heard(journal: Path) -> None:
     line = '{"jsonrpc":"2.0","id":1,"error":{"code":-32099,"message":"not today","data":{"x":1}}}'
-    async with editor(wrap_command(scripted_agent(initialize=line)), journal=journal) as client:
+    async with editor(lone_command(scripted_agent(initialize=line)), journal=journal) as client:
         for _ in range(2):
             error = await refused(client)
             assert (error.code, error.message, error.data) == (-32099, "not today", {"x": 1})
@@ -232,7 +233,7 @@ async def test_an_agent_that_ignores_everything_is_gone_within_seconds_of_a_fail
 ) -> None:
     defaults(start_timeout=0.5)
     agent = scripted_agent(initialize="never", deaf=True)
-    command = wrap_command(agent)
+    command = lone_command(agent)
     async with editor(command, journal=journal) as client:
         first = await until(lambda: below(client.process.pid))
         await refused(client)
@@ -243,7 +244,7 @@ async def test_why_the_agent_could_not_be_started_is_in_the_log_too(
     journal: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "acphold.log"
-    command = wrap_command(["/no/such/agent"], "--log-file", str(log))
+    command = lone_command(["/no/such/agent"], "--log-file", str(log))
     async with editor(command, journal=journal) as client:
         with pytest.raises(Refused, match="/no/such/agent"):
             await client.initialize()

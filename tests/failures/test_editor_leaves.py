@@ -15,7 +15,8 @@ import pytest
 
 from acphold.record.journal.stores import open_journal
 from tests.conftest import Defaults
-from tests.editor import DEADLINE, Editor, editor, introduced, scripted_agent, wrap_command
+from tests.editor import DEADLINE, Editor, editor, introduced, scripted_agent
+from tests.owners import lone_command
 from tests.watched_processes import agent_pid, below, gone, methods, until, written_pid
 
 Leave = Callable[[Editor], Awaitable[None]]
@@ -72,7 +73,7 @@ async def test_when_the_editor_leaves_the_turn_is_cancelled_and_the_journal_clos
     journal: Path, tmp_path: Path, how: str
 ) -> None:
     log = tmp_path / "log"
-    command = wrap_command(scripted_agent(log=str(log)))
+    command = lone_command(scripted_agent(log=str(log)))
     async with introduced(command, journal=journal) as client:
         session = await client.new()
         client.begin_prompt(session, {"say": "working"}, {"until": "cancel"}, {"say": "stopped"})
@@ -104,7 +105,7 @@ async def test_when_the_editor_leaves_a_deaf_agent_and_all_its_children_are_gone
 
 
 async def leave_a_deaf_agent(folder: Path, leave: Leave) -> None:
-    command = wrap_command(scripted_agent(deaf=True))
+    command = lone_command(scripted_agent(deaf=True))
     async with introduced(command, journal=folder / "journal.db") as client:
         session = await client.new()
         ignoring = "trap '' TERM HUP INT; echo $$ > {}; while :; do sleep 1; done"
@@ -132,7 +133,7 @@ async def test_prompts_that_had_not_begun_when_the_editor_left_are_kept_if_they_
 ) -> None:
     defaults(keep_prompts=True)
     log = tmp_path / "log"
-    command = wrap_command(scripted_agent(log=str(log)))
+    command = lone_command(scripted_agent(log=str(log)))
     async with introduced(command, journal=journal) as client:
         session = await client.new()
         client.begin_prompt(session, {"say": "working"}, {"until": "cancel"})
@@ -153,7 +154,7 @@ async def test_prompts_that_had_not_begun_when_the_editor_left_are_kept_if_they_
 async def test_when_the_editor_leaves_before_it_has_said_anything_all_is_gone_too(
     journal: Path, how: str
 ) -> None:
-    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+    async with editor(lone_command(scripted_agent()), journal=journal) as client:
         await until(lambda: journal.exists())  # it serves; signals before are the system's matter
         everybody = below(client.process.pid)
         await ANY[how](client)
@@ -165,7 +166,7 @@ async def test_when_the_editor_leaves_an_agent_that_does_not_heed_it_is_not_wait
     journal: Path, steps: list[Any], defaults: Defaults
 ) -> None:
     defaults(cancel_grace=60)
-    command = wrap_command(scripted_agent())
+    command = lone_command(scripted_agent())
     async with introduced(command, journal=journal) as client:
         sessions = [await client.new() for _ in range(3)]
         for session in sessions:
@@ -182,7 +183,7 @@ async def test_when_the_editor_leaves_while_the_agent_starts_nothing_is_left(
     journal: Path,
 ) -> None:
     agent = scripted_agent(initialize="never", deaf=True)
-    async with editor(wrap_command(agent), journal=journal) as client:
+    async with editor(lone_command(agent), journal=journal) as client:
         client.begin("initialize", {"protocolVersion": 1})
         everybody = await until(lambda: below(client.process.pid))
         await end_of_input(client)
@@ -193,7 +194,7 @@ async def test_when_the_editor_leaves_while_the_agent_starts_nothing_is_left(
 async def test_when_the_editor_leaves_while_a_question_is_open_nothing_is_left(
     journal: Path,
 ) -> None:
-    async with editor(wrap_command(scripted_agent()), journal=journal) as client:
+    async with editor(lone_command(scripted_agent()), journal=journal) as client:
         client.answers["session/request_permission"] = lambda _: asyncio.Event().wait()
         await client.initialize()
         session = await client.new()
@@ -212,7 +213,7 @@ async def test_an_agent_that_does_not_stop_is_answered_for_after_the_cancel_grac
     journal: Path, defaults: Defaults
 ) -> None:
     defaults(cancel_grace=0.3)
-    command = wrap_command(scripted_agent())
+    command = lone_command(scripted_agent())
     async with introduced(command, journal=journal) as client:
         session = await client.new()
         turn = client.begin_prompt(session, {"say": "deaf"}, {"until": "cancel ignored"})
@@ -231,7 +232,7 @@ async def test_a_request_that_is_piped_in_is_answered_though_its_end_came_before
     journal: Path,
 ) -> None:
     slow = ["sh", "-c", 'sleep 1; exec "$@"', "sh", *scripted_agent()]
-    async with editor(wrap_command(slow), journal=journal) as client:
+    async with editor(lone_command(slow), journal=journal) as client:
         answer = client.begin("initialize", {"protocolVersion": 1})
         await end_of_input(client)
         assert (await asyncio.wait_for(answer, 20))["protocolVersion"] == 1

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.editor import introduced, scripted_agent, wrap_command
+from tests.owners import lone_command
 
 WATCHED_SECONDS = 30.0
 
@@ -23,12 +24,11 @@ def wakes(pid: int) -> int:
     return waits
 
 
-@pytest.mark.parametrize("kind", ["wrap", "daemon"])
+@pytest.mark.parametrize("kind", ["alone", "daemon"])
 async def test_an_idle_process_with_a_session_wakes_at_most_six_times_a_minute(
     journal: Path, kind: str
 ) -> None:
-    options = ("--background",) if kind == "daemon" else ()
-    command = wrap_command(scripted_agent(), *options)
+    command = (wrap_command if kind == "daemon" else lone_command)(scripted_agent())
     before = {process.pid for process in psutil.process_iter()}
     async with introduced(command, journal=journal) as client:
         await client.prompt(await client.new(), {"say": "kept"})

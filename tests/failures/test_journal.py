@@ -14,10 +14,12 @@ import pytest
 
 from acphold.record.journal.sqlite.migrations import VERSION
 from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
+from tests.owners import lone_command
 from tests.permissions import heed_permissions
-from tests.watched_processes import below, folder_contents, gone, methods, until
+from tests.watched_processes import folder_contents, methods
 
-COMMAND = wrap_command(scripted_agent())
+COMMAND = lone_command(scripted_agent())
+FRONT = wrap_command(scripted_agent())
 
 
 async def conversation(journal: Path, *texts: str) -> str:
@@ -119,8 +121,7 @@ async def test_a_file_that_is_not_our_journal_is_named_in_the_answer_and_left_as
         await conversation(journal, "kept")
     spoil(journal)
     before = {} if spoil is folder else folder_contents(journal.parent)
-    async with editor(COMMAND, journal=journal) as client:
-        agents = await until(lambda: below(client.process.pid))
+    async with editor(FRONT, journal=journal) as client:
         for _ in range(2):
             error = await refusal(client)
             assert error.code == -32603
@@ -128,8 +129,7 @@ async def test_a_file_that_is_not_our_journal_is_named_in_the_answer_and_left_as
             assert words in error.message
         with pytest.raises(Refused, match=words):
             await client.new()
-        await gone(agents, 5)
-        assert await client.leave() == 0
+        assert await client.leave() == 1
     if before:
         assert folder_contents(journal.parent) == before
 
@@ -145,7 +145,7 @@ async def test_a_torn_journal_is_reported_when_the_tear_is_met_and_is_not_made_w
     session = await conversation(journal, *["x" * 5000] * 30)
     half_gone(journal)
     before = folder_contents(journal.parent)
-    async with editor(COMMAND, journal=journal) as client:
+    async with editor(FRONT, journal=journal) as client:
         with pytest.raises(Refused) as caught:
             await introduced_and_loaded(client, session)
         assert "is damaged" in caught.value.message
@@ -165,11 +165,11 @@ async def test_a_write_ahead_log_that_was_torn_loses_only_what_was_torn(journal:
 
 @pytest.mark.parametrize("place", ["/dev/null/journal.db", "/proc/acphold/journal.db"])
 async def test_a_folder_that_cannot_be_made_is_reported(place: str) -> None:
-    async with editor(COMMAND, journal=place) as client:
+    async with editor(FRONT, journal=place) as client:
         error = await refusal(client)
         assert place in error.message
         assert "--journal" in error.message
-        assert await client.leave() == 0
+        assert await client.leave() == 1
 
 
 @pytest.mark.parametrize("url", ["mysql://x", "https://host/db", "sqlite://", "sqlite:///"])
@@ -177,7 +177,7 @@ async def test_a_journal_that_cannot_be_named_so_is_reported(url: str, tmp_path:
     command = wrap_command(scripted_agent(), "--journal", url)
     async with editor(command, journal="unused", cwd=tmp_path) as client:
         assert (await refusal(client)).code == -32603
-        assert await client.leave() == 0
+        assert await client.leave() == 1
 
 
 async def test_a_read_only_folder_is_reported_with_what_to_do(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ async def test_a_lock_in_mid_turn_fails_that_turn_and_the_session_goes_on_when_i
     journal: Path, tmp_path: Path
 ) -> None:
     flag, log = tmp_path / "flag", tmp_path / "log"
-    command = wrap_command(scripted_agent(log=str(log)))
+    command = lone_command(scripted_agent(log=str(log)))
     tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T", "status": "pending"}
     async with introduced(command, journal=journal) as client:
         session = await client.new()
@@ -357,7 +357,7 @@ async def test_what_is_queued_waits_while_the_disk_is_full_and_is_held_by_the_tu
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
 
-    command = wrap_command(scripted_agent(), "--log-level", "info")
+    command = lone_command(scripted_agent(), "--log-level", "info")
     async with introduced(command, journal=journal, before=soft_limit) as client:
         session = await client.new()
         go = journal.with_name("go")

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.editor import Editor, Refused, wrapped
+from tests.editor import Editor, Refused
+from tests.owners import program
 from tests.watched_processes import agent_pid, below, gone, until
 
 NOTICES: dict[str, Any] = {"session": {"notices": {}}}
@@ -34,9 +35,9 @@ async def at_a_new_owner(journal: Path) -> AsyncIterator[tuple[Editor, Editor, s
     """A client whose owner was killed, and that cannot reach the next one; a client of that."""
     how: dict[str, Any] = {"client": NOTICES}
     async with (
-        wrapped(journal, **how) as owner,
-        wrapped(journal, "--log-level", "info", **how) as client,
-        wrapped(journal, **how) as other,
+        program(journal, **how) as owner,
+        program(journal, "--log-level", "info", **how) as client,
+        program(journal, **how) as other,
     ):
         session = await owner.talk({"say": "one "})
         await client.load(session)
@@ -78,7 +79,7 @@ async def test_a_client_that_cannot_follow_its_session_is_told_why_and_loads_it_
 async def test_an_agent_that_cannot_be_started_for_want_of_descriptors_takes_none_for_ever(
     journal: Path,
 ) -> None:
-    async with wrapped(journal, client=NOTICES) as client:
+    async with program(journal, client=NOTICES) as client:
         session = await client.talk({"say": "one "})
         usual = 0
         for free in range(1, 7):  # at least one, to find the processes in /proc

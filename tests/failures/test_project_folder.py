@@ -122,7 +122,7 @@ async def test_wrap_in_the_background_runs_nothing_of_the_folder(
     project: Project, journal: Path, defaults: Defaults
 ) -> None:
     project.env["ACPHOLD_SETTINGS"] = str(defaults(no_import=True))
-    command = [ACPHOLD, "wrap", "--background", "--", *scripted_agent()]
+    command = [ACPHOLD, "wrap", "--", *scripted_agent()]
     async with introduced(command, journal=journal, env=project.env, cwd=project.folder) as one:
         await one.talk({"say": "said"})
         assert one.text() == "said"

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Editor, introduced, received, scripted_agent, wrap_command
+from tests.editor import Editor, introduced, received, scripted_agent
+from tests.owners import lone_command
 from tests.queues import QUEUE, told_queues
 
 pytestmark = pytest.mark.slow
@@ -38,7 +39,7 @@ async def test_prompts_that_wait_begin_once_and_in_order_whenever_acphold_is_kil
     journal: Path, tmp_path: Path, seed: int
 ) -> None:
     chance, log = random.Random(seed), tmp_path / "log"
-    command = wrap_command(scripted_agent(log=str(log)))
+    command = lone_command(scripted_agent(log=str(log)))
     asks = {"client": {"_meta": {"acphold/queue": True}}}
     async with introduced(command, journal=journal, **asks) as first:
         session = await first.new()

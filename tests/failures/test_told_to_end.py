@@ -14,15 +14,8 @@ import pytest
 
 from acphold.record.journal import At
 from acphold.record.journal.stores import open_journal
-from tests.editor import (
-    Editor,
-    Refused,
-    Talker,
-    editor,
-    introduced,
-    scripted_agent,
-    wrap_command,
-)
+from tests.editor import Editor, Refused, Talker, editor, introduced, scripted_agent
+from tests.owners import lone_command
 from tests.watched_processes import until
 
 CANCELLED = {"stopReason": "cancelled"}
@@ -43,7 +36,7 @@ def end(client: Editor, how: str) -> None:
 async def test_all_prompts_are_answered_and_all_else_that_was_asked_is_refused(
     journal: Path, how: str
 ) -> None:
-    command = wrap_command(scripted_agent(silent=["_vendor/slow"]))
+    command = lone_command(scripted_agent(silent=["_vendor/slow"]))
     async with introduced(command, journal=journal, client={"session": {"notices": {}}}) as client:
         session, deaf = await client.new(), await client.new()
         turns = [
@@ -70,7 +63,7 @@ async def test_what_was_asked_while_the_agent_starts_is_refused_with_a_reason(
     journal: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    command = wrap_command(scripted_agent(initialize="never", log=str(log)))
+    command = lone_command(scripted_agent(initialize="never", log=str(log)))
     async with editor(command, journal=journal) as client:
         starting = client.begin("initialize", {"protocolVersion": 1})
         await until(log.exists)
@@ -118,7 +111,7 @@ async def neighbour(journal: Path, session: str) -> AsyncIterator[Neighbour]:
 async def test_a_client_that_shares_a_session_is_answered_and_told_that_its_process_has_ended(
     journal: Path, how: str
 ) -> None:
-    async with introduced(wrap_command(scripted_agent()), journal=journal) as client:
+    async with introduced(lone_command(scripted_agent()), journal=journal) as client:
         session = await client.talk({"say": "before "})
         async with neighbour(journal, session) as other:
             theirs = client.begin_prompt(session, {"say": "half "}, {"until": "cancel"})

@@ -14,7 +14,8 @@ import pytest
 from acphold.record.journal.sqlite.migrations import VERSION
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.test_import_command import home
-from tests.editor import Refused, introduced, scripted_agent, wrap_command
+from tests.editor import Refused, introduced, scripted_agent
+from tests.owners import lone_command
 
 AGENT = scripted_agent()
 
@@ -53,7 +54,7 @@ async def test_an_owner_goes_on_while_commands_of_a_newer_release_read_beside_it
     journal: Path, tmp_path: Path
 ) -> None:
     goes_on = tmp_path / "goes on"
-    async with introduced(wrap_command(AGENT), journal=journal) as client:
+    async with introduced(lone_command(AGENT), journal=journal) as client:
         session = await client.new()
         await client.prompt(session, {"say": "an apple"})
         turn = client.begin_prompt(
@@ -90,7 +91,7 @@ async def test_an_owner_goes_on_while_commands_of_a_newer_release_read_beside_it
 async def test_a_wrap_of_a_newer_release_lists_and_refuses_to_own_until_the_older_has_ended(
     journal: Path,
 ) -> None:
-    async with introduced(wrap_command(AGENT), journal=journal) as client:
+    async with introduced(lone_command(AGENT), journal=journal) as client:
         session = await client.new()
         await client.prompt(session, {"say": "kept"})
         async with introduced(newer_wrap(AGENT), journal=journal) as late:
@@ -106,10 +107,10 @@ async def test_a_wrap_of_a_newer_release_lists_and_refuses_to_own_until_the_olde
 
 
 async def test_a_wrap_without_a_session_yet_is_waited_for_as_well(journal: Path) -> None:
-    async with introduced(wrap_command(AGENT), journal=journal) as client:
+    async with introduced(lone_command(AGENT), journal=journal) as client:
         await client.prompt(first := await client.new(), {"say": "kept"})
         assert await client.leave() == 0
-    async with introduced(wrap_command(AGENT), journal=journal) as client:
+    async with introduced(lone_command(AGENT), journal=journal) as client:
         assert len(await client.sessions()) == 1
         done = await newer(journal, "session", "rename", first, "Another")
         assert "restart the agent in your editor" in done.err

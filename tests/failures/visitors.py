@@ -1,8 +1,8 @@
 """A person with a session open in one client after another, and all updates they were shown.
 
-Each client is a program: `wrap --background` ("background"), which connects to the owner, or
-`wrap --no-background` ("line"), whose own acphold holds a line to it. A client asks for positions,
-so a person who comes back resumes after the last one.
+Each client is a program: `wrap` ("background"), which connects to the daemon, or one with a hub of
+its own ("line"), which holds a line to the owner. A client asks for positions, so a person who
+comes back resumes after the last one.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from acphold.live.hub import bounds
-from tests.editor import received, wrapped
+from tests.editor import received
 from tests.hub.shared import shared
+from tests.owners import program
 
 
 async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_ours(
@@ -47,7 +48,7 @@ async def test_the_agent_is_asked_again_only_for_a_first_page(journal: Path, log
     sessions = [{"sessionId": f"s{n:02}", "cwd": "/"} for n in range(60)]
     can: dict[str, Any] = {"sessionCapabilities": {"list": {}}}
     replies = {"session/list": [{"sessions": sessions}]}
-    async with wrapped(journal, log=str(log), capabilities=can, replies=replies) as client:
+    async with program(journal, log=str(log), capabilities=can, replies=replies) as client:
         assert len(await client.sessions()) == 60
         assert len(received(log, "session/list")) == 1
         page = await client.call("session/list", {})

@@ -12,9 +12,9 @@ from tests.interop.place import Place
 
 
 @pytest.fixture
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
     """Folders and processes of one test; at its end no process of it may be left."""
-    place = Place(tmp_path, has_daemon=getattr(request, "param", True))
+    place = Place(tmp_path)
     yield place
     await place.family.gone()
 

@@ -10,31 +10,17 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.editor import DEADLINE
 from tests.interop.client import Client, connected
 from tests.interop.official_schema import violations
 from tests.interop.processes import Family
 from tests.interop.wire import read_record, recorded
 
-both_ways = pytest.mark.parametrize(
-    "place", [False, True], ids=["in front", "daemon"], indirect=True
-)
-"""For a test of sessions in the editor's own process, and in the daemon."""
-
-in_front = pytest.mark.parametrize("place", [False], ids=["in front"], indirect=True)
-"""For a test of the editor's own process, with which everything ends."""
-
 
 class Place:
-    """Folders are made below `root`. `work` is the working directory of the sessions.
+    """Folders are made below `root`. `work` is the working directory of the sessions."""
 
-    With `has_daemon` its sessions are kept by the process that every user's are kept by.
-    """
-
-    def __init__(self, root: Path, has_daemon: bool = False) -> None:
-        self._where = "--background" if has_daemon else "--no-background"
+    def __init__(self, root: Path) -> None:
         self._settings = root / "settings.toml"
         self._settings.write_text("[defaults]\nlinger = 0.2\n")
         self.family = Family()
@@ -54,7 +40,7 @@ class Place:
 
     def wrapped(self, agent: Sequence[str], *options: str) -> list[str]:
         """The command of `agent` behind `acphold wrap`, with a recorder on either side."""
-        acphold = [sys.executable, "-m", "acphold", "wrap", self._where, *options, "--"]
+        acphold = [sys.executable, "-m", "acphold", "wrap", *options, "--"]
         return recorded(self._at_client, *acphold, *recorded(self._at_agent, *agent))
 
     @asynccontextmanager

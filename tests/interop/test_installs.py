@@ -259,7 +259,7 @@ def test_the_base_holds_lists_finds_and_imports_conversations(base: Base) -> Non
         (("list", "--server", "https://host.example"), "serve"),
         (("mcp",), "mcp"),
         (("mcp-bridge",), "mcp"),
-        (("wrap", "--no-background", "--recall", "--", "acphold", "agent", "demo"), "mcp"),
+        (("wrap", "--recall", "--", "acphold", "agent", "demo"), "mcp"),
         (("list", "--journal", "postgresql://host/x"), "postgres"),
     ],
 )

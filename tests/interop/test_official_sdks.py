@@ -18,7 +18,7 @@ from tests.interop.conversation import (
     timeline,
 )
 from tests.interop.official_schema import sdk_folder
-from tests.interop.place import Place, both_ways
+from tests.interop.place import Place
 from tests.interop.wire import PROGRAMS, Json
 from tests.npm import NODE
 
@@ -65,7 +65,6 @@ async def load(client: Client, place: Place, session_id: str) -> list[Json]:
     return client.updates(session_id)
 
 
-@both_ways
 @pytest.mark.parametrize(
     ("agent", "client", "other_client"),
     [(python_agent, python_client, ts_client), (ts_agent, ts_client, python_client)],

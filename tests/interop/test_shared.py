@@ -30,7 +30,7 @@ PROGRAMS = Path(sys.executable).parent
 
 
 def in_background(agent: list[str]) -> list[str]:
-    return [*ACPHOLD, "wrap", "--background", "--", *agent]
+    return [*ACPHOLD, "wrap", "--", *agent]
 
 
 @asynccontextmanager
@@ -106,7 +106,6 @@ async def test_an_editor_reaches_an_agent_over_a_real_ssh(
             for name, value in place.environment().items()
             if name.startswith(("ACPHOLD_", "XDG_"))
         },
-        "ACPHOLD_DAEMON": "",
     }
     with ssh_server(tmp_path, there) as programs:
         path = f"{programs}:{os.environ['PATH']}"

@@ -19,7 +19,7 @@ from acphold.record.history.timeline import turn_end
 from tests.editor import DEADLINE, Refused
 from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import text
-from tests.interop.place import Place, in_front
+from tests.interop.place import Place
 from tests.interop.real_agents import CLAUDE, CODEX, CODEX_OF_OPENAI, GEMINI, OPENCODE, RealAgent
 from tests.interop.vendor_at_limit import (
     WENT_ON,
@@ -163,7 +163,6 @@ waiting_seconds = 0
 """
 
 
-@in_front
 async def test_claude_goes_on_once_at_the_reset_of_its_limit_if_it_was_told_to(
     place: Place,
 ) -> None:

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tests.editor import open_params, received, say, update_line, wrapped as program
+from tests.editor import open_params, received, say, update_line
+from tests.owners import program
 from tests.served import wrapped
 
 CAN = {"loadSession": True, "sessionCapabilities": {"list": {}, "resume": {}}}

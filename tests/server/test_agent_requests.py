@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Defaults
-from tests.editor import DEADLINE, Talker, received, wrapped as wrapped_process
+from tests.editor import DEADLINE, Talker, received
+from tests.owners import program
 from tests.served import wrapped
 from tests.server.test_extensions import other_id
 
@@ -242,14 +243,14 @@ async def test_a_question_that_a_kill_cut_off_is_closed_and_the_next_client_is_t
         await asyncio.get_running_loop().create_future()
 
     tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Do it"}
-    async with wrapped_process(journal) as client:
+    async with program(journal) as client:
         client.answers["session/request_permission"] = never
         session = await client.new()
         ask = {"ask": ["session/request_permission", PERMISSION]}
         client.begin_prompt(session, {"update": tool}, ask)
         await asyncio.wait_for(asked.wait(), DEADLINE)
         await client.kill()
-    async with wrapped_process(journal, client={"session": {"notices": {}}}) as client:
+    async with program(journal, client={"session": {"notices": {}}}) as client:
         await client.load(session)
         [notice] = [u for u in client.updates() if u["sessionUpdate"] == "notice"]
         assert "Do it" in notice["description"]
@@ -268,7 +269,7 @@ async def test_a_question_that_nobody_answers_in_time_is_rejected_never_allowed(
         await asyncio.get_running_loop().create_future()
 
     options = [{"optionId": kind, "name": kind, "kind": kind} for kind in KINDS]
-    async with wrapped_process(journal) as client:
+    async with program(journal) as client:
         client.answers["session/request_permission"] = never
         session = await client.new()
         ask = ["session/request_permission", {**PERMISSION, "options": options}]

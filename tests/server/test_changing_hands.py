@@ -16,7 +16,8 @@ from acphold.live.server import bounds
 from acphold.live.server.owner_line import OwnerLine
 from acphold.record.journal.sql.store import SqlJournal, at_one_moment
 from acphold.record.journal.stores import open_journal
-from tests.editor import Editor, Refused, open_params, scripted_agent, wrapped as program
+from tests.editor import Editor, Refused, open_params, scripted_agent
+from tests.owners import program
 from tests.served import Guest, guest, wrapped
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Talker, wrapped
+from tests.editor import Talker
+from tests.owners import program
 
 OFFERS: dict[str, Any] = {"session": {"compaction": {}}}
 
@@ -29,12 +30,12 @@ def chunk(text: str) -> dict[str, Any]:
 
 
 async def test_a_compaction_that_a_kill_of_acphold_cut_off_has_failed(journal: Path) -> None:
-    async with asyncio.timeout(120), wrapped(journal, client=OFFERS) as client:
+    async with asyncio.timeout(120), program(journal, client=OFFERS) as client:
         session = await client.new()
         client.begin_prompt(session, {"update": BEGUN}, {"say": "on"}, {"until": "cancel"})
         await client.until_text("on")
         await client.kill()
-        async with wrapped(journal, client=OFFERS) as back:
+        async with program(journal, client=OFFERS) as back:
             await back.load(session)
             first, last = compactions(back)
             assert first == BEGUN
@@ -45,7 +46,7 @@ async def test_a_compaction_that_a_kill_of_acphold_cut_off_has_failed(journal: P
 
 
 async def test_a_compaction_that_the_agent_was_at_when_it_died_has_failed(journal: Path) -> None:
-    async with asyncio.timeout(120), wrapped(journal, client=OFFERS) as client:
+    async with asyncio.timeout(120), program(journal, client=OFFERS) as client:
         session = await client.new()
         with pytest.raises(Exception, match="exit status 3"):
             await client.prompt(session, {"update": BEGUN}, {"exit": 3})
@@ -54,7 +55,7 @@ async def test_a_compaction_that_the_agent_was_at_when_it_died_has_failed(journa
 
 
 async def test_a_compaction_that_was_cancelled_with_its_turn_is_cancelled(journal: Path) -> None:
-    async with asyncio.timeout(120), wrapped(journal, client=OFFERS) as client:
+    async with asyncio.timeout(120), program(journal, client=OFFERS) as client:
         session = await client.new()
         turn = client.begin_prompt(session, {"update": BEGUN}, {"say": "on"}, {"until": "cancel"})
         await client.until_text("on")
@@ -67,9 +68,9 @@ async def test_a_compaction_that_was_cancelled_with_its_turn_is_cancelled(journa
 async def test_a_summary_in_very_many_chunks_is_one_line_in_a_replay(journal: Path) -> None:
     steps: list[dict[str, Any]] = [{"update": chunk("x")}] * 1500
     over = {**BEGUN, "status": "completed"}
-    async with asyncio.timeout(120), wrapped(journal, client=OFFERS) as client:
+    async with asyncio.timeout(120), program(journal, client=OFFERS) as client:
         session = await client.talk({"update": BEGUN}, *steps, {"update": over})
-        async with wrapped(journal, client=OFFERS) as back:
+        async with program(journal, client=OFFERS) as back:
             await back.load(session)
             told = [u for u in back.updates() if u["sessionUpdate"].startswith("compaction")]
             assert told == [BEGUN, chunk("x" * 1500), over]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.editor import editor, introduced, scripted_agent, wrap_command
+from tests.editor import editor, introduced, scripted_agent
+from tests.owners import lone_command
 
 
 async def test_a_session_survives_its_processes_and_goes_on(journal: Path) -> None:
-    command = wrap_command(scripted_agent())
+    command = lone_command(scripted_agent())
     async with introduced(command, journal=journal) as first:
         session = await first.talk({"think": "hm"}, {"say": "one "}, {"say": "two"})
         await first.kill()

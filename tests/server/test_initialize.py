@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.editor import introduced, received, scripted_agent, wrap_command
+from tests.editor import introduced, received, scripted_agent
 from tests.hub.shared import shared
+from tests.owners import lone_command
 from tests.served import guest, wrapped
 
 INVALID_REQUEST = -32600
@@ -242,7 +243,7 @@ async def test_the_agent_is_told_of_the_client_as_it_introduced_itself(
 
 async def test_stdout_carries_one_message_a_line_and_nothing_else(journal: Path) -> None:
     agent = scripted_agent(initialize="garbage")
-    async with introduced(wrap_command(agent), journal=journal) as client:
+    async with introduced(lone_command(agent), journal=journal) as client:
         await client.talk({"line": "a stray print"}, {"say": "ok"})
         assert all(message.get("jsonrpc") == "2.0" for message in client.messages)
         assert client.text() == "ok"

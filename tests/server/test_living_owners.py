@@ -16,7 +16,7 @@ import pytest
 from acphold.live.server import bounds
 from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, introduced, scripted_agent, wrap_command
-from tests.owners import owning
+from tests.owners import lone_command, owning
 from tests.served import Guest, wrapped
 from tests.server.posed_owner import posed_owner
 from tests.server.test_owner_ends import kept, opened_at
@@ -34,10 +34,16 @@ def short() -> Iterator[Path]:
 
 @asynccontextmanager
 async def contained(
-    journal: Path, runtime: Path, before: str = "true", *options: str, name: str = "another"
+    journal: Path,
+    runtime: Path,
+    before: str = "true",
+    *,
+    name: str = "another",
+    in_background: bool = False,
 ) -> AsyncIterator[Editor]:
-    """An editor in front of `wrap`, both of them in a container, after the command `before`."""
-    words = wrap_command(scripted_agent(), *options)
+    """An editor and its agent in a container, after the command `before`; the sessions are kept by
+    a process of its own, or `in_background`."""
+    words = (wrap_command if in_background else lone_command)(scripted_agent())
     inside = ["sh", "-c", f'hostname {name} && {before} && exec "$@"', "sh", *words]
     env = {"XDG_RUNTIME_DIR": str(runtime)}
     async with introduced([*CONTAINER.split(), *inside], journal=journal, env=env) as client:
@@ -64,7 +70,7 @@ async def test_an_owner_whose_runtime_folder_was_removed_in_a_turn_is_found_agai
     journal: Path, short: Path
 ) -> None:
     env = {"XDG_RUNTIME_DIR": str(short)}
-    command = wrap_command(scripted_agent())
+    command = lone_command(scripted_agent())
     async with (
         introduced(command, journal=journal, env=env) as one,
         in_a_turn(one, short / "go") as session,
@@ -111,8 +117,8 @@ async def test_a_container_whose_own_socket_has_the_name_of_the_owners_is_told_w
     # Each has a /run of its own, of one name, and sees its own processes alone.
     mount = f"mount -t tmpfs -o mode=700 none {short} && mount -t proc none /proc"
     async with (
-        contained(journal, short, mount, "--background", name="one") as one,
-        contained(journal, short, mount, "--background", name="two") as other,
+        contained(journal, short, mount, name="one", in_background=True) as one,
+        contained(journal, short, mount, name="two", in_background=True) as other,
     ):
         session = await one.talk({"say": "a"})
         with pytest.raises(Refused, match=r"open in process \d+ on one, which cannot be reached"):

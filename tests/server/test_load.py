@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Refused, Talker, open_params, received, say, wrapped as program
+from tests.editor import Refused, Talker, open_params, received, say
+from tests.owners import program
 from tests.served import wrapped
 
 NOT_FOUND = -32002

@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.editor import Editor, update_line, wrapped
+from tests.editor import Editor, update_line
+from tests.owners import program
 
 OFFERS: dict[str, Any] = {"session": {"notices": {}, "compaction": {}}}
 
@@ -38,8 +39,8 @@ async def test_the_second_editor_of_a_session_is_told_nothing_that_it_did_not_of
 ) -> None:
     async with (
         asyncio.timeout(120),
-        wrapped(journal, client=OFFERS) as one,
-        wrapped(journal) as two,
+        program(journal, client=OFFERS) as one,
+        program(journal) as two,
     ):
         session = await one.new()
         await two.load(session)
@@ -47,7 +48,7 @@ async def test_the_second_editor_of_a_session_is_told_nothing_that_it_did_not_of
         await two.until_text("one two")
         assert kinds(two) <= SPOKEN
         assert kinds(one) >= {"notice", "compaction_update", "compaction_summary_chunk"}
-        async with wrapped(journal) as three:
+        async with program(journal) as three:
             await three.load(session)
             assert kinds(three) <= SPOKEN
             assert three.text() == "one two"

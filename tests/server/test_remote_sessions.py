@@ -18,7 +18,8 @@ from acp_wire.transports.runtime_folder import runtime_folder
 from acphold.live.server import bounds, owner_line
 from acphold.record.journal import At, Free, Whose
 from acphold.record.journal.stores import open_journal
-from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent, wrapped as program
+from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent
+from tests.owners import program
 from tests.served import Guest, guest, wrapped
 
 ASK: dict[str, Any] = {

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Refused, Talker, received, say, update_line, wrapped as program
+from tests.editor import Refused, Talker, received, say, update_line
+from tests.owners import program
 from tests.served import wrapped
 
 RESUME: dict[str, Any] = {"sessionCapabilities": {"resume": {}}}

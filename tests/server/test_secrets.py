@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Editor, open_params, received, wrapped
+from tests.editor import Editor, open_params, received
+from tests.owners import program
 
 SECRET = "s3cr3t-value-that-must-not-be-written"
 
@@ -43,7 +44,7 @@ async def test_values_of_env_and_headers_are_in_no_journal_log_or_error(
     options = ("--log-level", "debug", "--log-file", str(log))
     agent: dict[str, Any] = {"capabilities": CAN, "log": str(agents_log)}
     servers = [STDIO, HTTP]
-    async with wrapped(journal, *options, **agent) as client:
+    async with program(journal, *options, **agent) as client:
         session = await client.talk({"say": "a"}, cwd="/", mcpServers=servers)
         with pytest.raises(Exception, match="exit status 3"):
             await client.prompt(session, {"exit": 3})
@@ -52,7 +53,7 @@ async def test_values_of_env_and_headers_are_in_no_journal_log_or_error(
         await client.leave()
         assert SECRET.encode() not in b"".join(client.lines)
         assert SECRET.encode() not in client.stderr
-    async with wrapped(journal, *options, **agent) as client:
+    async with program(journal, *options, **agent) as client:
         await client.load(session, "/", mcpServers=servers)
         await client.leave()
     assert log.exists()
@@ -73,7 +74,7 @@ WRONG: tuple[dict[str, Any], ...] = (
 async def test_a_refusal_does_not_repeat_them(journal: Path, tmp_path: Path) -> None:
     log = tmp_path / "acphold.log"
     options = ("--log-level", "debug", "--log-file", str(log))
-    async with wrapped(journal, *options, capabilities=CAN) as client:
+    async with program(journal, *options, capabilities=CAN) as client:
         for wrong in WRONG:
             params = {"cwd": "/", "mcpServers": [wrong]}
             error = await client.refused("session/new", params)
@@ -105,7 +106,7 @@ async def test_a_malformed_line_of_the_client_is_not_written_into_the_log(
 ) -> None:
     log = tmp_path / "acphold.log"
     for options in (("--log-level", "debug", "--log-file", str(log)), ()):
-        async with wrapped(journal, *options) as client:
+        async with program(journal, *options) as client:
             for line in MALFORMED:
                 await refused(client, line)
                 assert written(tmp_path, journal) == [], line

@@ -19,7 +19,8 @@ from acphold.live.server.owner_line import OwnerLine
 from acphold.live.server.session_requests import SessionRequests
 from acphold.record.history import Entry
 from acphold.record.journal.stores import open_journal
-from tests.editor import Editor, Refused, received, scripted_agent, wrapped as program
+from tests.editor import Editor, Refused, received, scripted_agent
+from tests.owners import program
 from tests.served import Guest, guest
 
 

@@ -15,7 +15,8 @@ import pytest
 from acphold.live.reading.neighbours import is_answering
 from acphold.live.server import bounds, remote_sessions
 from acphold.record.journal.stores import open_journal
-from tests.editor import DEADLINE, Editor, Refused, wrapped as program
+from tests.editor import DEADLINE, Editor, Refused
+from tests.owners import program
 from tests.served import Guest, wrapped
 from tests.server.posed_owner import posed_owner
 from tests.server.test_owner_ends import kept, opened_at

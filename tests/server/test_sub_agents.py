@@ -13,9 +13,10 @@ import pytest
 
 from acphold.record.history.children import MOST_CHILDREN
 from acphold.record.journal.stores import open_journal
-from tests.editor import Talker, say, update_line, wrapped as program
+from tests.editor import Talker, say, update_line
 from tests.hub.shared import PERMISSION, shared
 from tests.hub.test_positions import POSITIONS, after
+from tests.owners import program
 from tests.served import wrapped
 
 SHOWS: dict[str, Any] = {"subagents": {}}

@@ -6,7 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.editor import Talker, update_line, wrapped as program
+from tests.editor import Talker, update_line
+from tests.owners import program
 from tests.served import wrapped
 
 

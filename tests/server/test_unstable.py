@@ -15,9 +15,10 @@ from jsonschema import Draft202012Validator
 from acphold.errors import RemoteError
 from acphold.record.journal import state_of
 from tests.conftest import Defaults
-from tests.editor import received, wrapped as program
+from tests.editor import received
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.npm import installed
+from tests.owners import program
 
 PACKAGE = "@agentclientprotocol/sdk@2.4.0"
 

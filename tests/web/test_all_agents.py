@@ -22,7 +22,8 @@ from acp_wire.schema import ClientCapabilities
 from acp_wire.transports import websocket
 from acp_wire.transports.route import Route
 from acphold.errors import INVALID_PARAMS, OTHER_AGENT, RemoteError
-from tests.editor import SCRIPTED, introduced, scripted_agent, wrap_command
+from tests.editor import SCRIPTED, introduced, scripted_agent
+from tests.owners import lone_command
 from tests.web.conftest import AGENT, Served, serving
 from tests.web.test_endpoints import agents_of
 
@@ -216,7 +217,7 @@ async def test_what_cannot_be_is_refused_and_ends_nothing(served: Served) -> Non
 
 async def held_elsewhere(served: Served) -> str:
     """A session of an agent that is not served."""
-    words = wrap_command(scripted_agent(info={"name": "elsewhere", "version": "1"}))
+    words = lone_command(scripted_agent(info={"name": "elsewhere", "version": "1"}))
     async with introduced(words, journal=served.env["ACPHOLD_JOURNAL"], env=served.env) as editor:
         session_id = await editor.talk({"say": "secret"}, cwd=served.folder)
         await editor.leave()
@@ -285,7 +286,7 @@ async def test_only_who_manages_a_session_takes_it_to_another_agent(
 async def test_a_session_that_is_live_in_another_process_is_joined_there_with_its_own_agent(
     served: Served,
 ) -> None:
-    words = wrap_command(scripted_agent(info={"name": "elsewhere", "version": "1"}))
+    words = lone_command(scripted_agent(info={"name": "elsewhere", "version": "1"}))
     async with introduced(words, journal=served.env["ACPHOLD_JOURNAL"], env=served.env) as editor:
         session_id = await editor.talk({"say": "hello"}, cwd=served.folder)
         async with client_of(served) as (client, _):

@@ -127,7 +127,7 @@ async def test_a_question_of_another_process_outlives_a_page_that_only_looked_at
 ) -> None:
     """That process has no client any more; the page is one of all agents, over two lines."""
     async with network() as way, behind(way, tmp_path) as served:
-        words = wrap_command(scripted_agent(), "--background")
+        words = wrap_command(scripted_agent())
         journal = served.env["ACPHOLD_JOURNAL"]
         async with introduced(words, journal=journal, env=served.env) as owner:
             owner.answers = {"session/request_permission": lambda _: asyncio.Event().wait()}

@@ -25,7 +25,6 @@ from acphold.record.journal.stores import journal_name, open_journal
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:
-    from acp_wire.processes.program import Program
     from acphold.client.endpoints import ProgramStart
     from acphold.live.agents import AgentListener, HubAgent
     from acphold.record.journal import Journal
@@ -36,8 +35,7 @@ log = logging.getLogger(__name__)
 class DurableEndpoint(Endpoint):
     """A program behind a hub of ours: like `acphold wrap`, without a process in between.
 
-    `launched` is the program if it was started already; `called` is its name in error messages,
-    `start` the mark of how it was started, for its sessions.
+    `name` is that under which its sessions are kept.
     """
 
     is_acphold = True
@@ -49,62 +47,40 @@ class DurableEndpoint(Endpoint):
         options: ServeOptions,
         *,
         name: str | None = None,
-        called: str | None = None,
-        launched: Program | None = None,
         start_timeout: float = START_TIMEOUT,
-        start: str | None = None,
     ) -> None:
-        self.name = called or display_name(program.command, program.surroundings.folder)
-        self._start = start
-        self._called = called
+        self.name = display_name(program.command, program.surroundings.folder)
         self.cwd = program.cwd
         self._program = program
         self._service = Service(make_agent=self._agent, options=options)
         self._kept_under = name
-        self._launched = launched
         self._start_timeout = start_timeout
-        self._made: ProcessAgent | None = None
         self._stop = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
 
     async def open(self) -> Transport:
         await journal_at(self._service.journal).aclose()  # raises if it cannot be opened
         here, there = memory_pair()
-        serving = serve(there, self._service, stop=self._stop, give_up=self._give_up)
+        serving = serve(there, self._service, stop=self._stop)
         self._serving = asyncio.create_task(serving, name="serve")
         return here
 
-    @property
-    def key(self) -> str:
-        """The key under which its sessions are kept, once it is connected."""
-        return "" if self._made is None else self._made.key
-
     def _agent(self, listener: AgentListener, journal: Journal) -> HubAgent:
-        program, launched = self._program, self._launched
-        self._launched = None
-        self._made = ProcessAgent(
+        program = self._program
+        return ProcessAgent(
             program.command,
             listener,
             program.surroundings,
             ProcessOptions(
                 name=self._kept_under,
-                called=self._called,
                 cwd=program.cwd,
                 start_timeout=self._start_timeout,
                 limit=self._service.options.max_message,
                 stderr_log=program.log_file,
                 relay_to=program.relay_to,
             ),
-            launched=launched,
             journal=journal,
         )
-        self._made.start = self._start
-        return self._made
-
-    async def _give_up(self) -> None:
-        launched, self._launched = self._launched, None
-        if launched is not None:
-            await asyncio.to_thread(launched.abandon)
 
     async def how_it_ended(self) -> AcpError:
         why = f": {error}" if (error := self._failure()) else ""
@@ -123,7 +99,6 @@ class DurableEndpoint(Endpoint):
             await end(self._serving)
             if error := self._failure():
                 log.error("acphold in front of %s has failed", self.name, exc_info=error)
-        await self._give_up()
 
 
 class OwnerEndpoint(Endpoint):

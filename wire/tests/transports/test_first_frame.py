@@ -20,7 +20,7 @@ from acp_wire.transports.first_frame import (
 
 def frame(**env: str) -> FirstFrame:
     within = Surroundings(env, "/w", 0o027, limits_here())
-    return FirstFrame("1.0", ["--background", "", "--", "agent"], ["agent", "-x"], within)
+    return FirstFrame("1.0", ["--name", "", "--", "agent"], ["agent", "-x"], within)
 
 
 def test_everything_that_a_front_says_arrives() -> None:
@@ -40,6 +40,14 @@ def test_a_front_without_umask_and_limits_leaves_those_of_the_process() -> None:
     assert (got.surroundings.umask, got.surroundings.limits) == (None, ())
 
 
+def test_the_front_of_an_earlier_release_is_not_brief() -> None:
+    within = Surroundings({"A": "1"}, "/w")
+    raw = FirstFrame("1", ["x"], ["y"], within, is_brief=True).encode()[5:]
+    assert decode_frame(raw).is_brief
+    earlier = raw[: -4 - len(b"brief")]
+    assert decode_frame(earlier).identity == FirstFrame("1", ["x"], ["y"], within).identity
+
+
 def test_fields_of_a_newer_release_are_left_unread() -> None:
     raw = frame().encode()[5:]
     newer = raw + len(b"more").to_bytes(4, "big") + b"more"
@@ -50,6 +58,7 @@ def test_fronts_that_differ_in_anything_want_different_agents() -> None:
     within = Surroundings({"A": "1"}, "/w", 0o027)
     one = FirstFrame("1", ["x"], ["y"], within)
     others = [
+        FirstFrame("1", ["x"], ["y"], within, is_brief=True),
         FirstFrame("1", ["z"], ["y"], within),
         FirstFrame("1", ["x"], ["z"], within),
         FirstFrame("1", ["x"], ["y"], Surroundings({"A": "2"}, "/w", 0o027)),
@@ -68,7 +77,10 @@ def test_an_environment_that_is_too_large_is_refused_with_what_to_do() -> None:
 
 def test_what_is_no_frame_is_refused_and_never_read_past_its_end() -> None:
     raw, choice = frame(A="b").encode()[5:], random.Random(7)
-    for cut in range(len(raw)):
+    newest = (
+        len(raw) - 4
+    )  # its last field, which is empty, is one that earlier releases do not send
+    for cut in {*range(len(raw))} - {newest}:
         with pytest.raises(ValueError, match=r"frame"):
             decode_frame(raw[:cut])
     for _ in range(2000):

@@ -1,11 +1,13 @@
-"""`acphold ask PROMPT -- CMD`: its arguments, and the agent, which is started before the rest."""
+"""`acphold ask PROMPT -- CMD`: its arguments, and its way to the daemon.
+
+The daemon starts the agent while the rest is imported here.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 
-from acp_wire.processes.program import launch
 from acp_wire.surroundings import Surroundings
 from acphold.errors import AgentStartError
 from acphold.faces.cli.command_line import (
@@ -18,6 +20,7 @@ from acphold.faces.cli.command_line import (
     require_folder,
     seconds_above_zero,
 )
+from acphold.faces.cli.front import OwnFront, first_frame, journal_of
 from acphold.faces.cli.settings import default_agent, enter_agent, is_demo, startable
 from acphold.faces.cli.starts import remember, start_in
 
@@ -109,25 +112,27 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
         row, start, folder = for_question(arguments)
         arguments |= {"session": row.session_id, "newest": False}
         chosen = enter_agent(start.agent or None, start.command)
-    launched = None
+    front = None
     if chosen.command:
+        words = (*start.options, *start.words)
+        location = journal_of((), arguments["journal"] or chosen.options.get("journal"))
         try:
-            launched = launch(chosen.command, cwd=folder)
-        except AgentStartError as error:
-            why = f"{chosen.name}: {error}" if chosen.name else str(error)
-            raise AgentStartError(why) from error
+            frame = first_frame(words, chosen.command, folder=folder, is_brief=True)
+        except (OSError, ValueError) as error:
+            raise AgentStartError(str(error)) from error
+        front = OwnFront(frame, location)
     # Imported while the agent starts.
     load_asyncio()
     from acphold.faces.cli.ask_turn import ask_once, question_of
 
     try:
-        question = question_of(chosen, start, folder, arguments, started)
+        question = question_of(chosen, start, arguments, started)
     except BaseException as error:
-        if launched is not None:
-            launched.abandon()
+        if front is not None:
+            front.close()
         if isinstance(error, TimeoutError):
             print(f"acphold ask: {Exit.TIMEOUT.meaning}: stdin is still open", file=sys.stderr)
             return Exit.TIMEOUT
         raise
     with remember(start):
-        return ask_once(question, launched)
+        return ask_once(question, front)

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from acp_wire.rpc import MAX_MESSAGE
+from acp_wire.rpc import MAX_MESSAGE, Transport
 from acp_wire.schema import Implementation
 from acp_wire.schema.initialize import AuthCapabilities
+from acp_wire.transports.pipes import PipeTransport
 from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, RemoteTurn, connected_to
 from acphold.client.answers import Answers, PermissionAnswer, leave_to_others, rule_for
-from acphold.client.endpoints import ProgramEndpoint, ProgramStart
-from acphold.client.journal_endpoints import DurableEndpoint, OwnerEndpoint
-from acphold.errors import AcpError, AuthRequiredError, UnknownSessionError
+from acphold.client.journal_endpoints import OwnerEndpoint
+from acphold.client.uplink import Endpoint
+from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, UnknownSessionError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import TerminalPerson, person_here
 from acphold.faces.cli.ask_streams import JsonOutput, Output, TextOutput, prompt_and_stdin
@@ -35,13 +36,13 @@ from acphold.faces.cli.settings import NamedAgent
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.wrap import options_of
 from acphold.live.agents.capabilities import AUTOMATIC, UNRULED
+from acphold.live.agents.identity import display_name
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.journal import SessionRow
-from acphold.serve_options import ServeOptions
 from acphold.version import __version__
 
 if TYPE_CHECKING:
-    from acp_wire.processes.program import Program
+    from acphold.faces.cli.front import OwnFront
     from acphold.faces.screen.sign_in import TerminalSignIn
 
 ENDS: Final = {
@@ -58,7 +59,7 @@ class Inquiry(Struct, frozen=True, kw_only=True):
     """A question: its content, its agent and how to ask; times in seconds, `deadline` monotonic.
 
     `called` is the agent's name in the settings file, None for a command; `start` is how it is
-    started, in `folder`, None for the current one. Without `agent` the session is live.
+    started. Without `agent` the session is live.
     `moves_to` is the folder that a continued session moves to. `person` can be
     asked; None if nobody can be, or needs to be. It `rejects` if a person has said so: then no rule
     answers, either.
@@ -67,7 +68,6 @@ class Inquiry(Struct, frozen=True, kw_only=True):
     agent: tuple[str, ...]
     called: str | None
     start: Start
-    folder: str | None
     content: tuple[str | Path, ...]
     json: bool
     session: str | None
@@ -79,11 +79,9 @@ class Inquiry(Struct, frozen=True, kw_only=True):
     rejects: bool
     person: TerminalPerson | None
     deadline: float | None
-    name: str | None
     journal: str | None
     start_timeout: float
     max_message: int
-    snapshots: bool | Literal["all"]
 
 
 class _Arguments(Struct):
@@ -98,24 +96,20 @@ class _Arguments(Struct):
     option: list[str]
     permission: Literal["allow", "reject", "ask"] | None
     timeout: float | None
-    name: str | None
     journal: str | None
 
 
 class _OfAgent(Struct):
     """The part of an agent's settings that matters here."""
 
-    name: str | None = None
     journal: str | None = None
     start_timeout: float = bounds.AGENT_START_SECONDS
     max_message: int = MAX_MESSAGE
-    snapshots: bool | Literal["all"] = True
 
 
 def question_of(
     agent: NamedAgent,
     start: Start,
-    folder: str | None,
     arguments: Mapping[str, object],
     started: float,
 ) -> Inquiry:
@@ -137,7 +131,6 @@ def question_of(
         agent=agent.command,
         called=agent.name or None,
         start=start,
-        folder=folder,
         content=(*prompt_and_stdin(given.prompt, deadline), *files),
         json=given.json,
         session=given.session,
@@ -149,15 +142,13 @@ def question_of(
         permission=given.permission or ("reject" if person is None else "ask"),
         person=person,
         deadline=deadline,
-        name=given.name or own.name,
         journal=given.journal or own.journal,
         start_timeout=own.start_timeout,
         max_message=own.max_message,
-        snapshots=own.snapshots,
     )
 
 
-def ask_once(question: Inquiry, launched: Program | None) -> int:
+def ask_once(question: Inquiry, front: OwnFront | None) -> int:
     """Ask the question; returns the exit code. Raises the AcpError that stopped the turn."""
     output: Output = JsonOutput() if question.json else TextOutput()
     log = logging.getLogger("acphold")
@@ -166,7 +157,7 @@ def ask_once(question: Inquiry, launched: Program | None) -> int:
     log.setLevel(logging.CRITICAL)
     logging.getLogger("acp_wire.rpc.wire_errors").setLevel(logging.ERROR)
     try:
-        return asyncio.run(AskingTurn(question, launched, output).run())
+        return asyncio.run(AskingTurn(question, front, output).run())
     except AcpError as error:
         output.show_failure(error)
         raise
@@ -177,9 +168,9 @@ def ask_once(question: Inquiry, launched: Program | None) -> int:
 class AskingTurn:
     """One question in progress; a signal, or the deadline, cancels its turn."""
 
-    def __init__(self, question: Inquiry, launched: Program | None, output: Output) -> None:
+    def __init__(self, question: Inquiry, front: OwnFront | None, output: Output) -> None:
         self._question = question
-        self._launched = launched
+        self._front = front
         self._output = output
         self._session: RemoteSession | None = None
         self._turn: RemoteTurn | None = None
@@ -215,14 +206,14 @@ class AskingTurn:
             self._task.cancel()
 
     async def _talk(self) -> None:
-        async with self._connect() as (agent, row, key):
+        async with self._connect() as (agent, row):
             while True:
                 try:
                     if self._session is None:
                         session = await self._open(agent, row)
                         await self._question.setup.apply(session)
                         self._session = session
-                        self._output.begins(key, self._session)
+                        await self._begin_output(session)
                     turn = self._turn = self._session.prompt(*self._question.content)
                     while raws := await turn.take_all():
                         with self._beside_question():
@@ -249,9 +240,9 @@ class AskingTurn:
     # -- the agent and the session --------------------------------------------------------
 
     @asynccontextmanager
-    async def _connect(self) -> AsyncIterator[tuple[RemoteAgent, SessionRow | None, str]]:
-        """Yield the agent, the session that `--session` names, and the key of its sessions."""
-        question, durable = self._question, self._far_end()
+    async def _connect(self) -> AsyncIterator[tuple[RemoteAgent, SessionRow | None]]:
+        """Yield the agent, and the session that `--session` names."""
+        question, front = self._question, self._front
         try:
             row = None
             if question.session is not None:
@@ -260,43 +251,34 @@ class AskingTurn:
                 if question.agent:
                     cwd = await move_to_folder(question.journal, row, question.moves_to)
                     row = replace(row, cwd=cwd)
+            if front is None:
+                owned = "" if row is None else row.session_id
+                endpoint: Endpoint = OwnerEndpoint(owned, question.journal)
+            else:
+                name = question.called or display_name(question.agent, os.getcwd())
+                endpoint = FrontEndpoint(front, name)
             async with connected_to(
-                durable or OwnerEndpoint("" if row is None else row.session_id, question.journal),
+                endpoint,
                 on_permission=self._decide,
                 client_info=Implementation(name="acphold-ask", version=__version__),
                 capabilities=replace(
                     Answers().capabilities,
-                    auth=AuthCapabilities(terminal=question.person is not None and bool(durable)),
+                    auth=AuthCapabilities(terminal=question.person is not None and bool(front)),
                     meta=_meta(question),
                 ),
                 start_timeout=question.start_timeout,
                 cancel_grace=2 * bounds.CANCEL_SECONDS,  # the hub's own comes first
                 max_message=question.max_message,
             ) as agent:
-                key = durable.key if isinstance(durable, DurableEndpoint) else ""
-                yield agent, row, key or ("" if row is None else row.agent)
+                yield agent, row
         finally:
-            if durable is not None:
-                await durable.aclose()  # even without a connection: it has the program
+            if front is not None:
+                front.close()  # even without a connection: the daemon may have started the agent
 
-    def _far_end(self) -> DurableEndpoint | ProgramEndpoint | None:
-        question = self._question
-        if not question.agent:
-            return None
-        return DurableEndpoint(
-            ProgramStart(command=question.agent, cwd=question.folder),
-            ServeOptions(
-                journal=question.journal,
-                cancel_grace=bounds.CANCEL_SECONDS,
-                max_message=question.max_message,
-                snapshots=question.snapshots,
-            ),
-            name=question.name,
-            called=question.called,
-            launched=self._launched,
-            start_timeout=question.start_timeout,
-            start=question.start.mark,
-        )
+    async def _begin_output(self, session: RemoteSession) -> None:
+        async with existing_journal(self._question.journal) as journal:
+            row = await journal.session(session.id)
+        self._output.begins(row.agent, session)
 
     async def _open(self, agent: RemoteAgent, row: SessionRow | None) -> RemoteSession:
         question = self._question
@@ -336,6 +318,43 @@ class AskingTurn:
         with person.put_away():
             yield
             self._output.end_line()
+
+
+class FrontEndpoint(Endpoint):
+    """An agent that the daemon runs for a front of ours."""
+
+    is_acphold = True
+    is_repeatable = False
+
+    def __init__(self, front: OwnFront, name: str) -> None:
+        self.name = name
+        self._front = front
+        self._transport: Transport | None = None
+
+    async def open(self) -> Transport:
+        await asyncio.wrap_future(self._front.accepted)
+        self._transport = PipeTransport(*self._front.take_pipes())
+        return self._transport
+
+    async def how_it_ended(self) -> AcpError:
+        return ConnectionLostError(f"the background process with {self.name} has ended")
+
+    async def aclose(self) -> None:
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.aclose()
+            await self._wait_for_end()
+        self._front.close()
+
+    async def _wait_for_end(self) -> None:
+        """Wait until the agent has ended: the next command finds its session at rest."""
+        connection = self._front.connection
+        if connection is None:
+            return
+        connection.setblocking(False)
+        with suppress(OSError, TimeoutError):  # the daemon was killed; the agent does not end
+            async with asyncio.timeout(bounds.BRIEF_END_SECONDS):
+                await asyncio.get_running_loop().sock_recv(connection, 1)
 
 
 def _meta(question: Inquiry) -> dict[str, object]:

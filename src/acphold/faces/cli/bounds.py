@@ -22,6 +22,9 @@ AGENT_VERSION_SECONDS: Final = 3.0
 CANCEL_SECONDS: Final = 5.0
 """An agent gets this long to end a cancelled turn: somebody waits for us to end."""
 
+BRIEF_END_SECONDS: Final = 10.0
+"""`ask` waits this long for the end of its agent, which the daemon ends."""
+
 LINGER_SECONDS: Final = 30.0
 """An idle agent whose editor has gone keeps running this long, if the settings say nothing else: an
 editor that reloads comes back in seconds."""

@@ -16,7 +16,6 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.faces.cli import continuation
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
-from acphold.faces.cli.front import is_background
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.screen_session import ChatFrontend, LeftSession, WantedConversation, join
@@ -28,9 +27,8 @@ from acphold.faces.cli.sign_in import sign_in_program
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.starts import Start, find_start, start_in, write_start
 from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal
-from acphold.journal_location import is_same_folder
 from acphold.live.agents.identity import display_name
-from acphold.live.reading.neighbours import live_at_nodes, live_sessions
+from acphold.live.reading.neighbours import live_anywhere
 from acphold.record.history.prompt_queue import prompt_quantity
 from acphold.record.journal import SessionRow, stores
 from acphold.record.journal.moves import refuse_moved
@@ -186,12 +184,7 @@ async def _chat(
         )
         if kept is not None and not wanted.is_new_beside:
             refuse_moved(kept)
-            if await _is_live(journal, kept.session_id):
-                if wanted.cwd is not None and not is_same_folder(kept.cwd, wanted.cwd):
-                    raise UsageError(
-                        f"this session is running in {folder(kept.cwd)} and cannot move: leave out "
-                        "--cwd to attach to it, or end it with `acphold agent stop`"
-                    )
+            if await _is_live(journal, kept, wanted.cwd):
                 if wanted.setup.servers:
                     raise UsageError(LIVE_SERVERS)
                 return await join(kept.session_id, journal, host, setup=wanted.setup)
@@ -209,12 +202,12 @@ async def _chat(
     return await _chat_with(start, wanted, cwd, kept, permission, journal, host)
 
 
-async def _is_live(journal: str | None, session_id: str) -> bool:
-    """Return True if the session is live, here or on another machine with this journal."""
-    if session_id in await live_sessions():
-        return True
+async def _is_live(journal: str | None, row: SessionRow, cwd: str | None) -> bool:
+    """Return True if the session is live, here or on another machine with this journal, and stays
+    so: see `continuation.stays_live`."""
     async with existing_journal(journal) as found:
-        return session_id in await live_at_nodes(found)
+        stays = await continuation.stays_live(found, row, cwd)
+        return stays and row.session_id in await live_anywhere(found)
 
 
 async def _chat_with(
@@ -227,11 +220,7 @@ async def _chat_with(
     host: str,
 ) -> tuple[int, LeftSession | None]:
     """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
-    named = agent_command(start.agent) if start.agent else None
-    program = start.command if named is None else named.command
-    is_in_background = is_background(
-        start.options, None if named is None else named.options.get("background")
-    )
+    program = agent_command(start.agent).command if start.agent else start.command
     served = start.command_line(stores.journal_name(journal))
     within = Surroundings(os.environ, os.path.realpath(start.folder or cwd))
     wrap = ProgramEndpoint(
@@ -242,7 +231,6 @@ async def _chat_with(
     frontend = ChatFrontend(
         permission=permission,
         reads_only=False,
-        leaving="detaches" if is_in_background else "leaves",
         program=sign_in_program(start, stderr=lambda: wrap.stderr_tail(500)),
         goes=("new", "resume"),
         journal=journal,
@@ -267,7 +255,7 @@ async def _chat_with(
         with suppress(UsageError):  # without naming an agent, if its own is known
             continuation.start_of(row)
             command = f"continue{host} {short}"
-        runs_on = is_in_background and frontend.chat.in_turn and frontend.chat.turns.error is None
+        runs_on = frontend.chat.in_turn and frontend.chat.turns.error is None
         state = "The turn continues in the background. " if runs_on else ""
         waiting = len(session.queue.state.waiting)
         state += f"{prompt_quantity(waiting)}. " if waiting else ""

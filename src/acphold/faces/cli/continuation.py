@@ -20,7 +20,8 @@ from acphold.faces.cli.starts import Start, find_start
 from acphold.faces.cli.terminal_text import cut, folder, on_one_line
 from acphold.journal_location import is_same_folder
 from acphold.live.reading.local_reader import LocalReader
-from acphold.record.journal import ListFilter, RowChange, SessionRow
+from acphold.live.reading.neighbours import let_go
+from acphold.record.journal import Journal, ListFilter, RowChange, SessionRow
 from acphold.record.journal.moves import refuse_moved
 
 
@@ -75,7 +76,7 @@ def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, st
             raise UnknownSessionError("", reason=f"there is no session in {where} to continue")
         refuse_moved(row)
         async with existing_journal(wanted.journal) as journal:
-            if await is_live(journal, row.session_id):
+            if await stays_live(journal, row, cwd):
                 return row, None
         return row, await move_to_folder(wanted.journal, row, cwd)
 
@@ -86,6 +87,20 @@ def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, st
     if sys.stderr.isatty():
         print(f"Continuing {title_of(row)} with {start_name(start)} …", file=sys.stderr)
     return row, start, start.folder or where
+
+
+async def stays_live(journal: Journal, row: SessionRow, cwd: str | None) -> bool:
+    """Return True if a process has the session; one that nobody uses is closed there first if it is
+    to move to another folder, `cwd`. UsageError if it cannot move."""
+    if cwd is None or is_same_folder(row.cwd, cwd):
+        return await is_live(journal, row.session_id)
+    await let_go(journal, row.session_id)
+    if await is_live(journal, row.session_id):
+        raise UsageError(
+            f"this session is running in {folder(row.cwd)} and cannot move: leave out --cwd to "
+            "attach to it, or end it with `acphold agent stop`"
+        )
+    return False
 
 
 class _WantedPlace(Struct):

@@ -26,14 +26,28 @@ from acp_wire.transports.child import StderrRelay
 from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.late_tls import load_asyncio
 from acp_wire.transports.runtime_folder import lock, state_folder
-from acphold.errors import AcpError, AgentStartError, JournalUnavailableError, SettingsError
+from acphold.errors import (
+    AcpError,
+    AgentStartError,
+    JournalError,
+    JournalUnavailableError,
+    SettingsError,
+)
 from acphold.faces.cli import bounds
 from acphold.faces.cli.agents_watch import watch_agents
 from acphold.faces.cli.alert_settings import AlertFile
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
-from acphold.faces.cli.front import READY, daemon_socket, journal_of
+from acphold.faces.cli.front import (
+    FAILED,
+    JOURNAL_FAILED,
+    LISTENS,
+    REPORT,
+    TAKEN,
+    daemon_socket,
+    journal_of,
+)
 from acphold.faces.cli.kept_code import keep_own_code
-from acphold.faces.cli.log import start_log
+from acphold.faces.cli.log import front_log, start_daemon_log
 from acphold.faces.cli.settings import agent_command
 from acphold.faces.cli.starts import remember
 from acphold.faces.cli.watchdog import watch_loop, write_tasks
@@ -51,20 +65,23 @@ def start_daemon(path: str) -> int:
     leave_outer_guard()
     try:
         if (held := lock(path)) is None:
-            report("taken")
+            report(TAKEN)
             return Exit.OK
         log_to_file(path)
         _normalise()
     except OSError as exc:
-        report(str(exc))
+        report(f"{FAILED} {exc}")
         return Exit.ERROR
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal and the login may end before us
     load_asyncio()
     try:
-        start_log("WARNING", None)
+        start_daemon_log()
         asyncio.run(_serve(path, held, default_location(), is_in_background=True))
+    except JournalError as exc:
+        report(f"{JOURNAL_FAILED} {exc}")
+        return Exit.ERROR
     except (AcpError, OSError) as exc:
-        report(str(exc))
+        report(f"{FAILED} {exc}")
         return Exit.ERROR
     return Exit.OK
 
@@ -93,6 +110,7 @@ def run_daemon(*, journal: str | None) -> int:
         )
     os.environ[VARIABLE] = location
     _normalise()
+    start_daemon_log()
     asyncio.run(_serve(path, held, location, is_in_background=False))
     return Exit.OK
 
@@ -112,8 +130,8 @@ def _normalise() -> None:
 def report(message: str) -> None:
     """Send one line to the pipe of our parent, and close it."""
     try:
-        os.write(READY, f"{' '.join(message.split())}\n".encode(errors="replace"))
-        os.close(READY)
+        os.write(REPORT, f"{' '.join(message.split())}\n".encode(errors="replace"))
+        os.close(REPORT)
     except OSError:
         pass  # the parent has gone, or this was started by hand
 
@@ -135,7 +153,7 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
 
     def say_ready() -> None:
         if is_in_background:
-            report("ready")
+            report(LISTENS)
         else:
             print(f"acphold: keeping the sessions of {_journal_name(journal)}", file=sys.stderr)
 
@@ -186,15 +204,24 @@ async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIt
         settings,
         journal=journal,
         log_file=log_file,
-        no_import=settings.no_import or is_replaced(),
+        no_import=settings.no_import or frame.is_brief or is_replaced(),
     )
     async with aclosing(AlertFile(journal, within)) as alerts:
-        with remember(settings.start_in(within)):
+        with (
+            front_log(settings.log_level, log_file, stderr) as heard,
+            remember(settings.start_in(within)),
+        ):
             service = make_service(
-                settings, None, log_file, alerts, within, cwd=within.folder, relay_to=(2, stderr)
+                settings,
+                log_file,
+                alerts,
+                within,
+                cwd=within.folder,
+                relay_to=(2, stderr),
+                at_once=True,
             )
             linger = bounds.LINGER_SECONDS if settings.linger is None else settings.linger
-            yield Fronted(service, linger)
+            yield Fronted(service, 0.0 if frame.is_brief else linger, heard)
 
 
 def log_to_file(path: str) -> None:
@@ -205,7 +232,7 @@ def log_to_file(path: str) -> None:
     except OSError as exc:
         raise OSError(
             f"cannot create the log folder, {folder}: {exc.strerror}; set XDG_STATE_HOME to "
-            "another folder, or ACPHOLD_DAEMON=0"
+            "another folder"
         ) from None
     name = os.path.basename(path).rpartition(".")[0]
     file = os.path.join(folder, f"{name}.log")

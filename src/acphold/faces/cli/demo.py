@@ -1,7 +1,7 @@
 """`acphold demo`: the promise in five parts, with real processes; each claim is checked.
 
 A program on `acphold.client`, as anybody could write one: it starts `acphold wrap` in front of
-`acphold agent demo`, talks to it, kills it, and continues with another.
+`acphold agent demo`, talks to it, kills the process behind it, and continues with another.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AcpError, AgentExitedError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.front import daemon_socket
 from acphold.faces.cli.terminal_text import console, quantity
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import MAX_WIDTH, Beside, body
 from acphold.journal_location import VARIABLE
+from acphold.live.reading.neighbours import SilentProcess
 from acphold.record.history.fold import SessionState
 from acphold.record.history.raw_update import text_block, update_kind
 from acphold.record.history.timeline import Message, ToolCall
@@ -107,6 +109,8 @@ class Demo:
         self.claims = 0
         self.heard: list[bytes] = []
         self._environment = {VARIABLE: journal}
+        self._socket = daemon_socket(journal)
+        self._daemon = 0
         self._project = project
         self._console = console()
         self._flow = Flow(thoughts="whole")  # nobody can press a key here
@@ -115,8 +119,11 @@ class Demo:
         """Run all parts; raises an AcpError if it cannot go on."""
         self._console.print(Text(TITLE, "heading"))
         self._console.print(Text(ABOUT, "faint"), width=min(self._console.width, MAX_WIDTH))
-        session_id, seen, killed = await self._talk_and_kill()
-        await self._load_and_go_on(session_id, seen, killed)
+        try:
+            session_id, seen, killed = await self._talk_and_kill()
+            await self._load_and_go_on(session_id, seen, killed)
+        finally:
+            await self._end(signal.SIGTERM)  # the demo's folder goes, and it would linger
         self.part("5", "What the journal contains")
         # The commands themselves, on this terminal. A pager would wait for a key.
         here = {**os.environ, **self._environment, "PAGER": "cat"}
@@ -133,7 +140,7 @@ class Demo:
         """Run a turn, and kill acphold in the middle of the next; return the session's id, its
         state as the editor saw it, and the processes that ran it."""
         self.part("1", "A turn, behind `acphold wrap`")
-        async with self._editor() as (pid, agent):
+        async with self._editor() as agent:
             session = await agent.new_session(self._project)
             turn = await self._turn(session, FIRST)
             is_over = turn.stop_reason == "end_turn" and not session.state.open_tools
@@ -142,17 +149,13 @@ class Demo:
 
             self.part("2", "kill -9, in the middle of the next turn")
             turn = await self._turn(session, SECOND, until=ENOUGH)
-            killed = family(pid)
-            self.line("$", f"kill -9 {pid}    # acphold itself", "command")
-            os.kill(pid, signal.SIGKILL)
+            killed = family(self._daemon)
+            self.line("$", f"kill -9 {self._daemon}    # acphold itself", "command")
+            left = await self._end(signal.SIGKILL)
             with suppress(AgentExitedError):
                 await turn
             is_cut = turn.stop_reason is None
             self.claim(is_cut, "it was killed mid-turn: the answer never arrived")
-            for _ in range(POLLS):
-                if not (left := killed & process_tree.parents().keys()):
-                    break
-                await asyncio.sleep(process_tree.POLL_SECONDS)
             stay = "".join(f" {pid}" for pid in left)
             self.claim(not left, f"no process is left: the agent has exited too{stay}")
             return session.id, session.state, killed
@@ -161,14 +164,14 @@ class Demo:
         """Load the session in a new process, compare it with what was seen, and continue it."""
         self.part("3", "A new process: list, load")
         shown = len(self.heard)
-        async with self._editor() as (pid, agent):
+        async with self._editor() as agent:
             listed = {info.session_id: info.title async for info in agent.sessions(self._project)}
             began = time.perf_counter()
             session = await agent.load_session(session_id, self._project)
             took = f"{(time.perf_counter() - began) * 1000:.0f} ms"
             replayed, title = session.state, listed.get(session_id)
-            is_new = not killed & family(pid)
-            self.claim(is_new, f"acphold ({pid}) and the agent are new processes")
+            is_new = not killed & family(self._daemon)
+            self.claim(is_new, f"acphold ({self._daemon}) and the agent are new processes")
             self.claim(title == FIRST, f"session/list: {session_id}, “{title}”")
             gone = differences(seen, replayed)
             back = f"all {shown} updates that were shown are back, unchanged ({took})"
@@ -195,11 +198,10 @@ class Demo:
             )
 
     @asynccontextmanager
-    async def _editor(self) -> AsyncIterator[tuple[int, RemoteAgent]]:
-        """Start acphold in front of the agent, as an editor that allows everything; yield its
-        process id, and the connection."""
+    async def _editor(self) -> AsyncIterator[RemoteAgent]:
+        """Start acphold in front of the agent, as an editor that allows everything."""
         # Its stderr stays out of the story.
-        command = own_command("wrap", "--no-background", "--", *own_command("agent", "demo"))
+        command = own_command("wrap", "--", *own_command("agent", "demo"))
         program = ProgramEndpoint(ProgramStart(command=command, env=self._environment))
         self.line("$", "acphold wrap -- acphold agent demo", "command")
         async with connected_to(
@@ -208,7 +210,19 @@ class Demo:
             permission="allow",
             client_info=Implementation(name="acphold-demo", version=__version__),
         ) as agent:
-            yield program.pid, agent
+            self._daemon = SilentProcess.at(self._socket).pid or 0
+            yield agent
+
+    async def _end(self, how: signal.Signals) -> set[int]:
+        """End the process that keeps the sessions; return what is left of it and its agents."""
+        pids = family(self._daemon)
+        if pids:
+            os.kill(self._daemon, how)
+        for _ in range(POLLS):
+            if not (left := pids & process_tree.parents().keys()):
+                break
+            await asyncio.sleep(process_tree.POLL_SECONDS)
+        return left
 
     async def _turn(self, session: RemoteSession, words: str, until: str = "") -> RemoteTurn:
         """Run a turn, to its end or `until` the agent has said this, and print it."""

@@ -52,7 +52,6 @@ async def talk(
     frontend = ChatFrontend(
         permission=permission,
         reads_only=watch,
-        leaving="detaches",
         goes=() if watch else ("new", "resume"),
         server=server,
     )

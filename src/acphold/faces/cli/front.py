@@ -21,7 +21,7 @@ from acp_wire.processes.place import place_of
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.first_frame import FirstFrame, limits_here
 from acp_wire.transports.runtime_folder import background_socket, lock, read_place
-from acphold.errors import AcpError, AgentStartError
+from acphold.errors import AcpError, AgentStartError, JournalUnavailableError
 from acphold.journal_location import VARIABLE as JOURNAL, default_location, journal_path, scheme_of
 from acphold.version import __version__
 
@@ -51,9 +51,6 @@ RETRY_SECONDS = 0.01
 SETTINGS = "ACPHOLD_SETTINGS"
 """The variable that names the settings file; cli.settings takes too long to import here."""
 
-SWITCH = "ACPHOLD_DAEMON"
-"""The variable with which `0` keeps every agent in the process of its editor."""
-
 HOMES = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 """Variables of the folders for settings, sessions and logs: other values mean another daemon."""
 
@@ -77,19 +74,11 @@ OWN_TOO = ("PG", "ACPHOLD_")
 GUARDED = "ACPHOLD_GUARD"
 """The mark by which `processes.guardian` finds the processes to end."""
 
-OK, ERROR, AGENT = 0, 1, 5
+REFUSED = b"\2"
+"""As in `acp_wire.transports.unix`: the daemon cannot use our words, and has said why."""
+
+OK, ERROR, USAGE, AGENT = 0, 1, 2, 5
 """Exit codes; acphold.faces.cli.command_line has all of them, but takes too long to import here."""
-
-
-def is_background(options: Sequence[str], kept: object = None) -> bool:
-    """Return True if `wrap` with these options connects to the daemon; `kept` is what the settings
-    file says, None if nothing."""
-    asked = [word for word in options if word in ("--background", "--no-background")]
-    if asked:
-        return asked[-1] == "--background"
-    if kept is not None:
-        return kept is True
-    return os.environ.get(SWITCH) != "0"
 
 
 def daemon_socket(journal: str) -> str:
@@ -129,31 +118,117 @@ def start_front(
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback for an editor's log
     if sys.stdin is not None and sys.stdin.isatty():
         print("acphold wrap: waiting for an editor on stdin", file=sys.stderr)
+    place = words.index("--") if "--" in words and not command else len(words)
     try:
-        place = words.index("--") if "--" in words and not command else len(words)
         location = journal_of(words[:place], journal)
-        path = daemon_socket(location)
-        here = Surroundings.here()
-        own = {**here.env, **(env or {})}
-        own.pop(GUARDED, None)  # our guardian must not end the agent
-        within = Surroundings(own, here.folder, _umask(), limits_here())
-        frame = FirstFrame(__version__, words, command or words[place + 1 :], within).encode()
-        deadline = time.monotonic() + START_SECONDS
-        # Find a daemon, or start one, until one accepts the editor.
-        while (
-            code := _hand_over(
-                path, _connect_to_daemon(path) or _start_and_connect(path, location), frame
-            )
-        ) is None:
-            if time.monotonic() > deadline:
-                raise OSError(
-                    "every background process exits before it accepts the editor; see its log"
-                )
-        return code
+        frame = first_frame(words, command or words[place + 1 :], env)
+        connection = hand_over(frame, location, (0, 1, 2))
     except AcpError as exc:
         return _refuse(exc)
     except (OSError, ValueError) as exc:
         return _refuse(AgentStartError(str(exc)))
+    try:
+        if end := connection.recv(1):
+            return USAGE if end == REFUSED else OK
+    except OSError:
+        pass  # reset: it was killed
+    print("acphold wrap: the background process has ended; start it again", file=sys.stderr)
+    return AGENT
+
+
+def first_frame(
+    words: Sequence[str],
+    command: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    folder: str | None = None,
+    *,
+    is_brief: bool = False,
+) -> bytes:
+    """Return the first frame of a front with these words, here or in this folder.
+
+    Raises ValueError if it is too long, OSError if our own folder is gone.
+    """
+    here = Surroundings.here()
+    own = {**here.env, **(env or {})}
+    own.pop(GUARDED, None)  # our guardian must not end the agent
+    within = Surroundings(own, folder or here.folder, _umask(), limits_here())
+    return FirstFrame(__version__, words, command, within, is_brief=is_brief).encode()
+
+
+class OwnFront:
+    """A front in this process, without an editor: its streams are pipes to us.
+
+    It is handed over in a thread, because the daemon may have to be started first; `accepted` is
+    done once the daemon serves it, or has the error: AgentStartError, JournalUnavailableError,
+    RuntimeFolderError.
+    """
+
+    def __init__(self, frame: bytes, location: str) -> None:
+        from concurrent.futures import Future  # late: an editor waits for this module
+        from threading import Thread
+
+        self.accepted: Future[None] = Future()
+        self._is_closed = False
+        self._connection: socket.socket | None = None
+        its_stdin, writing = os.pipe()
+        reading, its_stdout = os.pipe()
+        self._pipes = [reading, writing]
+        stderr = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        handing = (frame, location, (its_stdin, its_stdout, stderr))
+        Thread(target=self._hand_over, args=handing, daemon=True).start()
+
+    def _hand_over(self, frame: bytes, location: str, streams: tuple[int, int, int]) -> None:
+        try:
+            self._connection = hand_over(frame, location, streams)
+            if self._is_closed:  # meanwhile
+                self._connection.close()
+        except AcpError as exc:
+            self.accepted.set_exception(exc)
+        except OSError as exc:
+            self.accepted.set_exception(AgentStartError(str(exc)))
+        else:
+            self.accepted.set_result(None)
+        finally:
+            for descriptor in streams:
+                os.close(descriptor)
+
+    def take_pipes(self) -> tuple[int, int]:
+        """Return our descriptors to read and to write, which the caller closes from now on."""
+        reading, writing = self._pipes
+        self._pipes = []
+        return reading, writing
+
+    @property
+    def connection(self) -> socket.socket | None:
+        """The connection to the daemon once it has accepted us: a byte comes when all has ended."""
+        return self._connection
+
+    def close(self) -> None:
+        """Leave the daemon, which then ends the agent; may be called again."""
+        self._is_closed = True
+        while self._pipes:
+            os.close(self._pipes.pop())
+        if self._connection is not None:
+            self._connection.close()
+
+
+def hand_over(frame: bytes, location: str, streams: tuple[int, int, int]) -> socket.socket:
+    """Let the daemon of this journal serve a front with these streams, and start it if there is
+    none; return the connection, over which a byte comes when the front is to end.
+
+    Raises RuntimeFolderError, JournalUnavailableError, OSError.
+    """
+    path = daemon_socket(location)
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        connection = _connect_to_daemon(path) or _start_and_connect(path, location)
+        if _is_accepted(path, connection, frame, streams):
+            return connection
+        connection.close()
+        if time.monotonic() > deadline:
+            raise OSError(
+                "every background process exits before it accepts the editor; see its log"
+            )
 
 
 def _umask() -> int:
@@ -238,19 +313,21 @@ class _Silence:
         if time.monotonic() - self._began >= TAKE_SECONDS:
             raise OSError(words)
         self._is_named = True
-        print(f"acphold wrap: {words}", file=sys.stderr)
+        print(f"acphold: {words}", file=sys.stderr)
 
 
 def _start_and_connect(path: str, journal: str) -> socket.socket:
-    """Start the daemon and connect; raises OSError with the reason if that fails.
+    """Start the daemon and connect; raises JournalUnavailableError, or OSError with the reason.
 
     Another one may still have the name: one that starts to listen, or one that ends.
     """
     silence = _Silence(path)
     while True:
-        report = _start(path, journal)
-        if report not in ("ready", "taken"):
-            raise OSError(report or "the background process exited at once; see its log")
+        kind, _, why = _start(path, journal).partition(" ")
+        if kind == JOURNAL_FAILED:
+            raise JournalUnavailableError(why)
+        if kind not in (LISTENS, TAKEN):
+            raise OSError(why or "the background process exited at once; see its log")
         while True:
             if (connection := _connect_to_daemon(path)) is not None:
                 return connection
@@ -261,8 +338,11 @@ def _start_and_connect(path: str, journal: str) -> socket.socket:
             time.sleep(RETRY_SECONDS)
 
 
-READY = 9
+REPORT = 9
 """The descriptor on which a daemon reports, in one line, that it listens, or why it does not."""
+
+LISTENS, TAKEN, JOURNAL_FAILED, FAILED = "listens", "taken", "journal", "failed"
+"""The first word of that line; after the last two, the reason follows."""
 
 
 def _start(path: str, journal: str) -> str:
@@ -277,7 +357,7 @@ def _start(path: str, journal: str) -> str:
     try:
         # It gets none of our descriptors but this one: an editor waits for the end of the others.
         try:
-            started = start_detached(own_command("daemon", path), {READY: write_end}, own)
+            started = start_detached(own_command("daemon", path), {REPORT: write_end}, own)
         finally:
             os.close(write_end)
         os.waitpid(started, 0)  # it leaves its child, the daemon, to the system at once
@@ -285,7 +365,7 @@ def _start(path: str, journal: str) -> str:
         deadline = time.monotonic() + START_SECONDS
         while not line.endswith(b"\n"):
             if not _is_readable(read_end, deadline - time.monotonic()):
-                return "the background process did not start listening; see its log"
+                return f"{FAILED} the background process did not start listening; see its log"
             if not (piece := os.read(read_end, 4096)):
                 break
             line += piece
@@ -304,29 +384,23 @@ def _is_readable(source: int | socket.socket, seconds: float) -> bool:
 # -- the editor ------------------------------------------------------------------------------
 
 
-def _hand_over(path: str, connection: socket.socket, frame: bytes) -> int | None:
-    """Let the daemon talk to the editor itself until that is over; returns the exit code.
-
-    None if it ended before it accepted the editor, and so read nothing from it.
-    """
-    streams = struct.pack("3i", 0, 1, 2)
-    is_accepted = False
+def _is_accepted(
+    path: str, connection: socket.socket, frame: bytes, streams: tuple[int, int, int]
+) -> bool:
+    """Send the frame with the streams; return False if the daemon has ended before it accepted
+    them, and so read nothing from them. OSError if it stays silent."""
+    passed = struct.pack("3i", *streams)
+    silence = _Silence(path)
+    connection.settimeout(TAKE_SECONDS)  # a stopped one may not read all of a long frame
     try:
-        sent = connection.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+        sent = connection.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
         connection.sendall(frame[sent:])
-        silence = _Silence(path)
-        while not _is_readable(connection, silence.seconds_left):
-            try:
-                silence.check()
-            except OSError as exc:
-                return _refuse(AgentStartError(str(exc)))
-        is_accepted = bool(connection.recv(1))
-        if is_accepted and connection.recv(1):
-            return OK
+    except OSError:  # reset: it was killed
+        return False
+    connection.settimeout(None)
+    while not _is_readable(connection, silence.seconds_left):
+        silence.check()
+    try:
+        return bool(connection.recv(1))
     except OSError:
-        pass  # reset: it was killed
-    connection.close()
-    if not is_accepted:
-        return None
-    print("acphold wrap: the background process has ended; start it again", file=sys.stderr)
-    return AGENT
+        return False

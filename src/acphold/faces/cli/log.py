@@ -1,4 +1,4 @@
-"""The log of `wrap`, `serve` and the background process: to stderr or a file.
+"""The log of `serve`, of the background process and of its fronts: to stderr or a file.
 
 Writing it never waits: an editor may not read our stderr. The person sees only an incident's id;
 it leads to the failure in the log of the background process.
@@ -11,13 +11,14 @@ import os
 import re
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from acp_wire.transports.child import StderrRelay
 from acp_wire.transports.runtime_folder import state_folder
 from acphold.faces.cli.terminal_text import VisibleLines, visible
-from acphold.logs import NONE, LogContext
+from acphold.logs import NONE, ListenerLog, LogContext
 
 LOGS: Final = (".log", ".log.old")
 
@@ -29,20 +30,71 @@ def start_log(level: str, file: str | None) -> str | None:
     """
     logging.raiseExceptions = False  # a full disk under the log is no reason to print
     path = None if file is None else os.path.expanduser(file)
-    handler: logging.Handler = _StderrLog()
+    handler: logging.Handler = StderrLog(2)
     if path is not None:
         try:
-            # Created here, because FileHandler would let others read it.
-            # O_NONBLOCK: a pipe without a reader fails instead of blocking.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
-            os.close(os.open(path, flags, 0o600))
-            handler = logging.FileHandler(path, encoding="utf-8", errors="replace")
+            handler = _open_file(path)
         except OSError as exc:
-            print(visible(f"acphold: cannot write the log {path}: {exc.strerror}"), file=sys.stderr)
-    handler.addFilter(LogContext())
-    handler.setFormatter(_LogLines("%(asctime)s %(name)s %(levelname)s %(message)s"))
+            print(visible(_unwritable(path, exc)), file=sys.stderr)
     logging.basicConfig(level=level, handlers=[handler], force=True)
     return path
+
+
+def start_daemon_log() -> None:
+    """Log warnings to stderr, and the rest to the fronts that want it: see `front_log`."""
+    start_log("WARNING", None)
+    root = logging.getLogger()
+    root.handlers[0].setLevel(logging.WARNING)
+    root.addHandler(ListenerLog())
+
+
+@contextmanager
+def front_log(level: str, file: str | None, stderr: int) -> Iterator[logging.Handler]:
+    """Yield a handler for the log of a front, at this level: to `file`, an absolute path, otherwise
+    to its `stderr`."""
+    handler: logging.Handler = StderrLog(stderr)
+    if file is not None:
+        try:
+            handler = _open_file(file)
+        except OSError as exc:
+            StderrRelay(stderr).pass_on(f"{visible(_unwritable(file, exc))}\n".encode())
+    handler.setLevel(level)
+    _front_levels.append(handler.level)
+    _wake_loggers()
+    try:
+        yield handler
+    finally:
+        _front_levels.remove(handler.level)
+        _wake_loggers()
+        handler.close()
+
+
+_front_levels: list[int] = []
+
+
+def _wake_loggers() -> None:
+    """Have records made at the levels that any front wants."""
+    logging.getLogger().setLevel(min([logging.WARNING, *_front_levels]))
+
+
+def _unwritable(path: str, error: OSError) -> str:
+    return f"acphold: cannot write the log {path}: {error.strerror}"
+
+
+def _open_file(path: str) -> logging.Handler:
+    """Return a handler that writes to a file; raises OSError."""
+    # Created here, because FileHandler would let others read it.
+    # O_NONBLOCK: a pipe without a reader fails instead of blocking.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+    os.close(os.open(path, flags, 0o600))
+    handler = logging.FileHandler(path, encoding="utf-8", errors="replace")
+    _format(handler)
+    return handler
+
+
+def _format(handler: logging.Handler) -> None:
+    handler.addFilter(LogContext())
+    handler.setFormatter(_LogLines("%(asctime)s %(name)s %(levelname)s %(message)s"))
 
 
 def with_log(words: str, *, patiently: bool = False) -> str:
@@ -81,12 +133,13 @@ class _LogLines(VisibleLines):
         return f"{line} ({where})"
 
 
-class _StderrLog(logging.Handler):
+class StderrLog(logging.Handler):
     """Logs to stderr, which editors keep with the agent's own; if nobody reads, lines are lost."""
 
-    def __init__(self) -> None:
+    def __init__(self, descriptor: int) -> None:
         super().__init__()
-        self._relay = StderrRelay(2)
+        _format(self)
+        self._relay = StderrRelay(descriptor)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -88,7 +88,6 @@ class ChatFrontend:
         *,
         permission: Rule | None,
         reads_only: bool,
-        leaving: str,
         program: SignInProgram | None = None,
         goes: Sequence[str] = (),
         journal: str | None = None,
@@ -111,7 +110,6 @@ class ChatFrontend:
         self.chat: Chat = Chat(
             self.flow,
             reads_only=reads_only,
-            leaving=leaving,
             sign_in=self.sign_in,
             goes=goes,
             host=self._host,
@@ -305,9 +303,7 @@ async def join(
     from acphold.client import connect  # late: commands that only look do not wait for it
 
     goes = () if watch else ("new", "resume")
-    frontend = ChatFrontend(
-        permission=None, reads_only=watch, leaving="detaches", goes=goes, journal=journal
-    )
+    frontend = ChatFrontend(permission=None, reads_only=watch, goes=goes, journal=journal)
     options = frontend.options
     try:
         async with connect(

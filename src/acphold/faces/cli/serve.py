@@ -354,7 +354,7 @@ async def _serve(
     from acphold.faces.cli.kept_code import keep_own_code
     from acphold.faces.cli.settings import agent_name
     from acphold.faces.cli.starts import remember
-    from acphold.faces.cli.wrap import make_service, read_settings
+    from acphold.faces.cli.wrap import make_service, settings_of
     from acphold.live.server.service import stop_at_signals
     from acphold.record.journal.stores import journal_name
     from acphold.web import server
@@ -372,14 +372,11 @@ async def _serve(
         lingers: dict[str, float] = {}
         for name, agent in agents.items():
             own = agent if agent.name else None
-            settings = read_settings(options, [*agent.command], None, own)
-            assert settings is not None  # these options are always valid
+            settings = settings_of(options, agent.command, own)
             env = {**os.environ, **agent.env}
             env.pop(NODE_TOKEN, None)  # agents must not see it
             within = Surroundings(env, folder)
-            services[name] = make_service(
-                settings, None, log_file, alerts, within, relay_to=relay_to
-            )
+            services[name] = make_service(settings, log_file, alerts, within, relay_to=relay_to)
             start = settings.start_in(within)
             started[start.mark] = name
             if settings.linger is not None:

@@ -1,7 +1,7 @@
-"""The first milliseconds of `acphold wrap`: only as much as starting the agent takes.
+"""The start of `acphold wrap` where the words alone do not say what to do: for an agent that has a
+name, and on a terminal, where there is no editor.
 
-An editor waits for the agent, so the agent must not wait for us. This imports only what
-starting it needs, and none of that imports contextlib, signal or importlib: five milliseconds.
+An editor waits for it, so this imports little.
 """
 
 # See docs/decisions.md, 25.
@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import sys
 
-from acp_wire.processes.program import Program, become, launch
+from acp_wire.processes.program import become
 from acphold.errors import AgentStartError, SettingsError
-
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
-if TYPE_CHECKING:
-    from acphold.faces.cli.settings import NamedAgent
 
 
 def start_wrap(arguments: list[str]) -> int:
-    """Start the command after `--` and then import the rest; `arguments` follow `wrap`."""
+    """Serve the command after `--`; `arguments` follow `wrap`."""
     place = arguments.index("--")
     options, command = arguments[:place], arguments[place + 1 :]
-    # For terminal sign-in a client runs the configured command, this one, in a terminal (spec v1,
-    # authentication): there the agent takes our place, so the exit code is the agent's.
-    if command and not options and _on_terminal():
-        _become(command)
     if "--help" in options or "-h" in options:
         return _run_command_line(["--help"])
-    return _start(options, command)
+    # For terminal sign-in a client runs the configured command, this one, in a terminal (spec v1,
+    # authentication): there the agent takes our place, so the exit code is the agent's.
+    if command and not options:
+        _become(command)
+    if not command or not _are_wrap_options(options):
+        return _run_command_line(arguments)
+    from acphold.faces.cli.front import start_front
+
+    return start_front(arguments)
 
 
 def start_named(arguments: list[str]) -> int:
@@ -58,15 +58,9 @@ def start_named(arguments: list[str]) -> int:
         agent.enter()
         _become([*agent.command, *options])
     # The command line overrides the settings file.
-    from acphold.faces.cli.front import is_background, start_front
+    from acphold.faces.cli.front import start_front
 
-    kept = agent.options.get("background")
-    if agent.options.get("no_background") is True:
-        kept = False
-    if is_background(options, kept):
-        return start_front(arguments, agent.env, agent.command, agent.options.get("journal"))
-    agent.enter()
-    return _start(options, [*agent.command], agent)
+    return start_front(arguments, agent.env, agent.command, agent.options.get("journal"))
 
 
 def _run_command_line(arguments: list[str]) -> int:
@@ -90,34 +84,6 @@ def _are_wrap_options(words: list[str]) -> bool:
     except UsageError:
         return False
     return bool(words)
-
-
-def _start(options: list[str], command: list[str], agent: NamedAgent | None = None) -> int:
-    launched = _launch(command)
-    from acp_wire.transports.stdio import claim_stdio
-
-    streams = claim_stdio()  # from here on no print disturbs the protocol
-    # The rest is imported while the agent imports its own.
-    import gc
-
-    from acp_wire.transports.late_tls import load_asyncio
-
-    gc.disable()
-    load_asyncio()
-    from acphold.faces.cli.wrap import wrap
-
-    gc.freeze()  # imported modules stay: no collection has to look at them, now or ever
-    gc.enable()
-    return wrap(options, command, launched, streams, agent)
-
-
-def _launch(command: list[str]) -> Program | None:
-    if not command:
-        return None
-    try:
-        return launch(command)
-    except AgentStartError:
-        return None  # the answer to `initialize` reports it: editors show that
 
 
 def _become(command: list[str]) -> None:

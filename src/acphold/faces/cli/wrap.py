@@ -10,20 +10,17 @@ import asyncio
 import logging
 import os
 import sys
-from argparse import BooleanOptionalAction
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from acp_wire.processes.program import Program
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import end
 from acp_wire.transports.pipes import PipeTransport
-from acphold.errors import AcpError, SettingsError
+from acphold.errors import AcpError
 from acphold.extras import require
 from acphold.faces.cli import bounds
-from acphold.faces.cli.alert_settings import AlertFile
 from acphold.faces.cli.command_line import (
     Exit,
     Parser,
@@ -31,13 +28,12 @@ from acphold.faces.cli.command_line import (
     a_name,
     seconds_above_zero,
 )
-from acphold.faces.cli.log import start_log
-from acphold.faces.cli.starts import Start, remember, start_in
+from acphold.faces.cli.starts import Start, start_in
 from acphold.faces.cli.terminal_text import visible
 from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.live.agents import AgentListener, HubAgent
 from acphold.live.agents.wrapped import AddedServer, ProcessAgent, ProcessOptions
-from acphold.live.server.service import Service, refuse, serve, stop_at_signals
+from acphold.live.server.service import Service, refuse, stop_at_signals
 from acphold.record.journal import Journal
 from acphold.serve_options import ServeOptions
 
@@ -66,7 +62,6 @@ class WrapSettings(ServeOptions, frozen=True, kw_only=True):
     log_level: str
     log_file: str | None
     no_import: bool
-    background: bool | None
     linger: float | None
     recall: bool
     recall_folder: bool
@@ -87,13 +82,6 @@ def parser() -> Parser:
         "NAME",
         "store the agent's sessions under this name, whatever it calls itself",
         type=a_name,
-    )
-    made.add_argument(
-        "--background",
-        action=BooleanOptionalAction,
-        default=None,
-        help="keep a running turn, and the agent, when the editor closes "
-        "[default: yes, unless ACPHOLD_DAEMON is 0]",
     )
     made.add_flag(
         "--recall", "give the agent the tools of `acphold mcp`, to search and read earlier sessions"
@@ -182,7 +170,7 @@ def _without_program(*, agent: str | None = None, **_: object) -> int:
     A running turn goes on when the editor closes, and its question waits: one process in the
     background keeps all sessions, for all editors. An editor that comes back finds its agent again,
     and so do your other clients. `acphold agent status` shows what runs, `acphold agent stop` ends
-    it. With --no-background, everything ends with the editor.
+    it.
 
     AGENT is a name that acphold knows, such as `claude` or `gemini`, or one from the settings file,
     which then supplies the command and options.
@@ -195,59 +183,14 @@ def _without_program(*, agent: str | None = None, **_: object) -> int:
     raise UsageError("no agent command after `--`, as in `acphold wrap -- CMD`")
 
 
-def wrap(
-    arguments: list[str],
-    program: list[str],
-    launched: Program | None,
-    streams: tuple[int, int],
-    agent: NamedAgent | None = None,
-) -> int:
-    """Serve until the editor leaves; returns 0, or 2 for arguments that cannot be used.
-
-    `launched` is the agent if it could be started; `streams` are the descriptors to read from the
-    editor and to write to it. `agent` has the options that the settings file gives it.
-    """
-    try:
-        settings = read_settings(arguments, program, launched, agent)
-    except SettingsError as exc:
-        return refuse_all(exc, streams)
-    if settings is None:
-        return Exit.USAGE
-    if os.isatty(streams[0]):
-        print(
-            "acphold wrap: waiting for an editor on stdin, because it was given options",
-            file=sys.stderr,
-        )
-    with remember(settings.start_in(Surroundings.here())):
-        asyncio.run(_serve(settings, launched, streams))
-    return Exit.OK
-
-
-def read_settings(
-    arguments: list[str],
-    program: list[str],
-    launched: Program | None,
-    agent: NamedAgent | None,
-) -> WrapSettings | None:
-    """Return the options; None if they cannot be used, after printing why.
-
-    Raises SettingsError for options of the settings file, and for a missing extra.
-    """
-    try:
-        return settings_of(arguments, program, agent)
-    except (UsageError, SettingsError) as exc:
-        if launched is not None:
-            launched.abandon()
-        if isinstance(exc, SettingsError):
-            raise
-        print(visible(f"acphold wrap: {exc}"), file=sys.stderr)
-        return None
-
-
 def settings_of(
     arguments: Sequence[str], program: Sequence[str], agent: NamedAgent | None
 ) -> WrapSettings:
-    """Return the options; raises UsageError for these arguments, otherwise as `read_settings`."""
+    """Return the options.
+
+    Raises UsageError for these arguments, SettingsError for options of the settings file, and for a
+    missing extra.
+    """
     if not program:
         _without_program()
     from acphold.faces.cli.settings import NamedAgent  # late: not needed to start the agent
@@ -287,33 +230,19 @@ def _recall(settings: WrapSettings, location: str) -> AddedServer | None:
     return recall_in
 
 
-async def _serve(
-    settings: WrapSettings, launched: Program | None, streams: tuple[int, int]
-) -> None:
-    async def give_up() -> None:
-        if launched is not None:
-            # In a thread: an agent may take its time to end, and the client must not wait for it.
-            await asyncio.to_thread(launched.abandon)
-
-    log_file = start_log(settings.log_level, settings.log_file)
-    async with aclosing(AlertFile(settings.journal)) as alerts:
-        service = make_service(settings, launched, log_file, alerts)
-        await serve(PipeTransport(*streams), service, stop=stop_at_signals(), give_up=give_up)
-
-
 def make_service(
     settings: WrapSettings,
-    launched: Program | None,
     log_file: str | None,
     alerts: Alerts,
     within: Surroundings | None = None,
     *,
     cwd: str | None = None,
     relay_to: tuple[int, ...] = (2,),
+    at_once: bool = False,
 ) -> Service:
     """Return the service for these settings; `within` are the agent's surroundings, None for ours,
     and `cwd` is the folder that it starts in, None for ours. Its stderr goes to the
-    descriptors `relay_to`, too."""
+    descriptors `relay_to`, too. It starts `at_once` if a client is there already."""
     surroundings = Surroundings.here() if within is None else within
     start = settings.start_in(surroundings).mark
 
@@ -333,9 +262,10 @@ def make_service(
                 cwd=cwd,
                 added=_recall(settings, location),
             ),
-            launched=launched,
             journal=journal,
         )
+        if at_once:
+            agent.launch()
         agent.start = start
         agent.import_into = None if settings.no_import else location
         return agent

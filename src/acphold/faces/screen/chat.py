@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from time import localtime, strftime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from acphold.errors import AcpError
 from acphold.faces.screen import bounds
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 TITLE_LETTERS = 60
 
 
+LEAVE_HINT: Final = "Ctrl-C again detaches"
+
+
 class Chat:
     """The chat; see the module. It is the `Person` behind the keys.
 
@@ -49,7 +52,6 @@ class Chat:
         flow: Flow,
         *,
         reads_only: bool = False,
-        leaving: str = "leaves",
         sign_in: TerminalSignIn | None = None,
         goes: Collection[str] = (),
         host: ChatHost | None = None,
@@ -59,12 +61,8 @@ class Chat:
         host = host or ChatHost()
         self.screen = ChatScreen(flow, host)
         self.turns = ShownTurns(self.screen, sign_in=sign_in, is_far=is_far)
-        self._ends_turn = leaving != "detaches"
-        self.commands = ChatCommands(
-            self.screen, self.turns, host, goes=goes, ends_turn=self._ends_turn
-        )
+        self.commands = ChatCommands(self.screen, self.turns, host, goes=goes)
         self._reads_only = reads_only
-        self._leaving = leaving
         self._away_since: float | None = None
         self._early_updates: list[tuple[str, bytes]] = []
         self._has_news = asyncio.Event()
@@ -179,23 +177,14 @@ class Chat:
         else:
             if self.turns.has_session and self.turns.may_begin:
                 self.turns.cancel()
-            self._close_at_second(f"Ctrl-C again {self._leaving}")
+            if self.screen.hint == LEAVE_HINT:
+                self.face.close()
+            self.screen.show_hint(LEAVE_HINT)
         self.face.refresh()
 
     def leave(self) -> None:
-        """Leave; if that ends a running turn, only when pressed twice."""
-        if self._ends_turn and self.in_turn:
-            hint = "a turn is running: press Ctrl-D again to cancel it and leave"
-            self._close_at_second(hint)
-            self.face.refresh()
-        else:
-            self.face.close()
-
-    def _close_at_second(self, hint: str) -> None:
-        """Close if the last key showed this hint; otherwise show it."""
-        if self.screen.hint == hint:
-            self.face.close()
-        self.screen.show_hint(hint)
+        """Leave; a running turn goes on."""
+        self.face.close()
 
     # -- status line -------------------------------------------------------------------------
 
@@ -216,7 +205,7 @@ class Chat:
             self._facts = attributes(self.turns.session)
         others = self.turns.live.clients - 1
         with_others = (quantity(others, "other client"),) if others > 0 else ()
-        keys = ("q leaves",) if self._reads_only else (f"Ctrl-D {self._leaving}", "? helps")
+        keys = ("q leaves",) if self._reads_only else ("Ctrl-D detaches", "? helps")
         return (doing, *self._facts, *with_others, *keys)
 
     @property

@@ -14,7 +14,6 @@ from acp_wire.processes.clipboard import picture
 from acp_wire.processes.foreground import ForegroundProgram
 from acp_wire.schema import ImageContent, TextContent
 from acphold.faces.screen.layout import Passage
-from acphold.faces.screen.panels import Choice, Key
 from acphold.faces.screen.queued_prompts import change_by_words, page, prompt_at
 from acphold.faces.screen.session_options import SessionOptions
 from acphold.faces.screen.turns import ChatHost, ChatScreen, ShownTurns
@@ -29,7 +28,7 @@ class ChatCommands:
     It is the `ChatKeys` behind the keys.
 
     `goes_to` is where the person went from here, `new` or `resume` with its arguments, if `goes`
-    includes that. With `ends_turn`, leaving cancels a running turn.
+    includes that.
     """
 
     def __init__(
@@ -39,13 +38,11 @@ class ChatCommands:
         host: ChatHost,
         *,
         goes: Collection[str],
-        ends_turn: bool,
     ) -> None:
         self.goes_to: tuple[str, str] | None = None
         self._screen = screen
         self._turns = turns
         self._goes = goes
-        self._ends_turn = ends_turn
         self._host = host
         self._is_taking_back = False
         self._pasted: list[str] = []
@@ -61,10 +58,7 @@ class ChatCommands:
             case "help":
                 flow.put(help_page())
             case "quit":
-                keys = (Key("e", "cancel it and leave", "end"), Key("escape", "stay", ""))
-                asked = Choice("A turn is running", keys, is_menu=True)
-                if not (self._ends_turn and turns.in_turn) or await screen.face.choose(asked):
-                    screen.face.close()
+                screen.face.close()
             case "new" | "resume" if turns.in_turn:
                 screen.show_hint("a turn is running: Ctrl-C cancels it")
             case "new" | "resume" if name not in self._goes:

@@ -212,7 +212,6 @@ class ProcessAgent:
         surroundings: Surroundings,
         options: ProcessOptions = DEFAULTS,
         *,
-        launched: Program | None = None,
         journal: Journal | None = None,
     ) -> None:
         self.command = tuple(command)
@@ -225,8 +224,7 @@ class ProcessAgent:
         self.capabilities = schema.AgentCapabilities()
         self._options = options
         self._listener = listener
-        # A program that was started before there was time to import this module.
-        self._launched = launched
+        self._launched: Program | None = None
         self._launch = partial(launch, self.command, surroundings, cwd=options.cwd)
         self._added = AddedServers(options.added)
         self._journal = journal
@@ -245,6 +243,11 @@ class ProcessAgent:
     @property
     def alive(self) -> bool:
         return self._ready and self._peer is not None and not self._peer.is_lost
+
+    def launch(self) -> None:
+        """Start the program already, for a client that comes at once."""
+        with suppress(errors.AgentStartError):  # the client is told when it comes
+            self._launched = self._launch()
 
     async def initialize(self, params: bytes) -> bytes:
         self._introduction = introduction_for_agent(params)
@@ -409,7 +412,7 @@ class ProcessAgent:
     async def aclose(self) -> None:
         async with self._starting:
             await self._stop()
-            if self._launched is not None:  # started early, never spoken to
+            if self._launched is not None:  # no client has come
                 launched, self._launched = self._launched, None
                 await ChildProcess(launched, relay_to=()).aclose()
 

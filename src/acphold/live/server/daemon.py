@@ -27,8 +27,10 @@ from acp_wire.processes.place import place_of
 from acp_wire.rpc import Transport
 from acp_wire.rpc.wire_errors import incident
 from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish, first, tick
+from acp_wire.transports.child import StderrRelay
 from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.unix import Front, UnixListener, listening
+from acp_wire.visible_text import visible
 from acphold.errors import AcpError, AgentStartError
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
@@ -44,13 +46,14 @@ from acphold.live.server.service import (
     refuse,
     wait_for_first,
 )
+from acphold.logs import heard_by
 from acphold.version import __version__
 
 log = logging.getLogger(__name__)
 
 ELSEWHERE = (
-    "this editor runs in another sandbox or container than the background process; start acphold "
-    "there with --no-background"
+    "this editor runs in another sandbox or container than the background process, which starts "
+    "nothing there; give acphold there a runtime folder of its own, with XDG_RUNTIME_DIR"
 )
 
 
@@ -61,10 +64,15 @@ def release_parts(release: str) -> tuple[int, ...]:
 
 
 class Fronted(Struct, frozen=True):
-    """The agent that a front asks for, and for how many seconds it stays when it is idle."""
+    """The agent that a front asks for, and for how many seconds it stays when it is idle.
+
+    That of a brief front ends with it, even in the middle of a turn, unless it has other clients.
+    The front's log is `heard` by a handler.
+    """
 
     service: Service
     linger: float
+    heard: logging.Handler | None = None
 
 
 Prepare = Callable[[FirstFrame, int], AbstractAsyncContextManager[Fronted]]
@@ -185,18 +193,23 @@ class FrontDesks:
             desk = self._free_desk(front) or await self._new(front)
         except AcpError as exc:
             log.warning("%s", exc)
+            front.is_refused = True
+            StderrRelay(front.stderr).pass_on(f"acphold wrap: {visible(str(exc))}\n".encode())
             await refuse(front.transport, exc, self._ending)
             return
         desk.welcome(front)
         try:
-            serving = attend(desk.desk, desk.fronted.service, front.transport)
-            async with (
-                beside(serving, "attend front") as attending,
-                beside(desk.desk.closed.wait(), "end of desk") as closed,
-            ):
-                await first(attending, closed)
+            with heard_by(desk.fronted.heard):
+                serving = attend(desk.desk, desk.fronted.service, front.transport)
+                async with (
+                    beside(serving, "attend front") as attending,
+                    beside(desk.desk.closed.wait(), "end of desk") as closed,
+                ):
+                    await first(attending, closed)
         finally:
             desk.take_leave()
+        if desk.is_brief and not desk.is_needed:
+            await desk.desk.closed.wait()  # the front is told that all has ended
 
     def _require_here(self, front: Front) -> None:
         """Raise AgentStartError for a front in another place: we start nothing for it."""
@@ -224,7 +237,9 @@ class FrontDesks:
         stderr = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # while there is no front
         try:
             async with self._prepare(frame, stderr) as fronted:
-                desk = FrontDesk(frame, fronted, new_desk(self._hub, fronted.service), stderr)
+                with heard_by(fronted.heard):
+                    made = new_desk(self._hub, fronted.service)
+                desk = FrontDesk(frame, fronted, made, stderr)
                 self._open.append(desk)
                 if not opened.cancelled():
                     opened.set_result(desk)
@@ -263,14 +278,17 @@ class FrontDesk:
         self.identity = frame.identity
         self.fronted = fronted
         self.desk = desk
+        self.is_brief = frame.is_brief
         self._has_front = True  # the one that it was opened for
+        self._left = asyncio.Event()
         self._is_over = False
         self._stderr = stderr
 
     @property
     def is_needed(self) -> bool:
         """True while it has a front, or another client, a turn or a question."""
-        return self._has_front or self.desk.has_clients or self.desk.is_busy
+        is_busy = self.desk.is_busy and not self.is_brief
+        return self._has_front or self.desk.has_clients or is_busy
 
     @property
     def is_free(self) -> bool:
@@ -281,12 +299,14 @@ class FrontDesk:
     def welcome(self, front: Front) -> None:
         """Begin to serve a front: the agent's stderr goes to it."""
         self._has_front = True
+        self._left.clear()
         os.dup2(front.stderr, self._stderr, inheritable=False)
         front.close()  # ours is the only one now, and is let go as soon as the front leaves
 
     def take_leave(self) -> None:
         """Note that the front has gone."""
         self._has_front = False
+        self._left.set()
         nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(nothing, self._stderr, inheritable=False)
         os.close(nothing)
@@ -298,7 +318,10 @@ class FrontDesk:
         since = loop.time()
         linger = self.fronted.linger
         while True:
-            if self.is_needed:
+            if self._has_front:
+                await self._left.wait()
+                since = loop.time()
+            elif self.is_needed:
                 since = loop.time()
             elif self.desk.start_failed.is_set() or loop.time() >= since + linger or is_replaced():
                 self._is_over = True  # in the same step: no front may come to it any more

@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -84,20 +84,18 @@ async def serve(
     *,
     stop: asyncio.Event,
     introduction: bytes | None = None,
-    give_up: Callable[[], Coroutine[None, None, None]] | None = None,
 ) -> None:
     """Serve until the client leaves or `stop` is set; then end the agent and all turns.
 
     `introduction` are the params of an `initialize` that was answered before. Other clients of this
-    user may attach to the sessions meanwhile, over a socket. Without a
-    journal every request is refused with the reason, and `give_up` ends an agent that was started
-    already; while another program holds the journal, only requests that need it are refused.
+    user may attach to the sessions meanwhile, over a socket. Without a journal every request is
+    refused with the reason; while another program holds the journal, only requests that need it.
     """
     try:
         journal = journal_at(service.journal)
     except AcpError as exc:
         log.error("%s", exc)
-        await refuse(transport, exc, stop, give_up)
+        await refuse(transport, exc, stop)
         return
     async with open_desk(service, journal) as desk:
         await attend(desk, service, transport, stop, introduction=introduction)
@@ -320,21 +318,13 @@ def stop_at_signals(numbers: Sequence[signal.Signals] = ENDING) -> asyncio.Event
     return stop
 
 
-async def refuse(
-    transport: Transport,
-    error: AcpError,
-    stop: asyncio.Event,
-    give_up: Callable[[], Coroutine[None, None, None]] | None = None,
-) -> None:
+async def refuse(transport: Transport, error: AcpError, stop: asyncio.Event) -> None:
     """Answer every request with this error: editors show that, and not a program's stderr.
 
     Used without a journal, when acphold can keep none of its promises.
     """
-    async with asyncio.TaskGroup() as tasks:
-        if give_up is not None:  # in parallel: the client must not wait for the agent's end
-            tasks.create_task(give_up(), name="end agent")
-        async with connected(Peer(transport, _Refuser(error), name="client")) as pump:
-            await wait_for_first(pump, stop)
+    async with connected(Peer(transport, _Refuser(error), name="client")) as pump:
+        await wait_for_first(pump, stop)
 
 
 class _Refuser:

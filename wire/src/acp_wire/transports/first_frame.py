@@ -34,9 +34,9 @@ LARGEST = 1024 * 1024
 
 class FirstFrame:
     """The first message of a front: its `release`, its `words`, the `command` that they name, and
-    its surroundings."""
+    its surroundings. The agent of a front that `is_brief` ends with it."""
 
-    __slots__ = ("command", "release", "surroundings", "words")
+    __slots__ = ("command", "is_brief", "release", "surroundings", "words")
 
     def __init__(
         self,
@@ -44,18 +44,22 @@ class FirstFrame:
         words: Sequence[str],
         command: Sequence[str],
         surroundings: Surroundings,
+        *,
+        is_brief: bool = False,
     ) -> None:
         self.release = release
         self.words = tuple(words)
         self.command = tuple(command)
         self.surroundings = surroundings
+        self.is_brief = is_brief
 
     @property
     def identity(self) -> tuple[object, ...]:
         """Two fronts with the same one want the same agent in the same surroundings."""
         within = self.surroundings
         env = tuple(sorted(within.env.items()))
-        return self.words, self.command, env, within.folder, within.umask, within.limits
+        start = (self.words, self.command, self.is_brief)
+        return *start, env, within.folder, within.umask, within.limits
 
     def encode(self) -> bytes:
         """Return the whole frame; raises ValueError if it is longer than LARGEST."""
@@ -73,6 +77,7 @@ class FirstFrame:
                 _pack(env),
                 umask,
                 _pack(limits),
+                b"brief" if self.is_brief else b"",
             ]
         )
         if len(rest) > LARGEST:
@@ -88,7 +93,7 @@ def decode_frame(rest: bytes) -> FirstFrame:
     fields = _unpack(rest)
     if len(fields) < 8 or not fields[0].isdigit():
         raise ValueError("this is not the first frame of a front")
-    _, release, words, command, folder, env, umask, limits = fields[:8]
+    _, release, words, command, folder, env, umask, limits, *newer = fields
     variables = [os.fsdecode(entry).partition("=") for entry in _unpack(env)]
     return FirstFrame(
         release.decode(errors="replace"),
@@ -100,6 +105,7 @@ def decode_frame(rest: bytes) -> FirstFrame:
             int(umask) if umask else None,
             tuple(map(_limit, _unpack(limits))),
         ),
+        is_brief=newer[:1] == [b"brief"],
     )
 
 

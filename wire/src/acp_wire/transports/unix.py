@@ -52,6 +52,9 @@ TAKEN = b"\1"
 ENDED_WELL = b"\0"
 """Sent to a front when the editor has left."""
 
+REFUSED = b"\2"
+"""Sent instead if the front's words could not be used."""
+
 FRAME_SECONDS = 10.0
 """Seconds for the rest of a first frame: its sender has it all."""
 
@@ -306,7 +309,7 @@ class UnixListener:
             async with beside(watch(), "watch front"):
                 await _attend_and_close(transport, lambda _: attend(front))
                 with suppress(OSError):  # killed meanwhile
-                    connection.send(ENDED_WELL)
+                    connection.send(REFUSED if front.is_refused else ENDED_WELL)
         finally:
             front.close()
 
@@ -356,12 +359,14 @@ async def _attend_and_close(transport: PipeTransport, attend: Attend) -> None:
 class Front:
     """A front that has handed its streams over; `stderr` is a descriptor of ours until `close`.
 
-    `pid` is its process, as the kernel says; None if that has no number here.
+    `pid` is its process, as the kernel says; None if that has no number here. One that `is_refused`
+    ends with an error.
     """
 
     def __init__(self, frame: FirstFrame, stdin: int, stdout: int, stderr: int) -> None:
         self.frame = frame
         self.pid: int | None = None
+        self.is_refused = False
         self.stderr = stderr
         self.transport = PipeTransport(stdin, stdout)
 

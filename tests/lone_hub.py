@@ -1,0 +1,38 @@
+"""`lone_hub.py [OPTIONS] -- CMD`: an agent on stdin and stdout, with the options of `acphold wrap`.
+
+Its hub is in this process, as that of an agent of the library is: another owner beside the daemon.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from acp_wire.transports.late_tls import load_asyncio
+
+load_asyncio()  # as every program of ours
+
+import asyncio  # noqa: E402
+from contextlib import aclosing  # noqa: E402
+
+from acp_wire.surroundings import Surroundings  # noqa: E402
+from acp_wire.transports.stdio import stdio_transport  # noqa: E402
+from acphold.faces.cli.alert_settings import AlertFile  # noqa: E402
+from acphold.faces.cli.log import start_log  # noqa: E402
+from acphold.faces.cli.starts import remember  # noqa: E402
+from acphold.faces.cli.wrap import make_service, settings_of  # noqa: E402
+from acphold.live.server.service import serve, stop_at_signals  # noqa: E402
+
+
+async def main(words: list[str]) -> None:
+    """Serve until the client leaves, or a signal comes."""
+    place = words.index("--")
+    settings = settings_of(words[:place], words[place + 1 :], None)
+    log_file = start_log(settings.log_level, settings.log_file)
+    with remember(settings.start_in(Surroundings.here())):
+        async with aclosing(AlertFile(settings.journal)) as alerts:
+            service = make_service(settings, log_file, alerts, at_once=True)
+            await serve(stdio_transport(), service, stop=stop_at_signals())
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))
