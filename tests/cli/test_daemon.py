@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,6 +31,11 @@ RECORDS = (
     'printf "%s|%s|%s|%s\\n" "$CANARY" "$PWD" "$(umask)" "$(ulimit -Sn)" >> {file}; exec {agent}'
 )
 """An agent that writes down where and how it was started."""
+
+
+def say(words: str) -> str:
+    """The prompt that makes the scripted agent say this."""
+    return json.dumps([{"say": words}])
 
 
 def recording(file: Path) -> list[str]:
@@ -209,6 +214,52 @@ async def test_words_that_cannot_be_used_are_told_to_their_editor_alone(home: Ho
 
 
 @pytest.mark.slow
+async def test_what_is_logged_for_an_editor_goes_to_it_and_to_no_other(
+    home: Home, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    async with (
+        home.editor() as one,
+        home.editor("--log-file", str(log)) as other,
+    ):
+        one.send_line(b"garbage of one")
+        other.send_line(b"garbage of the other")
+        for client in (one, other):
+            await client.talk({"say": "hello"})
+        await until(lambda: b"not JSON" in one.stderr and "not JSON" in log.read_text())
+        written = log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert b"not JSON" not in other.stderr
+    assert one.stderr.count(b"not JSON") == written.count("not JSON") == 1
+
+
+async def test_the_agent_of_a_question_has_ended_before_ask_has(home: Home) -> None:
+    done = await asyncio.to_thread(home.run, "ask", say("hello"), "--", *scripted_agent())
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    [daemon] = home.daemons()
+    assert psutil.Process(daemon).children() == []
+    told = await asyncio.to_thread(home.run, "agent", "status", "--json")
+    assert json.loads(told.stdout)["sessions"] == []
+    await until(lambda: not home.daemons())
+
+
+async def test_an_ask_that_is_killed_takes_its_turn_and_its_agent_along(home: Home) -> None:
+    words = json.dumps([{"say": "begun"}, {"until": "cancel"}])
+    asking = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "acphold", "ask", words, "--", *scripted_agent()),
+        env=home.env,
+        stdin=DEVNULL,
+        stdout=PIPE,
+    )
+    assert asking.stdout is not None
+    await asyncio.wait_for(asking.stdout.readexactly(len("begun")), DEADLINE)
+    asking.kill()
+    await asking.wait()
+    await until(lambda: not home.daemons())
+    listed = await asyncio.to_thread(home.run, "list", "--json")
+    assert json.loads(listed.stdout)["outcome"] == "cancelled"
+
+
 async def test_the_agents_stderr_goes_to_its_own_editor_and_to_the_log(home: Home) -> None:
     async with home.editor() as one, home.editor() as two:
         await one.prompt(await one.new(), {"stderr": "of one\n"})

@@ -15,7 +15,7 @@ from acphold.record.journal.sqlite.migrations import VERSION
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.test_import_command import home
 from tests.editor import Refused, introduced, scripted_agent
-from tests.owners import lone_command
+from tests.owners import LONE_HUB, lone_command
 
 AGENT = scripted_agent()
 
@@ -27,12 +27,10 @@ step = (
 )
 migrations.MIGRATIONS = (*migrations.MIGRATIONS, step)
 migrations.VERSION += 1
-from acphold.__main__ import main
-main()
 """
 """The release after this one, with one more step."""
 
-NEWER_COMMAND = (sys.executable, "-c", NEWER)
+NEWER_COMMAND = (sys.executable, "-c", f"{NEWER}\nfrom acphold.__main__ import main\nmain()")
 
 
 async def newer(journal: Path, *words: str) -> Finished:
@@ -46,8 +44,10 @@ def version(journal: Path) -> int:
         return int(database.execute("PRAGMA user_version").fetchone()[0])
 
 
-def newer_wrap(agent: Sequence[str]) -> list[str]:
-    return [*NEWER_COMMAND, "wrap", "--", *agent]
+def newer_owner(agent: Sequence[str]) -> list[str]:
+    """An agent in a hub of its own, of the newer release."""
+    run = f"import runpy; runpy.run_path({LONE_HUB!r}, run_name='__main__')"
+    return [sys.executable, "-c", f"{NEWER}\n{run}", "--", *agent]
 
 
 async def test_an_owner_goes_on_while_commands_of_a_newer_release_read_beside_it(
@@ -88,13 +88,13 @@ async def test_an_owner_goes_on_while_commands_of_a_newer_release_read_beside_it
     assert version(journal) == VERSION + 1
 
 
-async def test_a_wrap_of_a_newer_release_lists_and_refuses_to_own_until_the_older_has_ended(
+async def test_an_agent_of_a_newer_release_lists_and_refuses_to_own_until_the_older_has_ended(
     journal: Path,
 ) -> None:
     async with introduced(lone_command(AGENT), journal=journal) as client:
         session = await client.new()
         await client.prompt(session, {"say": "kept"})
-        async with introduced(newer_wrap(AGENT), journal=journal) as late:
+        async with introduced(newer_owner(AGENT), journal=journal) as late:
             assert [it["sessionId"] for it in await late.sessions()] == [session]
             with pytest.raises(Refused, match="stop background processes with `acphold agent stop"):
                 await late.new()

@@ -49,12 +49,12 @@ class Start(msgspec.Struct, frozen=True):
         """The words after `wrap`, without options."""
         return (self.agent,) if self.agent else ("--", *self.command)
 
-    def command_line(self, journal: str, *options: str) -> tuple[str, ...]:
-        """Return the command line that serves its sessions in this journal, with more options."""
+    def command_line(self, journal: str) -> tuple[str, ...]:
+        """Return the command line that serves its sessions in this journal."""
         # Late: an editor waits for this module.
         from acp_wire.processes.own_program import own_command
 
-        return own_command("wrap", *self.options, *options, f"--journal={journal}", *self.words)
+        return own_command("wrap", *self.options, f"--journal={journal}", *self.words)
 
 
 def start_in(

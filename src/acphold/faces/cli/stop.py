@@ -110,8 +110,8 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
         if not process.is_background:
             print(
                 visible(
-                    f"acphold agent stop: session {short} is open in an editor's own acphold "
-                    f"(process {process.pid}); close it there"
+                    f"acphold agent stop: session {short} is kept by another program (process "
+                    f"{process.pid}), not in the background; close it there"
                 ),
                 file=sys.stderr,
             )
