@@ -50,6 +50,18 @@ async def test_a_session_that_is_live_keeps_its_agent_when_a_client_of_another_j
         assert [method for method, _ in two.agent.asked if method == "session/prompt"] == []
 
 
+async def test_a_client_of_another_agent_may_give_what_the_sessions_own_agent_supports(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with two_desks(journal) as (one, two):
+        one.agent.can("additionalDirectories")
+        first, session = await one.opened()
+        second = await two.client()
+        await second.load(session, additionalDirectories=[str(tmp_path)])
+        [listed] = await first.sessions()
+        assert listed["additionalDirectories"] == [str(tmp_path)]
+
+
 async def test_two_agents_may_give_their_sessions_the_same_id(journal: Path) -> None:
     async with two_desks(journal) as (one, two):
         first, session = await one.opened()

@@ -159,6 +159,25 @@ async def test_an_open_session_answers_after_a_logout_only_once_somebody_signs_i
         assert refused.value.code == AUTH_REQUIRED
 
 
+async def test_a_resume_that_is_refused_has_the_agent_open_nothing(journal: Path) -> None:
+    session = await kept(journal)
+    async with shared(journal) as house:
+        house.agent.can("resume", "list")
+        house.agent.results["session/resume"] = b"{}"
+        house.agent.lists = [{"sessionId": session, "cwd": "/"}]
+        client = await house.client(_meta={"acphold/positions": True})
+        house.agent.may_answer.clear()
+        resuming = client.begin(
+            "session/resume", open_params(session, "/", _meta={"acphold/after": 1000})
+        )
+        with pytest.raises(Refused, match="cannot resume after 1000"):
+            await resuming
+        house.agent.may_answer.set()
+        for _ in range(2):
+            await client.call("session/list", {})
+        assert asked_of(house, "session/resume") == []
+
+
 async def test_one_restoring_serves_all_who_wait_for_it(journal: Path) -> None:
     session = await kept(journal)
     async with shared(journal) as house:

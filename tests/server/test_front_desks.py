@@ -8,14 +8,43 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.unix import Front
 from acphold.live.server.daemon import FrontDesks, Fronted
+from acphold.live.server.service import Service
+from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE
-from tests.hub.shared import shared
+from tests.hub.shared import PuppetAgent, shared
+from tests.watched_processes import until
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
+
+
+class Editor:
+    """An editor behind a front: what it writes and reads goes through pipes."""
+
+    def __init__(self) -> None:
+        to_us, self._ours = os.pipe()
+        self._theirs, from_us = os.pipe()
+        frame = FirstFrame("1", [], ["agent"], Surroundings({}, "/"))
+        self.front = Front(frame, to_us, from_us, os.open(os.devnull, os.O_WRONLY))
+        self.front.pid = os.getpid()
+
+    async def initialize(self) -> bytes:
+        """Introduce itself; return the answer."""
+        os.write(self._ours, INITIALIZE)
+        return await asyncio.to_thread(os.read, self._theirs, 65536)
+
+    def leave(self) -> None:
+        os.close(self._ours)
+
+    async def aclose(self) -> None:
+        self.front.close()
+        await self.front.transport.aclose()
+        os.close(self._theirs)
 
 
 @asynccontextmanager
@@ -27,21 +56,43 @@ async def broken(frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
 async def test_a_front_is_answered_when_reading_its_words_fails_in_an_unexpected_way(
     journal: Path,
 ) -> None:
-    to_us, ours = os.pipe()
-    theirs, from_us = os.pipe()
-    frame = FirstFrame("1", [], ["agent"], Surroundings({}, "/"))
+    editor = Editor()
     async with asyncio.timeout(DEADLINE), shared(journal) as house:
         desks = FrontDesks(house.hub, broken)
-        front = Front(frame, to_us, from_us, os.open(os.devnull, os.O_WRONLY))
-        front.pid = os.getpid()
-        os.write(ours, INITIALIZE)
-        attending = asyncio.create_task(desks.attend(front))
-        answer = await asyncio.to_thread(os.read, theirs, 65536)
+        attending = asyncio.create_task(desks.attend(editor.front))
+        answer = await editor.initialize()
         assert b"internal error (incident" in answer
         assert b"nobody expected" not in answer
-        os.close(ours)
+        editor.leave()
         await attending
         await desks.wait_until_none()
-        front.close()
-        await front.transport.aclose()
-    os.close(theirs)
+        await editor.aclose()
+
+
+@pytest.mark.timeout(DEADLINE)  # a loop that spins hears of no other one
+async def test_the_wait_for_the_last_desk_leaves_time_to_serve_it_once_another_has_closed(
+    journal: Path,
+) -> None:
+    @asynccontextmanager
+    async def prepared(frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
+        service = Service(
+            make_agent=lambda listener, _: PuppetAgent(listener), options=ServeOptions()
+        )
+        yield Fronted(service, linger=0)
+
+    one, two = Editor(), Editor()
+    async with asyncio.timeout(DEADLINE), shared(journal) as house:
+        desks = FrontDesks(house.hub, prepared)
+        attending = [asyncio.create_task(desks.attend(each.front)) for each in (one, two)]
+        assert b'"result"' in await one.initialize()
+        waiting = asyncio.create_task(desks.wait_until_none())
+        own, _, _ = house.hub.desks
+        one.leave()
+        await until(lambda: len(house.hub.desks) == 2)
+        assert own in house.hub.desks
+        assert b'"result"' in await two.initialize()
+        assert not waiting.done()
+        two.leave()
+        await waiting
+        await asyncio.gather(*attending)
+        await asyncio.gather(one.aclose(), two.aclose())

@@ -160,6 +160,52 @@ def test_folders_are_remembered_but_for_ignored_ones_and_too_many(
     assert "-o" in calls.commands[0]
 
 
+@pytest.mark.parametrize(
+    ("bound", "value", "are_remembered"),
+    [("FOLDERS", 2, True), ("FOLDERS", 1, False), ("FOLDERS_SECONDS", -1.0, False)],
+)
+def test_folders_are_remembered_if_they_are_few_and_looking_at_them_is_quick(
+    project: Project,
+    calls: Calls,
+    monkeypatch: pytest.MonkeyPatch,
+    quick_clock: None,
+    bound: str,
+    value: float,
+    are_remembered: bool,
+) -> None:
+    monkeypatch.setattr(bounds, bound, value)
+    project.take()
+    age(SECOND_NS)
+    project.take()
+    age()
+    calls.clear()
+    project.take()
+    assert any("-o" in command for command in calls.commands) is not are_remembered
+    project.write("folder/c.txt")
+    assert project.names(project.take()) == {"a.txt", "folder/b.txt", "folder/c.txt"}
+
+
+def test_a_folder_that_has_its_names_again_is_looked_at_once(
+    project: Project, quick_clock: None
+) -> None:
+    project.take()
+    age(SECOND_NS)
+    for _ in range(2):
+        project.take()
+        age()
+    [remembered] = project.folder.glob("stores/**/folders")
+    first = remembered.stat()
+    project.take()
+    assert remembered.stat() == first  # nothing is new
+    project.write("folder/c.txt").unlink()
+    age()
+    project.take()
+    second = remembered.stat()
+    assert second.st_mtime_ns > first.st_mtime_ns
+    project.take()
+    assert remembered.stat() == second
+
+
 def test_a_list_of_ignored_names_that_is_ignored_itself_is_noticed(
     project: Project, quick_clock: None
 ) -> None:

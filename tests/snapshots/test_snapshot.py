@@ -242,6 +242,23 @@ def test_bounds_on_new_files_bytes_store_and_free_space_refuse(project: Project)
     assert "store is full" in project.refused(SnapshotLimits(store=1, free=0))
 
 
+def test_new_files_of_a_repository_inside_count_and_tracked_ones_do_not(project: Project) -> None:
+    for number in range(40):
+        project.write(f"tracked/{number}")
+    project.commit()
+    project.git("init", "-q", str(project.top / "inside"))
+    for number in range(30):
+        project.write(f"inside/{number}")
+    assert "30 new files" in project.refused(SnapshotLimits(new_files=29, free=0))
+    project.write("tracked/0", "changed")  # otherwise it is left alone for a day
+    assert len(project.names(project.take(SnapshotLimits(new_files=30, free=0)))) == 72
+    for number in range(30):
+        project.write(f"inside/{number}", "no longer new")
+        project.write(f"tracked/more/{number}")
+    project.git("add", "tracked")
+    assert len(project.names(project.take(SnapshotLimits(new_files=29, free=0)))) == 102
+
+
 def test_the_home_folder_and_all_above_it_are_refused(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
