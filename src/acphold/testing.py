@@ -34,7 +34,7 @@ from acphold.client.answers import (
 )
 from acphold.client.uplink import UplinkSettings
 from acphold.library.agent import Agent, definition_of
-from acphold.library.recording import (
+from acphold.library.memory_client import (
     Received,
     Recording,
     WatchedAgent,

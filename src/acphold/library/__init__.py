@@ -1,7 +1,7 @@
 """The library to write an agent with, and the code that serves it."""
 
 EXPORTS = """
-    agent definition questions recording server session session_servers stdio store tools turn
+    agent definition memory_client questions server session session_servers stdio store tools turn
     workspace
 """
 """The modules that other wings may import; nobody reaches past them."""

@@ -44,15 +44,6 @@ from acphold.record.snapshots.git import (
     personal_excludes,
     program,
 )
-from acphold.record.snapshots.listing import (
-    SIZE,
-    Listing,
-    WorkTreeLook,
-    file_marks,
-    is_settled,
-    mark,
-    options,
-)
 from acphold.record.snapshots.objects import StoreObjects, TreeEntry, content_of
 from acphold.record.snapshots.project_index import (
     Staged,
@@ -68,6 +59,15 @@ from acphold.record.snapshots.sieve import (
     Sieve,
     Sifted,
     as_text,
+)
+from acphold.record.snapshots.status import (
+    SIZE,
+    Listing,
+    WorkTreeLook,
+    file_marks,
+    is_settled,
+    mark,
+    options,
 )
 from acphold.record.snapshots.store import (
     BASE,
