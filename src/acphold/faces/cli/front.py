@@ -6,7 +6,7 @@ gets our stdin, stdout and stderr, as a tmux server does; so this program stays,
 see it, but no byte passes through it. Nothing else is imported: an editor waits for it.
 """
 
-# See docs/decisions.md, 18.
+# See docs/decisions.md, 18 and 25.
 
 from __future__ import annotations
 

@@ -4,8 +4,6 @@ name, and on a terminal, where there is no editor.
 An editor waits for it, so this imports little.
 """
 
-# See docs/decisions.md, 25.
-
 from __future__ import annotations
 
 import sys
