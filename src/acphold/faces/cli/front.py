@@ -178,6 +178,7 @@ class OwnFront:
         Thread(target=self._hand_over, args=handing, daemon=True).start()
 
     def _hand_over(self, frame: bytes, location: str, streams: tuple[int, int, int]) -> None:
+        self.accepted.set_running_or_notify_cancel()  # from now on nobody can cancel it
         try:
             self._connection = hand_over(frame, location, streams)
             if self._is_closed:  # meanwhile

@@ -294,7 +294,7 @@ class FrontDesk:
     def is_free(self) -> bool:
         """True if another front may have it."""
         is_bad = self.desk.start_failed.is_set() or self.desk.closed.is_set()
-        return not (self._has_front or self._is_over or is_bad)
+        return not (self.is_brief or self._has_front or self._is_over or is_bad)
 
     def welcome(self, front: Front) -> None:
         """Begin to serve a front: the agent's stderr goes to it."""
