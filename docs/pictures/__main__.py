@@ -110,7 +110,6 @@ def shell(folder: Path) -> Iterator[Terminal]:
     agent = [sys.executable, str(HERE / "small_agent.py")]
     settings.write_text(f"[agents.coder]\ncommand = {agent}\n", encoding="utf-8")
     env = {
-        "ACPHOLD_DAEMON": "0",  # its editor and acphold are killed together
         "HOME": str(folder / "home"),
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         "TERM": "xterm-256color",
@@ -157,10 +156,18 @@ def story(terminal: Terminal) -> Camera:
 
 
 def kill_editor(terminal: Terminal) -> None:
-    """SIGKILL; returns when nothing is left of the agent behind it."""
+    """SIGKILL for the editor and acphold; returns when nothing is left of the agent behind it."""
     started = psutil.Process(terminal.process.pid).children(recursive=True)
     [editor] = [one for one in started if any("small_editor" in word for word in one.cmdline())]
-    editor.kill()
+    place = editor.environ()["XDG_RUNTIME_DIR"]
+    [daemon] = [
+        one
+        for one in psutil.process_iter(["cmdline"])
+        if "daemon" in (words := one.info["cmdline"] or []) and words[-1].startswith(place)
+    ]
+    started += [daemon, *daemon.children(recursive=True)]
+    for one in (editor, daemon):
+        one.kill()
     _, left = psutil.wait_procs([one for one in started if one != editor], timeout=SECONDS)
     assert not left, left
 

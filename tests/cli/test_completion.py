@@ -180,4 +180,4 @@ def test_zsh_completes_with_the_script(acphold: CommandLine, journal: Path, tmp_
         one.type("\x15acphold list --agent clau\t")
         one.until("% acphold list --agent claude")
         one.type("\x15acphold wrap -\t")
-        one.until("--background  -- keep a running turn, and the agent")
+        one.until("--all-agents  -- list the sessions of all agents")

@@ -157,6 +157,7 @@ random.uniform = lambda a, b: 0.5 if (a, b) == (60.0, 300.0) else uniform(a, b)
 SETTINGS = """
 [defaults]
 when_limited = "wait"
+linger = 0.2
 [alerts]
 on_waiting = ["sh", "-c", 'echo "$ACPHOLD_EVENT: $ACPHOLD_QUESTION" >>"$HOME/alerts"']
 waiting_seconds = 0

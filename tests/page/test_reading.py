@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
-from tests.editor import Editor, introduced, received, scripted_agent, wrap_command
+from tests.editor import Editor, introduced, received, scripted_agent
+from tests.owners import lone_command
 from tests.page.conftest import OPENED, ask, opened, row_of, typed, watch
 from tests.web.conftest import Served, serving
 
@@ -58,7 +59,7 @@ def agent_was_told(served: Served, method: str) -> int:
 
 def in_editor(served: Served) -> Any:
     """An editor on this machine, with the agent in a process of its own."""
-    return introduced(wrap_command(scribe()), journal=served.env["ACPHOLD_JOURNAL"], env=served.env)
+    return introduced(lone_command(scribe()), journal=served.env["ACPHOLD_JOURNAL"], env=served.env)
 
 
 async def held(editor: Editor, words: str, folder: Path) -> str:

@@ -11,7 +11,8 @@ import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
 import acphold
-from tests.editor import introduced, scripted_agent, wrap_command
+from tests.editor import introduced, scripted_agent
+from tests.owners import lone_command
 from tests.page.conftest import ask, choose, opened, put_off, row_of, steps, typed, violations
 from tests.web.conftest import Served
 
@@ -31,7 +32,7 @@ async def is_left(served: Served, session_id: str) -> None:
 async def test_another_agent_continues_a_conversation_only_when_the_person_says_which(
     page: Page, served: Served
 ) -> None:
-    words = wrap_command(scripted_agent(info={"name": "elsewhere", "version": "1"}))
+    words = lone_command(scripted_agent(info={"name": "elsewhere", "version": "1"}))
     journal = served.env["ACPHOLD_JOURNAL"]
     async with introduced(words, journal=journal, env=served.env) as editor:
         session_id = await editor.talk({"say": "Held elsewhere."}, cwd=served.folder)
@@ -282,7 +283,7 @@ async def test_agents_are_called_by_their_short_names(
     page: Page, served: Served, tmp_path: Path
 ) -> None:
     name = "@agentclientprotocol/claude-agent-acp"
-    words = wrap_command(scripted_agent(info={"name": name, "version": "1"}))
+    words = lone_command(scripted_agent(info={"name": name, "version": "1"}))
     journal = served.env["ACPHOLD_JOURNAL"]
     async with introduced(words, journal=journal, env=served.env) as editor:
         session_id = await editor.talk({"say": "By its short name."}, cwd=tmp_path)
