@@ -87,7 +87,7 @@ def test_without_a_folder_the_files_are_in_a_new_one_beside_the_project(
     acphold: CommandLine, project: Project
 ) -> None:
     for name in ("project-fork", "project-fork-2"):
-        done = acphold.run("continue", "aa", "--files")
+        done = acphold.run("continue", "aa-1", "--files")
         assert f"its files are in {project.folder / name}" in done.err
         assert (project.folder / name / "a.txt").read_text() == "turn 2\n"
     wrong = acphold.run("continue", "--files", "aa")
