@@ -109,7 +109,7 @@ def test_before_an_entry_means_the_beginning_of_its_turn_and_the_conversation_be
     assert first.code != 0
     assert "no turn before that one" in first.err
     assert not (tmp_path / "first").exists()
-    plain = acphold.run("continue", "aa", "--before")
+    plain = acphold.run("continue", "aa-1", "--before")
     assert "And now?" not in acphold.run("show", plain.out.strip()).out
 
 
@@ -131,9 +131,9 @@ def test_ignored_files_that_the_project_names_are_copied_on_request(
     project.write("local.toml", "x = 1\n")
     project.write("cache/big")
     project.write("new.txt")
-    done = acphold.run("continue", "aa", "--files", str(tmp_path / "without"))
+    done = acphold.run("continue", "aa-1", "--files", str(tmp_path / "without"))
     assert "not included: ignored files and 1 file left out (.env); --include" in done.err
-    done = acphold.run("continue", "aa", "--files", str(tmp_path / "with"), "--include")
+    done = acphold.run("continue", "aa-1", "--files", str(tmp_path / "with"), "--include")
     assert "copied as they are now: 2 ignored files (.env, local.toml)" in done.err
     assert (tmp_path / "with" / "local.toml").read_text() == "x = 1\n"
     assert {*os.listdir(tmp_path / "with")} == {".git", "a.txt", ".env", "local.toml"}
@@ -143,5 +143,5 @@ def test_deleting_the_session_removes_its_files(acphold: CommandLine, project: P
     for store in project.stores:
         for tree in os.listdir(os.path.join(store.path, "fresh")):
             store.was_named(tree)
-    assert acphold.run("session", "delete", "--yes", "aa").code == 0
+    assert acphold.run("session", "delete", "--yes", "aa-1").code == 0
     assert list(project.stores) == []
