@@ -159,6 +159,7 @@ async def test_an_open_session_answers_after_a_logout_only_once_somebody_signs_i
         assert refused.value.code == AUTH_REQUIRED
 
 
+@pytest.mark.of_a_file  # a database may answer after the agent was asked
 async def test_a_resume_that_is_refused_has_the_agent_open_nothing(journal: Path) -> None:
     session = await kept(journal)
     async with shared(journal) as house:
