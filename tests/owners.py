@@ -10,15 +10,15 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from acphold.record.journal import NewSession
 from acphold.record.journal.sqlite.store import SqliteJournal
 from acphold.record.journal.stores import open_journal
-from tests.editor import DEADLINE, Editor, introduced, scripted_agent
+from tests.editor import DEADLINE, wrapped
 
 LONE_HUB = str(Path(__file__).with_name("lone_hub.py"))
 
@@ -28,17 +28,8 @@ def lone_command(agent: Sequence[str], *options: str) -> list[str]:
     return [sys.executable, "-P", LONE_HUB, *options, "--", *agent]
 
 
-@asynccontextmanager
-async def program(
-    journal: str | Path,
-    *options: str,
-    client: Mapping[str, Any] | None = None,
-    **agent: Any,
-) -> AsyncIterator[Editor]:
-    """An editor with these client capabilities, introduced to a scripted agent in such a hub."""
-    command = lone_command(scripted_agent(**agent), *options)
-    async with introduced(command, journal=journal, client=client) as first:
-        yield first
+program = partial(wrapped, through=lone_command)
+"""An editor with these client capabilities, introduced to a scripted agent in such a hub."""
 
 
 def die(journal: SqliteJournal) -> None:

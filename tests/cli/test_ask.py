@@ -25,6 +25,7 @@ from acphold.faces.cli.starts import Start
 from acphold.live.reading import neighbours
 from acphold.sync import connect
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, Finished
+from tests.conftest import Defaults
 from tests.editor import scripted_agent, under_name
 
 PERMISSION = [
@@ -200,6 +201,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
         deadline=None,
         journal=str(journal),
         start_timeout=SECONDS,
+        cancel_grace=SECONDS,
         max_message=MAX_MESSAGE,
     )
     frame = first_frame(question.start.words, question.agent, is_brief=True)
@@ -226,13 +228,14 @@ class Stopping(TextOutput):
             self.asking.stop(Exit.TIMEOUT)
 
 
-def test_an_agent_that_ignores_the_cancel_is_not_waited_for(
-    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+def test_an_agent_that_ignores_the_cancel_is_waited_for_as_long_as_the_settings_say(
+    acphold: CommandLine, defaults: Defaults
 ) -> None:
-    monkeypatch.setattr(bounds, "CANCEL_SECONDS", 0.1)
+    defaults(cancel_grace=0.1)
     prompt = steps({"say": "so far"}, {"until": "cancel ignored"})
     done = ask(acphold, prompt, "--timeout", "0.5")
     assert done.code == Exit.TIMEOUT
+    assert "the --timeout expired (cancelled)" in done.err  # the daemon's answer comes first
 
 
 def test_the_timeout_counts_before_the_turn_too(acphold: CommandLine) -> None:

@@ -1,6 +1,6 @@
 """Clients that have a session open while a command takes it over or changes it.
 
-Each test is a row of the table in docs/use.md.
+Each test is a row of the table in docs/operate.md.
 """
 
 from __future__ import annotations

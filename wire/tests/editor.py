@@ -355,10 +355,12 @@ async def wrapped(
     journal: str | Path,
     *options: str,
     client: Mapping[str, Any] | None = None,
+    through: Callable[..., list[str]] = wrap_command,
     **agent: Any,
 ) -> AsyncIterator[Editor]:
-    """An editor with these client capabilities, introduced to a scripted agent behind `wrap`."""
-    command = wrap_command(scripted_agent(**agent), *options)
+    """An editor with these client capabilities, introduced to a scripted agent behind `wrap`, or
+    `through` another command."""
+    command = through(scripted_agent(**agent), *options)
     async with introduced(command, journal=journal, client=client) as first:
         yield first
 

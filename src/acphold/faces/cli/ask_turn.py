@@ -81,6 +81,7 @@ class Inquiry(Struct, frozen=True, kw_only=True):
     deadline: float | None
     journal: str | None
     start_timeout: float
+    cancel_grace: float
     max_message: int
 
 
@@ -102,6 +103,7 @@ class _Arguments(Struct):
 class _OfAgent(Struct):
     """The part of an agent's settings that matters here."""
 
+    cancel_grace: float
     journal: str | None = None
     start_timeout: float = bounds.AGENT_START_SECONDS
     max_message: int = MAX_MESSAGE
@@ -144,6 +146,7 @@ def question_of(
         deadline=deadline,
         journal=given.journal or own.journal,
         start_timeout=own.start_timeout,
+        cancel_grace=own.cancel_grace + bounds.CANCEL_SECONDS,  # the hub's own comes first
         max_message=own.max_message,
     )
 
@@ -213,7 +216,8 @@ class AskingTurn:
                         session = await self._open(agent, row)
                         await self._question.setup.apply(session)
                         self._session = session
-                        await self._begin_output(session)
+                        if self._question.json:  # nobody else asks for the agent's key
+                            await self._begin_output(session)
                     turn = self._turn = self._session.prompt(*self._question.content)
                     while raws := await turn.take_all():
                         with self._beside_question():
@@ -267,7 +271,7 @@ class AskingTurn:
                     meta=_meta(question),
                 ),
                 start_timeout=question.start_timeout,
-                cancel_grace=2 * bounds.CANCEL_SECONDS,  # the hub's own comes first
+                cancel_grace=question.cancel_grace,
                 max_message=question.max_message,
             ) as agent:
                 yield agent, row

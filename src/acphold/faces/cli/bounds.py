@@ -20,7 +20,7 @@ AGENT_VERSION_SECONDS: Final = 3.0
 """Time for an agent to print its version; several are asked at once."""
 
 CANCEL_SECONDS: Final = 5.0
-"""An agent gets this long to end a cancelled turn: somebody waits for us to end."""
+"""`ask` waits for the end of a cancelled turn this much longer than the daemon does."""
 
 BRIEF_END_SECONDS: Final = 10.0
 """`ask` waits this long for the end of its agent, which the daemon ends."""

@@ -169,7 +169,8 @@ class OwnFront:
 
         self.accepted: Future[None] = Future()
         self._is_closed = False
-        self._connection: socket.socket | None = None
+        self.connection: socket.socket | None = None
+        """To the daemon, once it has accepted us: a byte comes when all has ended."""
         its_stdin, writing = os.pipe()
         reading, its_stdout = os.pipe()
         self._pipes = [reading, writing]
@@ -180,9 +181,9 @@ class OwnFront:
     def _hand_over(self, frame: bytes, location: str, streams: tuple[int, int, int]) -> None:
         self.accepted.set_running_or_notify_cancel()  # from now on nobody can cancel it
         try:
-            self._connection = hand_over(frame, location, streams)
+            self.connection = hand_over(frame, location, streams)
             if self._is_closed:  # meanwhile
-                self._connection.close()
+                self.connection.close()
         except AcpError as exc:
             self.accepted.set_exception(exc)
         except OSError as exc:
@@ -199,18 +200,13 @@ class OwnFront:
         self._pipes = []
         return reading, writing
 
-    @property
-    def connection(self) -> socket.socket | None:
-        """The connection to the daemon once it has accepted us: a byte comes when all has ended."""
-        return self._connection
-
     def close(self) -> None:
         """Leave the daemon, which then ends the agent; may be called again."""
         self._is_closed = True
         while self._pipes:
             os.close(self._pipes.pop())
-        if self._connection is not None:
-            self._connection.close()
+        if self.connection is not None:
+            self.connection.close()
 
 
 def hand_over(frame: bytes, location: str, streams: tuple[int, int, int]) -> socket.socket:

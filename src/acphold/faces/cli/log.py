@@ -30,7 +30,7 @@ def start_log(level: str, file: str | None) -> str | None:
     """
     logging.raiseExceptions = False  # a full disk under the log is no reason to print
     path = None if file is None else os.path.expanduser(file)
-    handler: logging.Handler = StderrLog(2)
+    handler: logging.Handler = _StderrLog(2)
     if path is not None:
         try:
             handler = _open_file(path)
@@ -52,7 +52,7 @@ def start_daemon_log() -> None:
 def front_log(level: str, file: str | None, stderr: int) -> Iterator[logging.Handler]:
     """Yield a handler for the log of a front, at this level: to `file`, an absolute path, otherwise
     to its `stderr`."""
-    handler: logging.Handler = StderrLog(stderr)
+    handler: logging.Handler = _StderrLog(stderr)
     if file is not None:
         try:
             handler = _open_file(file)
@@ -133,7 +133,7 @@ class _LogLines(VisibleLines):
         return f"{line} ({where})"
 
 
-class StderrLog(logging.Handler):
+class _StderrLog(logging.Handler):
     """Logs to stderr, which editors keep with the agent's own; if nobody reads, lines are lost."""
 
     def __init__(self, descriptor: int) -> None:
