@@ -2,9 +2,9 @@
 
     library        an agent of the library, in the server that its author has made of it: the like
                    of the SDKs' servers, but for the journal, which has each update first
-    behind serve   `acphold serve` with its agent in a process of its own, to which each prompt goes
-                   through a pipe, and back: a relay that hands on and commits, and does nothing
-                   else, shows what that costs whoever does it
+    behind serve   `acphold serve` and its daemon, with the agent in a process of its own, to which
+                   each prompt goes through a socket and a pipe, and back: a relay that hands on and
+                   commits, and does nothing else, shows what that costs whoever does it
 
 Beside the time stands what the server's processor was busy: other programs of the machine do not
 change that.
@@ -26,6 +26,8 @@ from time import clock_gettime_ns, monotonic_ns, perf_counter
 
 import psutil
 
+from acp_wire.transports.runtime_folder import holder
+from acphold.faces.cli.front import daemon_socket
 from bench.far_wire import FarHttp, FarSocket, FarWire
 from bench.latency import TEXT, one_way, round_trip
 from bench.memory import MIB
@@ -57,24 +59,27 @@ WAYS: dict[str, type[FarWire]] = {"WebSocket": FarSocket, "HTTP": FarHttp}
 
 
 class Server:
-    """One that runs: where it is, and who may come; `pair` is the code for a browser."""
+    """One that runs, in these processes: where it is, and who may come; `pair` is the code for a
+    browser."""
 
-    def __init__(self, url: str, pid: int, token: str | None = None, pair: str = "") -> None:
+    def __init__(
+        self, url: str, pids: Sequence[int], token: str | None = None, pair: str = ""
+    ) -> None:
         self.url = url
         self.token = token
         self.pair = pair
-        self._process = psutil.Process(pid)
+        self._processes = [psutil.Process(pid) for pid in pids]
 
     @property
     def memory(self) -> float:
-        """MiB that it keeps."""
-        return self._process.memory_info().rss / MIB
+        """MiB that it keeps, with a share of what its processes have in common."""
+        return sum(it.memory_full_info().pss for it in self._processes) / MIB
 
     @property
     def busy(self) -> float:
         """Microseconds that its processor was busy."""
         # The clock of a process (clock_getcpuclockid(3) of Linux): its times are in ticks of 10 ms.
-        return clock_gettime_ns(~self._process.pid << 3 | 2) / 1e3
+        return sum(clock_gettime_ns(~it.pid << 3 | 2) for it in self._processes) / 1e3
 
     def client(self, kind: type[FarWire]) -> FarWire:
         """A client with an open session in which one turn is over already."""
@@ -298,7 +303,9 @@ def serving(journal: Path, program: Sequence[str] = ()) -> Iterator[Server]:
         made = subprocess.run(
             [acphold, "access", "token", *kept], stdout=subprocess.PIPE, text=True, check=True
         )
-        yield Server(told["url"], process.pid, made.stdout.strip(), told["pair"])
+        daemon = holder(daemon_socket(os.fspath(journal)))
+        pids = [process.pid, *([] if daemon is None else [daemon])]
+        yield Server(told["url"], pids, made.stdout.strip(), told["pair"])
 
 
 @contextmanager
@@ -306,7 +313,7 @@ def sdk_server(command: Command, token: str | None = None) -> Iterator[Server]:
     """What an official SDK serves an agent with; or another program that prints its port."""
     with _started(command) as process:
         assert process.stdout is not None
-        yield Server(f"http://127.0.0.1:{int(process.stdout.readline())}", process.pid, token)
+        yield Server(f"http://127.0.0.1:{int(process.stdout.readline())}", [process.pid], token)
 
 
 @contextmanager

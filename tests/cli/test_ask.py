@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from acp_wire.rpc import MAX_MESSAGE
+from acp_wire.transports.first_frame import BRIEF
 from acphold.faces.cli import ask_streams, bounds
 from acphold.faces.cli.ask_streams import TextOutput
 from acphold.faces.cli.ask_turn import AskingTurn, Inquiry
@@ -204,7 +205,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
         cancel_grace=SECONDS,
         max_message=MAX_MESSAGE,
     )
-    frame = first_frame(question.start.words, question.agent, is_brief=True)
+    frame = first_frame(question.start.words, question.agent, kind=BRIEF)
     front = OwnFront(frame, journal_of((), journal))
     asking = AskingTurn(question, front, stopping := Stopping())
     stopping.asking = asking

@@ -13,11 +13,12 @@ import pytest
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.unix import Front
-from acphold.live.server.daemon import FrontDesks, Fronted
+from acphold.live.server.fronts import Fronted
 from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE
 from tests.hub.shared import PuppetAgent, shared
+from tests.server.desks import front_desks
 from tests.watched_processes import until
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
@@ -58,14 +59,14 @@ async def test_a_front_is_answered_when_reading_its_words_fails_in_an_unexpected
 ) -> None:
     editor = Editor()
     async with asyncio.timeout(DEADLINE), shared(journal) as house:
-        desks = FrontDesks(house.hub, broken)
+        desks, kept = front_desks(house.hub, broken)
         attending = asyncio.create_task(desks.attend(editor.front))
         answer = await editor.initialize()
         assert b"internal error (incident" in answer
         assert b"nobody expected" not in answer
         editor.leave()
         await attending
-        await desks.wait_until_none()
+        await kept.wait_until_none()
         await editor.aclose()
 
 
@@ -82,10 +83,10 @@ async def test_the_wait_for_the_last_desk_leaves_time_to_serve_it_once_another_h
 
     one, two = Editor(), Editor()
     async with asyncio.timeout(DEADLINE), shared(journal) as house:
-        desks = FrontDesks(house.hub, prepared)
+        desks, kept = front_desks(house.hub, prepared)
         attending = [asyncio.create_task(desks.attend(each.front)) for each in (one, two)]
         assert b'"result"' in await one.initialize()
-        waiting = asyncio.create_task(desks.wait_until_none())
+        waiting = asyncio.create_task(kept.wait_until_none())
         own, _, _ = house.hub.desks
         one.leave()
         await until(lambda: len(house.hub.desks) == 2)

@@ -14,6 +14,7 @@ from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.unix import UnixListener
 from acphold.live.server import bounds, daemon
 from tests.hub.shared import shared
+from tests.server.desks import front_desks
 
 
 async def test_a_client_that_comes_as_the_process_ends_is_not_let_in_and_sent_away(
@@ -36,8 +37,8 @@ async def test_a_client_that_comes_as_the_process_ends_is_not_let_in_and_sent_aw
             client.settimeout(20)
             client.connect("owner.sock")
             client.send(HANDED_OVER)
-            desks = daemon.FrontDesks(house.hub, lambda *_: nullcontext())  # type: ignore[arg-type]
-            await daemon._wait_until_idle(desks, listener, stays=False)
+            desks, kept = front_desks(house.hub, lambda *_: nullcontext())  # type: ignore[arg-type]
+            await daemon._wait_until_idle(desks, kept, listener, stays=False)
             with suppress(ConnectionResetError):
                 assert await asyncio.to_thread(client.recv, 1) == b""  # it starts the next one
     assert not listener.is_attending

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from subprocess import PIPE, Popen, run
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
 import pytest
 import pytest_asyncio
 
@@ -22,6 +24,10 @@ from tests.cli.command_line import run_here
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 AGENT = (*ACPHOLD, "agent", "demo")
+
+
+SECONDS = 60.0
+"""For a daemon to end; a busy machine needs some."""
 
 
 @dataclass
@@ -37,11 +43,48 @@ class Served:
     agents: list[str] = field(default_factory=list)
 
     def start_again(self) -> None:
-        """Kill it, and start it as it was started; it has another code then."""
+        """Kill it with its daemon, and start it as it was started; it has another code then."""
+        self.kill()
+        self.start_alone_again()
+
+    def kill(self) -> None:
+        """Kill it with its daemon, as the end of the machine does."""
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        for daemon in self.daemons():
+            daemon.kill()
+            daemon.wait(SECONDS)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it and its daemon a signal."""
+        for pid in [self.process.pid, *(daemon.pid for daemon in self.daemons())]:
+            os.kill(pid, number)
+
+    def start_alone_again(self) -> None:
+        """Kill and start it; its daemon goes on."""
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
         self.process, told = started(self.words, self.env)
         self.url, self.pair = told["url"], told["pair"]
+
+    @property
+    def daemon(self) -> psutil.Process:
+        """The daemon with the agents and sessions of the server."""
+        (found,) = self.daemons()
+        return found
+
+    def daemons(self) -> list[psutil.Process]:
+        """All daemons with its runtime folder."""
+        own = self.env["XDG_RUNTIME_DIR"]
+        return [it for it in psutil.process_iter() if runs_in(it, own)]
+
+    @property
+    def agents_running(self) -> list[psutil.Process]:
+        """The demo agents that run for the server."""
+        children = [it for daemon in self.daemons() for it in daemon.children(recursive=True)]
+        return [child for child in children if child.cmdline()[-2:] == ["agent", "demo"]]
 
     def run(self, *words: str) -> str:
         """Run a command of ours as the user who serves, and return its output."""
@@ -57,6 +100,14 @@ class Served:
     def token(self, *words: str) -> str:
         """A new token."""
         return self.run("access", "token", *words)
+
+
+def runs_in(process: psutil.Process, folder: str) -> bool:
+    """Whether this is a daemon with this runtime folder."""
+    try:
+        return "daemon" in process.cmdline() and process.environ().get("XDG_RUNTIME_DIR") == folder
+    except psutil.Error:  # it ends
+        return False
 
 
 def started(words: list[str], env: dict[str, str]) -> tuple[Popen[str], dict[str, Any]]:
@@ -114,6 +165,9 @@ def _served(
     finally:
         served.process.terminate()
         served.process.communicate()
+        for daemon in served.daemons():
+            daemon.terminate()  # a kill would leave the write-ahead log beside the journal
+            daemon.wait(SECONDS)
         assert served.process.returncode == 0
 
 

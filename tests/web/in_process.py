@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from msgspec.structs import replace
-
+from acp_wire.rpc import Transport
+from acp_wire.surroundings import Surroundings
+from acp_wire.transports.first_frame import SERVER, FirstFrame
+from acp_wire.transports.pipes import PipeTransport
+from acp_wire.transports.runtime_folder import own_socket
+from acp_wire.transports.unix import connect
 from acphold.faces.cli.serve import export_page
+from acphold.live.agents.absent import AbsentAgent
 from acphold.live.hub.alerts import Activity
+from acphold.live.server.daemon import serve_journal
+from acphold.live.server.fronts import Fronted
+from acphold.live.server.relay_protocol import AskedAgent
 from acphold.live.server.service import Service
 from acphold.record.history.entries import now_ms
 from acphold.record.journal import Journal, NewSession, RowChange
 from acphold.record.journal.access import Scope, new_token
 from acphold.record.journal.stores import open_journal
+from acphold.serve_options import ServeOptions
+from acphold.version import __version__
 from acphold.web.application import Application, ServedMoves
 from acphold.web.connections import Asgi
 from acphold.web.devices import Devices, Pairing
-from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.import_requests import Importing, ImportRequests
@@ -33,6 +45,7 @@ from acphold.web.metrics import Metrics
 from acphold.web.notices import Notices, Sender
 from acphold.web.page_files import PageFiles
 from acphold.web.push import KeptSubscriptions
+from acphold.web.relay import Reach, ReachedDaemon, Relay, ServedAgent
 from acphold.web.reports import Reports
 from acphold.web.rule_requests import RuleRequests
 from tests.journal.conversations import Pieces, append
@@ -85,7 +98,7 @@ class Site:
     journal: Journal
     gate: Gate
     feed: ListFeed
-    endpoints: Endpoints
+    relay: Relay
     activity: Activity
     token: str = ""
     notices: Notices | None = None
@@ -165,6 +178,75 @@ class Site:
         await self.journal.release(lease)
 
 
+def absent(journal: str | Path) -> Service:
+    """No agent, over this journal."""
+    options = ServeOptions(journal=journal)
+    return Service(make_agent=lambda *_: AbsentAgent(), options=options)
+
+
+@asynccontextmanager
+async def daemon_of(journal: str, services: Mapping[str, Service]) -> AsyncIterator[Reach]:
+    """A daemon in this process for the block, which prepares these services for fronts whose words
+    are their names."""
+
+    @asynccontextmanager
+    async def prepare(frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
+        yield Fronted(services[frame.words[0]], linger=600)
+
+    listens, stop = asyncio.Event(), asyncio.Event()
+    path = own_socket()
+    with TemporaryFile() as lock:
+        held = lock.fileno()
+
+        @asynccontextmanager
+        async def reach(journal: str) -> AsyncIterator[ReachedDaemon]:
+            reached = InProcessDaemon(path)
+            try:
+                yield reached
+            finally:
+                await reached.aclose()
+
+        serving = serve_journal(
+            *(path, absent(journal), prepare),
+            called=str,
+            held=held,
+            stop=stop,
+            stays=True,
+            ready=listens.set,
+        )
+        task = asyncio.create_task(serving)
+        try:
+            await listens.wait()
+            yield reach
+        finally:
+            stop.set()
+            await task
+
+
+class InProcessDaemon:
+    """That daemon, once our front has come to it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        its_stdin, writing = os.pipe()
+        reading, its_stdout = os.pipe()
+        streams = [its_stdin, its_stdout, os.open(os.devnull, os.O_WRONLY)]
+        self.transport: Transport = PipeTransport(reading, writing)
+        self._front = socket.socket(socket.AF_UNIX)
+        self._front.connect(path)
+        frame = FirstFrame(__version__, (), (), Surroundings.here(), SERVER).encode()
+        socket.send_fds(self._front, [frame], streams)
+        for descriptor in streams:
+            os.close(descriptor)
+
+    async def connect(self) -> Transport:
+        return await connect(self._path, 10)
+
+    async def aclose(self) -> None:
+        self._front.close()
+        await self.transport.aclose()
+
+
 @asynccontextmanager
 async def site(
     folder: Path,
@@ -177,15 +259,20 @@ async def site(
     """The application for the block, with a journal of its own in the folder; of the services the
     first is the default one."""
     path = folder / "journal.db"
+    services = services or {"agent": absent(path)}
     journal = open_journal(path)
     gate = Gate(journal.access, origins or (ORIGIN,))
     pairing = Pairing(asyncio.get_running_loop().time)
     activity = Activity()
-    signalled = {name: replace(it, activity=activity) for name, it in (services or {}).items()}
+    agents = [
+        ServedAgent(AskedAgent(name, (name,), ()), str(path), it.options.max_message)
+        for name, it in services.items()
+    ]
     try:
         async with (
-            Endpoints(signalled, next(iter(signalled or [""])), journal) as endpoints,
-            HttpClients(endpoints, gate) as http,
+            daemon_of(str(path), services) as reach,
+            Relay(agents, reach, activity) as relay,
+            HttpClients(relay, gate) as http,
             JournalReader(str(path)) as reader,
             ListFeed(reader, gate, activity) as feed,
             AsyncExitStack() as more,
@@ -199,13 +286,13 @@ async def site(
             if imports is not None:
                 more.push_async_callback(imports.aclose)
             app = Application(
-                endpoints=endpoints,
+                relay=relay,
                 gate=gate,
                 devices=Devices(gate, pairing),
                 http=http,
                 pages=JournalPages(reader),
                 feed=feed,
-                metrics=Metrics(reader, http, feed),
+                metrics=Metrics(reader, http, feed, relay),
                 moves=ServedMoves(journal),
                 page=page or PageFiles(folder / "no page"),
                 reports=Reports(reader, export_page),
@@ -213,7 +300,7 @@ async def site(
                 notices=notices,
                 imports=imports,
             )
-            found = Site(app, journal, gate, feed, endpoints, activity, notices=notices)
+            found = Site(app, journal, gate, feed, relay, activity, notices=notices)
             found.token = await found.new_token()
             yield found
     finally:

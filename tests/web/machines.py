@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -35,11 +34,12 @@ class Node:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        os.kill(self.served.process.pid, signal.SIGSTOP)
+        """Its server and its daemon stand still for the block."""
+        self.served.signal(signal.SIGSTOP)
         try:
             yield
         finally:
-            os.kill(self.served.process.pid, signal.SIGCONT)
+            self.served.signal(signal.SIGCONT)
 
 
 @asynccontextmanager
@@ -62,6 +62,7 @@ async def machines(
             with socket.create_server(("127.0.0.1", 0)) as free:
                 net.to = free.getsockname()[1]
             own = of_each[n] if of_each else {}
+            runtime = stack.enter_context(TemporaryDirectory(dir="/tmp"))
             served = await stack.enter_async_context(
                 beside(
                     serving(
@@ -72,10 +73,11 @@ async def machines(
                         agent=agent,
                         variables={
                             **journal,
-                            **stack.enter_context(without_sockets()),
+                            "XDG_RUNTIME_DIR": runtime,
                             "ACPHOLD_NODE_TOKEN": token,
                             **own,
                         },
+                        inside=alone_with(runtime),
                     )
                 )
             )
@@ -83,13 +85,11 @@ async def machines(
         yield made
 
 
-@contextmanager
-def without_sockets() -> Iterator[dict[str, str]]:
-    """The variables of a machine on which nobody is met at a socket."""
-    with TemporaryDirectory(dir="/tmp") as runtime:
-        os.mkdir(f"{runtime}/acphold")
-        os.chmod(f"{runtime}/acphold", 0o755)  # no socket is made where others may enter
-        yield {"XDG_RUNTIME_DIR": runtime}
+def alone_with(folder: str) -> tuple[str, ...]:
+    """Words before a command that give it a folder of this name which nobody else sees: its own
+    sockets, as on another machine."""
+    script = f'mount -t tmpfs none {folder} && chmod 700 {folder} && exec "$@"'
+    return ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh")
 
 
 @asynccontextmanager

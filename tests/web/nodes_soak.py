@@ -38,7 +38,7 @@ from tests.postgresql import Pair
 from tests.web import namespaces
 from tests.web.certificates import new_authority
 from tests.web.conftest import Served, serving
-from tests.web.machines import beside, machines, without_sockets
+from tests.web.machines import alone_with, beside, machines
 from tests.web.network import Way, network
 
 ROUND_SECONDS: Final = 150.0
@@ -152,6 +152,7 @@ async def apart(database: Database, folder: Path) -> AsyncIterator[list[Machine]
         made: list[Machine] = []
         for number, at in enumerate(addresses):
             inside, plugs = stack.enter_context(namespaces.namespace(number, at))
+            runtime = stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp"))
             served = serving(
                 folder / f"node{number}",
                 *("--listen", f"0.0.0.0:{PORT}", "--url", f"https://{at['clients']}:{PORT}"),
@@ -161,9 +162,9 @@ async def apart(database: Database, folder: Path) -> AsyncIterator[list[Machine]
                     "ACPHOLD_NODE_TOKEN": token,
                     "SSL_CERT_FILE": str(authority.ca),
                     **begins(folder, number),
-                    **stack.enter_context(without_sockets()),
+                    "XDG_RUNTIME_DIR": runtime,
                 },
-                inside=inside,
+                inside=(*inside, *alone_with(runtime)),
             )
             runs = await stack.enter_async_context(beside(served))
             made.append(Machine(runs, plugs["others"], plugs["database"]))
@@ -207,9 +208,9 @@ class Cluster:
             case "kill":
                 await asyncio.to_thread(node.served.start_again)
             case "stop" | "stop for long":
-                node.served.process.send_signal(signal.SIGSTOP)
+                node.served.signal(signal.SIGSTOP)
                 await self._a_moment(2.0 if kind == "stop" else STOPPED)
-                node.served.process.send_signal(signal.SIGCONT)
+                node.served.signal(signal.SIGCONT)
             case "restart":
                 await asyncio.to_thread(self._database.pair.restart)
             case "promotion":

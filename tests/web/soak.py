@@ -63,9 +63,9 @@ class Faults:
                 self._failing.cut()
                 self._failing.passes.set()
             case "stop":
-                self._served.process.send_signal(signal.SIGSTOP)
+                self._served.signal(signal.SIGSTOP)
                 await self._a_moment(0.5)
-                self._served.process.send_signal(signal.SIGCONT)
+                self._served.signal(signal.SIGCONT)
             case "kill":
                 await asyncio.to_thread(self._served.start_again)
         return kind

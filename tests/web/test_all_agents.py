@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import acphold
@@ -25,7 +24,6 @@ from acphold.errors import INVALID_PARAMS, OTHER_AGENT, RemoteError
 from tests.editor import SCRIPTED, introduced, scripted_agent
 from tests.owners import lone_command
 from tests.web.conftest import AGENT, Served, serving
-from tests.web.test_endpoints import agents_of
 
 pytestmark = pytest.mark.slow
 
@@ -132,7 +130,7 @@ async def test_sessions_of_all_agents_are_begun_listed_and_opened_each_with_its_
         assert can["_meta"]["acphold/folder"] == os.getcwd()  # in which `serve` was started
         assert can["loadSession"] is True
         assert introduced["agentInfo"]["name"] == "acphold"
-        assert agents_of(served) == []  # nobody has needed one yet
+        assert served.agents_running == []  # nobody has needed one yet
         first = await client.new(served.folder)
         second = await client.new(served.folder, **{"acphold/agent": "two"})
         assert first["_meta"]["acphold/agent"] == "one"
@@ -181,7 +179,7 @@ async def test_an_agent_ends_when_the_client_has_left_its_last_session(served: S
     async with client_of(served) as (client, _):
         opened = await client.new(served.folder)
         await client.say(opened["sessionId"], "quick: hello")
-        (program,) = agents_of(served)
+        (program,) = served.agents_running
         await client.ask("session/close", sessionId=opened["sessionId"])
         await asyncio.to_thread(program.wait, 30)
         folder = str(served.folder)
@@ -239,7 +237,7 @@ async def test_a_session_goes_to_another_agent_only_when_the_client_says_so(
             "acphold/agent": "elsewhere",
             "acphold/allAgents": ["one", "two", "broken"],
         }
-        assert agents_of(served) == []  # none was started for it
+        assert served.agents_running == []  # none was started for it
         with pytest.raises(RemoteError, match="not open"):
             await client.say(session_id, "hello")
         with pytest.raises(RemoteError, match="one, two, broken"):
@@ -280,7 +278,7 @@ async def test_only_who_manages_a_session_takes_it_to_another_agent(
         with pytest.raises(RemoteError) as refused:
             await asked
         assert refused.value.code == OTHER_AGENT
-        assert agents_of(served) == []
+        assert served.agents_running == []
 
 
 async def test_a_session_that_is_live_in_another_process_is_joined_there_with_its_own_agent(
@@ -322,7 +320,7 @@ async def test_the_prompts_that_wait_are_told_of_over_the_connection_of_all_agen
 
 def scripted_in(served: Served) -> int:
     """The number of scripted agents that run for a server."""
-    children = psutil.Process(served.process.pid).children(recursive=True)
+    children = [it for daemon in served.daemons() for it in daemon.children(recursive=True)]
     return sum(str(SCRIPTED) in child.cmdline() for child in children)
 
 

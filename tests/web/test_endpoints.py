@@ -7,7 +7,6 @@ from pathlib import Path
 from subprocess import run
 from typing import NoReturn
 
-import psutil
 import pytest
 
 import acphold
@@ -17,7 +16,7 @@ from acphold.live.server.service import Service
 from acphold.record.journal.access import Scope
 from acphold.serve_options import ServeOptions
 from tests.conftest import Defaults
-from tests.web.conftest import ACPHOLD, AGENT, Served, serving
+from tests.web.conftest import ACPHOLD, AGENT, serving
 from tests.web.in_process import site
 
 
@@ -29,19 +28,13 @@ def program(folder: Path, name: str) -> None:
     path.chmod(0o755)
 
 
-def agents_of(served: Served) -> list[psutil.Process]:
-    """The agents that run for a server."""
-    children = psutil.Process(served.process.pid).children(recursive=True)
-    return [child for child in children if child.cmdline()[-2:] == ["agent", "demo"]]
-
-
 def test_without_agents_in_the_settings_those_on_path_are_served(tmp_path: Path) -> None:
     for name in ("gemini", "codex-acp", "some-other"):
         program(tmp_path / "bin", name)
     env = {"PATH": f"{tmp_path / 'bin'}:/bin", "ACPHOLD_SETTINGS": str(tmp_path / "none.toml")}
     with serving(tmp_path, agent=(), variables=env) as served:
         assert served.agents == ["codex", "gemini"]
-        assert agents_of(served) == []
+        assert served.agents_running == []
 
 
 def test_where_no_agent_is_known_it_says_what_to_do(tmp_path: Path) -> None:
@@ -61,13 +54,13 @@ async def test_an_agent_that_nobody_needs_ends_and_its_sessions_stay(
         async with acphold.connect(served.url, token=token) as agent:
             session = await agent.new_session(cwd=tmp_path)
             await session.prompt("quick: hello")
-            (program,) = agents_of(served)
+            (program,) = served.agents_running
         await asyncio.to_thread(program.wait, 30)
         async with acphold.connect(served.url, token=token) as agent:
             again = await agent.load_session(session.id, cwd=tmp_path)
             assert "hello" in str(again.state.timeline)
             assert "more" in (await again.prompt("quick: more")).text
-            assert agents_of(served) != []
+            assert served.agents_running != []
 
 
 @pytest.mark.parametrize("scopes", [("watch",), ("watch", "prompt", "answer", "manage")])

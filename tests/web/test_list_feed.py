@@ -282,7 +282,7 @@ async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_
         near, far = memory_pair()
         client = InMemory(near)
         tasks = [
-            asyncio.create_task(web.endpoints.attend("puppet", far, THIS_USER)),
+            asyncio.create_task(web.relay.attend("puppet", far, THIS_USER, {})),
             asyncio.create_task(client.read()),
         ]
         await client.introduce(None, {})

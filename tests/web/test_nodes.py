@@ -72,8 +72,7 @@ async def test_a_machine_that_is_killed_leaves_its_sessions_to_the_others(
             session = await here.new_session(cwd=tmp_path)
             await session.prompt("quick: one")
             far = await there.load_session(session.id, cwd=tmp_path)
-            one.served.process.kill()
-            one.served.process.wait()
+            await asyncio.to_thread(one.served.kill)
             async with asyncio.timeout(DEADLINE):
                 assert "two" in (await far.prompt("quick: two")).text
         one.served.start_again()
@@ -97,7 +96,7 @@ async def test_a_turn_of_which_the_machine_is_killed_is_shown_as_far_as_it_went(
                 said += 1
                 if said == 20:
                     break
-            one.served.process.kill()
+            await asyncio.to_thread(one.served.kill)
             with pytest.raises(RemoteError, match="interrupted"):
                 await turn
         async with asyncio.timeout(DEADLINE):
@@ -195,8 +194,7 @@ async def test_a_session_whose_folder_is_on_another_machine_is_read_and_forked_t
         async with one.client() as here:
             session = await here.new_session(cwd=folder)
             await session.prompt("quick: one")
-        one.served.process.kill()
-        one.served.process.wait()
+        await asyncio.to_thread(one.served.kill)
         folder.rmdir()
         read = await reads.load_session(session.id, cwd=folder)
         assert "quick: one" in str(read.state.timeline)
@@ -223,8 +221,7 @@ async def test_two_machines_that_want_the_sessions_of_a_third_that_was_killed_ag
             await session.prompt("quick: one")
         left = await second.load_session(session.id, cwd=tmp_path)
         right = await third.load_session(session.id, cwd=tmp_path)
-        one.served.process.kill()
-        one.served.process.wait()
+        await asyncio.to_thread(one.served.kill)
         async with asyncio.timeout(DEADLINE):
             turns = [left.prompt("quick: left"), right.prompt("quick: right")]
             said = [(await turn).text for turn in turns]

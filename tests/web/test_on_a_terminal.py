@@ -57,7 +57,6 @@ def screen(tmp_path: Path, level: str) -> Iterator[Screen]:
         **os.environ,
         "ACPHOLD_JOURNAL": str(tmp_path / "journal.db"),
         "XDG_STATE_HOME": str(tmp_path / "state"),
-        "XDG_RUNTIME_DIR": str(tmp_path),
     }
     command = [*ACPHOLD, "serve", "--listen", "127.0.0.1:0", "--log-level", level]
     process = subprocess.Popen(

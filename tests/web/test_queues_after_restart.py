@@ -85,7 +85,7 @@ async def test_a_moment_that_passes_while_the_machine_is_off_is_gone_on_with_onl
                 await session.queue.add(step(f"{name} 1"), at=moment)
                 await session.queue.set(restarts=name == "told")
                 made[name] = session.id
-        served.process.kill()
+        served.kill()
         await until(lambda: now_ms() > moment)
         await asyncio.to_thread(served.start_again)
         await until(lambda: "told 1" in said(log))
@@ -107,8 +107,7 @@ async def test_in_a_restored_and_in_a_copied_journal_nothing_goes_on_until_someb
         session_id = await a_session(served, log, "told", restarts=True)
         journal = Path(served.env["ACPHOLD_JOURNAL"])
         served.run("journal", "backup", str(tmp_path / "backup.db"))
-        served.process.kill()
-        served.process.wait(timeout=DEADLINE)
+        served.kill()
         if way == "restore":
             served.run("journal", "restore", str(tmp_path / "backup.db"))
         else:
@@ -150,8 +149,7 @@ async def test_an_agent_that_does_not_start_stops_no_other_and_is_told_of(tmp_pa
                 await session.queue.set(restarts=True)
                 made[name] = session.id
         broken.touch()
-        served.process.kill()
-        served.process.wait()
+        served.kill()
         journal = Path(served.env["ACPHOLD_JOURNAL"])
         for session_id in made.values():  # as if nobody had held it: no process has them
             await asyncio.to_thread(let_go, journal, session_id)
@@ -176,8 +174,7 @@ async def test_a_session_that_cannot_be_read_stops_no_other_and_is_told_of(tmp_p
             name: await a_session(served, log, name, restarts=True)
             for name in ("whole", "damaged", "whole too")
         }
-        served.process.kill()
-        served.process.wait()
+        served.kill()
         with closing(sqlite3.connect(served.env["ACPHOLD_JOURNAL"], isolation_level=None)) as file:
             file.execute(
                 "INSERT INTO summaries (session, summary) "

@@ -29,7 +29,6 @@ def environment(folder: Path, journal: str | None = None) -> dict[str, str]:
         **os.environ,
         "ACPHOLD_JOURNAL": journal or str(folder / "journal.db"),
         "XDG_STATE_HOME": str(folder / "state"),
-        "XDG_RUNTIME_DIR": str(folder),
     }
 
 

@@ -16,7 +16,7 @@ EXPORTS = """
     presentation.present_diffs presentation.scenes presentation.visible_text
     reading.inbox reading.local_reader reading.neighbours reading.present_files
     reading.requests reading.rule_offers reading.server_reader reading.session_reader
-    server.alert_commands server.all_agents server.bounds server.checked_params server.daemon
-    server.owner_line server.positions server.principals server.service server.unstable
+    server.alert_commands server.daemon server.fronts server.owner_line server.positions
+    server.principals server.relay_protocol server.service
 """
 """The modules that other wings may import; nobody reaches past them."""

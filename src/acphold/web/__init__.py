@@ -7,6 +7,6 @@ from acphold.web.application import Application
 __all__ = ["Application"]
 
 EXPORTS = """
-    application page_files running_servers server
+    application page_files relay running_servers server
 """
 """The modules that other wings may import; nobody reaches past them."""

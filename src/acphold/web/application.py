@@ -70,7 +70,6 @@ from acphold.web.connections import (
     whole,
 )
 from acphold.web.devices import Devices
-from acphold.web.endpoints import Attending, Endpoints
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import SUBPROTOCOL, Admitted, Gate, OtherOriginError, RefusedError, refusing
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
@@ -80,6 +79,7 @@ from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import METRICS, Metrics
 from acphold.web.notices import NOTICES, Notices
 from acphold.web.page_files import PageFiles
+from acphold.web.relay import Attending, Relay
 from acphold.web.reports import Reports
 from acphold.web.rule_requests import RuleRequests
 
@@ -157,7 +157,7 @@ class Application:
     def __init__(
         self,
         *,
-        endpoints: Endpoints,
+        relay: Relay,
         gate: Gate,
         devices: Devices,
         http: HttpClients,
@@ -171,7 +171,7 @@ class Application:
         notices: Notices | None = None,
         imports: ImportRequests | None = None,
     ) -> None:
-        self._endpoints = endpoints
+        self._relay = relay
         self._gate = gate
         self._http = http
         self._metrics = metrics
@@ -220,21 +220,19 @@ class Application:
                 raise RefusedError(
                     403, "this address needs a token of a node: `acphold access token --node`"
                 )
-            mark, _, name = exchange.path.removeprefix(OWNERS).partition("/")
-            if mark != self._endpoints.mark:
+            mark, _, _ = exchange.path.removeprefix(OWNERS).partition("/")
+            if not self._relay.has_node(mark):
                 raise RefusedError(ENDED, "the process at this address has ended")
-            if name not in self._endpoints.open_names:
-                raise RefusedError(404, "no sessions of that agent are live here")
-            await attend_websocket(_Nodes(self._endpoints), self._gate, exchange, name, admitted)
+            await attend_websocket(_Nodes(self._relay), self._gate, exchange, mark, admitted)
             return
         if exchange.path.startswith(MOVES):
             session_id = exchange.path.removeprefix(MOVES)
             await attend_websocket(self._moves, self._gate, exchange, session_id, admitted)
             return
-        name = await _agent_at(self._endpoints, exchange.path, admitted.principal)
+        name = await _agent_at(self._relay, exchange.path, admitted.principal)
         self._metrics.sockets += 1
         try:
-            await attend_websocket(self._endpoints, self._gate, exchange, name, admitted)
+            await attend_websocket(self._relay, self._gate, exchange, name, admitted)
         finally:
             self._metrics.sockets -= 1
 
@@ -251,7 +249,7 @@ class Application:
         raise RefusedError(404, "there is nothing at this address")
 
     async def _answer_agent(self, exchange: HttpExchange, admitted: Admitted) -> None:
-        name = await _agent_at(self._endpoints, exchange.path, admitted.principal)
+        name = await _agent_at(self._relay, exchange.path, admitted.principal)
         await self._http.serve(exchange, name, admitted)
 
     async def _let_in(self, exchange: HttpExchange, protocols: Sequence[str] = ()) -> Admitted:
@@ -276,28 +274,33 @@ async def _say_health(exchange: HttpExchange) -> None:
     await exchange.answer(200, {"status": "ok"})
 
 
-async def _agent_at(endpoints: Endpoints, path: str, who: Principal) -> str:
+async def _agent_at(relay: Relay, path: str, who: Principal) -> str:
     """Return the agent at `path` for this principal; raises RefusedError."""
     head, _, name = path[len(ENDPOINT) :].partition("/")
     found = None
     if path.startswith(ENDPOINT) and not head:
-        found = await endpoints.name_of(name, who.session_id)
+        try:
+            found = await relay.name_of(name, who.session_id)
+        except AcpError as exc:
+            raise RefusedError(503, str(exc)) from None
     if found is None:
         raise RefusedError(404, "no agent is served at this address")
     return found
 
 
 class _Nodes:
-    """Serves connections from other nodes."""
+    """Serves connections from other nodes, by the mark that they name."""
 
-    def __init__(self, endpoints: Endpoints) -> None:
-        self._endpoints = endpoints
-        self.limit = endpoints.limit
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+
+    def limit(self, name: str) -> int:
+        return bounds.MESSAGE_BYTES
 
     async def attend(
         self, name: str, transport: Transport, principal: Principal, headers: Mapping[str, str]
     ) -> None:
-        await self._endpoints.attend_node(name, transport)
+        await self._relay.attend_node(name, transport)
 
 
 async def attend_websocket(

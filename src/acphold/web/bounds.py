@@ -162,20 +162,21 @@ ATTEMPT_SECONDS: Final = 60.0
 DIFFERENT_ATTEMPTS: Final = 20
 """Different attempts logged in that time; more are counted together."""
 
-# -- agents and their sessions --------------------------------------------------------------
+# -- the daemon ------------------------------------------------------------------------------
 
-AGENT_LINGER_SECONDS: Final = 600.0
-"""Seconds that an idle agent is kept running: see `web.endpoints.Endpoints`."""
+DAEMON_SECONDS: Final = 40.0
+"""Seconds that a daemon has to start and to accept our agents, and to answer."""
 
-OPENED_AT_ONCE: Final = 4
-"""Sessions with queued prompts that are opened at the same time."""
+DAEMON_PAUSE_SECONDS: Final = 10.0
+"""Most seconds between two attempts to come to a daemon."""
 
-QUEUE_OPEN_SECONDS: Final = 120.0
-"""Seconds for an agent to start, and again to open the session, for such a prompt."""
+LAST_DEEDS_SECONDS: Final = 1.0
+"""Seconds for what a daemon has to say of a client that has left."""
 
-OWNER_LOOKS: Final = 2 + round(journal_bounds.SILENT_SECONDS / journal_bounds.RENEW_SECONDS)
-"""Looks at the sessions of a process that may still live: after this many, it lives or has been
-silent."""
+RELAYED_AHEAD_BYTES: Final = 256 * 1024
+"""Bytes that may wait to be written for one side before the other is read on."""
+
+# -- sessions --------------------------------------------------------------
 
 MOVES_AT_ONCE: Final = 4
 """Most moves of a session at the same time: each may read and send gigabytes."""

@@ -67,9 +67,9 @@ from acphold.live.server.positions import (
 from acphold.newest import Newest
 from acphold.web import bounds
 from acphold.web.connections import Headers
-from acphold.web.endpoints import Attending
 from acphold.web.exchange import AtOnce, EventStream, HttpExchange, event
 from acphold.web.gate import Admitted, Gate, RefusedError
+from acphold.web.relay import Attending
 
 log = logging.getLogger(__name__)
 

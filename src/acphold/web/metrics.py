@@ -18,13 +18,14 @@ from acp_wire.schema import LIST_SESSIONS
 from acphold.errors import UnknownSessionError
 from acphold.live.reading.neighbours import LiveSession
 from acphold.record.journal import Journal
-from acphold.record.journal.stored_journal import APPENDS, BOUNDS, Durations
+from acphold.record.journal.stored_journal import BOUNDS, Durations
 from acphold.web.connections import Message, Receive, Send
 from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Admitted, RefusedError
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalReader
 from acphold.web.list_feed import ListFeed
+from acphold.web.relay import Relay
 
 METRICS: Final = "/metrics"
 
@@ -38,10 +39,13 @@ class Metrics:
     `sockets` is the number of open WebSockets.
     """
 
-    def __init__(self, reader: JournalReader, http: HttpClients, feed: ListFeed) -> None:
+    def __init__(
+        self, reader: JournalReader, http: HttpClients, feed: ListFeed, relay: Relay
+    ) -> None:
         self._reader = reader
         self._http = http
         self._feed = feed
+        self._relay = relay
         self.sockets = 0
         self.received = 0
         self.sent = 0
@@ -124,7 +128,7 @@ class Metrics:
                     "histogram",
                     "acphold_journal_append_seconds",
                     "How long an append to the journal takes.",
-                    _buckets(APPENDS),
+                    _buckets(await self._relay.appends()),
                 ),
             ]
         )

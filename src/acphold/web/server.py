@@ -1,7 +1,6 @@
 """The server of `acphold serve`: the application on uvicorn, in this process.
 
-Order matters at the end: clients are disconnected first, so that none sees its session end with a
-hub; then the turns, the agents and the journals end (`Endpoints`).
+It has no sessions and no agents: these are the daemon's (`web.relay`).
 """
 
 from __future__ import annotations
@@ -14,15 +13,13 @@ import resource
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from operator import attrgetter
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import uvicorn
 from msgspec import Struct
-from msgspec.structs import replace
 
 from acp_wire.tasks import beside, first
 from acp_wire.transports.addresses import NODE_TOKEN
@@ -30,16 +27,14 @@ from acp_wire.transports.known_servers import local_tokens, origin_of, remember,
 from acp_wire.transports.messages import HEARTBEAT_SECONDS
 from acphold.errors import SettingsError
 from acphold.live.hub.alerts import Activity
-from acphold.live.server.service import Service, journal_at
+from acphold.live.server.service import journal_at
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import SessionRow
 from acphold.record.journal.access import SCOPES, Access, token_id
 from acphold.record.journal.stores import journal_name
 from acphold.web import bounds
 from acphold.web.application import Application, ServedMoves
 from acphold.web.connections import Asgi, Connections, limits_for, repeating
 from acphold.web.devices import Devices, Pairing, PairingListener, Worth
-from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.import_requests import Importing, ImportRequests
@@ -50,6 +45,7 @@ from acphold.web.notices import Notices
 from acphold.web.page_files import PageFiles
 from acphold.web.protocols import Arrival, HttpProtocol, SocketProtocol
 from acphold.web.push import KeptSubscriptions, PushSender
+from acphold.web.relay import Reach, Relay, ServedAgent
 from acphold.web.reports import Export, Reports
 from acphold.web.rule_requests import RuleRequests
 from acphold.web.running_servers import Running, noted
@@ -184,29 +180,28 @@ class ServerOutput(PairingListener, Protocol):
 
 
 async def serve(
-    services: Mapping[str, Service],
-    default: str,
+    agents: Sequence[ServedAgent],
+    reach: Reach,
     listening: Listening,
     *,
     output: ServerOutput,
     stop: asyncio.Event,
-    called: Callable[[SessionRow], str] = attrgetter("agent"),
-    lingers: Mapping[str, float] | None = None,
     export: Export | None = None,
     importing: Importing | None = None,
     folder: str | None = None,
 ) -> None:
-    """Serve these agents until `stop` is set; tokens are those of the default one's journal.
+    """Serve these agents until `stop` is set, the first one by default; tokens are those of its
+    journal.
 
-    `called`, `lingers` and `folder` are as in `Endpoints`, `export` as in `Reports`; without
-    `importing` nothing can be imported from the page. Raises SettingsError, JournalError, and
-    OSError if the address is taken.
+    `reach` and `folder` are as in `Relay`, `export` as in `Reports`; without `importing` nothing
+    can be imported from the page. Raises AcpError, and OSError if the address is taken.
     """
     listening.check()
     tls = listening.tls()
     with listening.bind() as bound:
         origins = listening.origins(bound.getsockname()[1])
-        journal = journal_at(services[default].journal)
+        place = agents[0].journal
+        journal = journal_at(place)
         imports = None if importing is None else ImportRequests(importing)
         try:
             connections = listening.connections()
@@ -215,40 +210,31 @@ async def serve(
             pairing = Pairing(asyncio.get_running_loop().time, output)
             await gate.report_held()
             await _let_this_user_in(gate, journal.access, origins)
-            kept = KeptSubscriptions(journal_name(services[default].journal))
+            kept = KeptSubscriptions(journal_name(place))
             # For push services (RFC 8292, 2.1): https, or mail.
             is_https = origins[0].startswith("https:")
             contact = origins[0] if is_https else "mailto:nobody@example.com"
             activity = Activity()
-            services = {
-                name: replace(service, activity=activity) for name, service in services.items()
-            }
             async with (
                 gate.audit.kept(),
-                Endpoints(
-                    *(services, default, journal),
-                    called=called,
-                    lingers=lingers,
-                    node=listening.node,
-                    folder=folder,
-                ) as endpoints,
-                HttpClients(endpoints, gate) as http,
+                Relay(agents, reach, activity, folder=folder, node=listening.node) as relay,
+                HttpClients(relay, gate) as http,
                 repeating(gate.check, bounds.TOKENS_SECONDS),
                 repeating(gate.report_held, bounds.HELD_SECONDS),
                 repeating(connections.check, bounds.SLOW_CHECK_SECONDS),
-                JournalReader(services[default].journal) as reader,
+                JournalReader(place) as reader,
                 ListFeed(reader, gate, activity) as feed,
                 Notices(reader, gate, PushSender(), kept, contact, activity) as notices,
             ):
                 page = PageFiles()
                 app = Application(
-                    endpoints=endpoints,
+                    relay=relay,
                     gate=gate,
                     devices=Devices(gate, pairing),
                     http=http,
                     pages=JournalPages(reader),
                     feed=feed,
-                    metrics=Metrics(reader, http, feed),
+                    metrics=Metrics(reader, http, feed, relay),
                     moves=ServedMoves(journal),
                     page=page,
                     reports=Reports(reader, export),
@@ -256,15 +242,13 @@ async def serve(
                     notices=notices,
                     imports=imports,
                 )
-                limit = max(service.options.max_message for service in services.values())
+                limit = max(agent.max_message for agent in agents)
                 async with _running(app, bound, tls, connections, limit) as running:
-                    with noted(listening.running(services[default].journal, origins)):
+                    with noted(listening.running(place, origins)):
                         code = pairing.new_code(Worth(SCOPES))
-                        output.ready(Serving(origins[0], code, tuple(services), page.is_built))
-                        async with (
-                            beside(stop.wait(), "wait for stop") as stopped,
-                            beside(endpoints.resume_queues(), "resume queues"),
-                        ):
+                        names = tuple(agent.asked.name for agent in agents)
+                        output.ready(Serving(origins[0], code, names, page.is_built))
+                        async with beside(stop.wait(), "wait for stop") as stopped:
                             await first(stopped, running)
                     gate.stop()
         finally:

@@ -10,6 +10,7 @@ import pytest
 
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.first_frame import (
+    BRIEF,
     HANDED_OVER,
     LARGEST,
     FirstFrame,
@@ -42,7 +43,7 @@ def test_a_front_without_umask_and_limits_leaves_those_of_the_process() -> None:
 
 def test_the_front_of_an_earlier_release_is_not_brief() -> None:
     within = Surroundings({"A": "1"}, "/w")
-    raw = FirstFrame("1", ["x"], ["y"], within, is_brief=True).encode()[5:]
+    raw = FirstFrame("1", ["x"], ["y"], within, kind=BRIEF).encode()[5:]
     assert decode_frame(raw).is_brief
     earlier = raw[: -4 - len(b"brief")]
     assert decode_frame(earlier).identity == FirstFrame("1", ["x"], ["y"], within).identity
@@ -58,7 +59,7 @@ def test_fronts_that_differ_in_anything_want_different_agents() -> None:
     within = Surroundings({"A": "1"}, "/w", 0o027)
     one = FirstFrame("1", ["x"], ["y"], within)
     others = [
-        FirstFrame("1", ["x"], ["y"], within, is_brief=True),
+        FirstFrame("1", ["x"], ["y"], within, kind=BRIEF),
         FirstFrame("1", ["z"], ["y"], within),
         FirstFrame("1", ["x"], ["z"], within),
         FirstFrame("1", ["x"], ["y"], Surroundings({"A": "2"}, "/w", 0o027)),

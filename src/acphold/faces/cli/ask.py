@@ -9,6 +9,7 @@ import sys
 import time
 
 from acp_wire.surroundings import Surroundings
+from acp_wire.transports.first_frame import BRIEF
 from acphold.errors import AgentStartError
 from acphold.faces.cli.command_line import (
     Exit,
@@ -117,7 +118,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
         words = (*start.options, *start.words)
         location = journal_of((), arguments["journal"] or chosen.options.get("journal"))
         try:
-            frame = first_frame(words, chosen.command, folder=folder, is_brief=True)
+            frame = first_frame(words, chosen.command, folder=folder, kind=BRIEF)
         except (OSError, ValueError) as error:
             raise AgentStartError(str(error)) from error
         front = OwnFront(frame, location)

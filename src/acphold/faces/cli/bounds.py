@@ -29,6 +29,12 @@ LINGER_SECONDS: Final = 30.0
 """An idle agent whose editor has gone keeps running this long, if the settings say nothing else: an
 editor that reloads comes back in seconds."""
 
+SERVED_LINGER_SECONDS: Final = 600.0
+"""The same for an agent behind `serve`, where people come and go."""
+
+DAEMON_ACCEPT_SECONDS: Final = 10.0
+"""Longest wait of `serve` for the daemon to accept one more client."""
+
 SERVER_SECONDS: Final = 15.0
 """Longest wait for an answer of a server."""
 

@@ -23,7 +23,7 @@ from acp_wire.processes.guardian import leave_outer_guard
 from acp_wire.processes.installation import is_replaced
 from acp_wire.tasks import beside, tick
 from acp_wire.transports.child import StderrRelay
-from acp_wire.transports.first_frame import FirstFrame
+from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER, FirstFrame
 from acp_wire.transports.late_tls import load_asyncio
 from acp_wire.transports.runtime_folder import lock, state_folder
 from acphold.errors import (
@@ -48,13 +48,14 @@ from acphold.faces.cli.front import (
 )
 from acphold.faces.cli.kept_code import keep_own_code
 from acphold.faces.cli.log import front_log, start_daemon_log
-from acphold.faces.cli.settings import agent_command
+from acphold.faces.cli.settings import agent_command, agent_name
 from acphold.faces.cli.starts import remember
 from acphold.faces.cli.watchdog import watch_loop, write_tasks
 from acphold.faces.cli.wrap import make_service, settings_of, split_name
 from acphold.journal_location import VARIABLE, default_location
 from acphold.live.agents.absent import AbsentAgent
-from acphold.live.server.daemon import Fronted, serve_journal
+from acphold.live.server.daemon import serve_journal
+from acphold.live.server.fronts import Fronted
 from acphold.live.server.service import Service, stop_at_signals
 from acphold.record.journal import stores
 from acphold.serve_options import ServeOptions
@@ -170,6 +171,7 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
             path,
             joined,
             partial(prepare_front, journal),
+            called=agent_name,
             held=held,
             stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
             stays=not is_in_background,
@@ -180,6 +182,14 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
 def _journal_name(journal: str) -> str:
     """Return the journal's name for people, without a password."""
     return stores.journal_name(journal).partition("?")[0]
+
+
+LINGERS = {
+    EDITOR: bounds.LINGER_SECONDS,
+    BRIEF: 0.0,
+    SERVER: bounds.SERVED_LINGER_SECONDS,
+}
+"""Seconds that an idle agent stays, for each kind of front, if the settings say nothing else."""
 
 
 @asynccontextmanager
@@ -205,6 +215,7 @@ async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIt
         journal=journal,
         log_file=log_file,
         no_import=settings.no_import or frame.is_brief or is_replaced(),
+        given=() if frame.kind == SERVER else settings.given,  # a server's are about itself
     )
     async with aclosing(AlertFile(journal, within)) as alerts:
         with (
@@ -218,10 +229,11 @@ async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIt
                 within,
                 cwd=within.folder,
                 relay_to=(2, stderr),
-                at_once=True,
+                at_once=frame.kind != SERVER,
             )
-            linger = bounds.LINGER_SECONDS if settings.linger is None else settings.linger
-            yield Fronted(service, 0.0 if frame.is_brief else linger, heard)
+            linger = LINGERS[frame.kind] if settings.linger is None else settings.linger
+            start = settings.start_in(within).mark
+            yield Fronted(service, 0.0 if frame.is_brief else linger, heard, start)
 
 
 def log_to_file(path: str) -> None:

@@ -19,7 +19,7 @@ from zlib import adler32, crc32
 from acp_wire.processes.own_program import own_command, start_detached
 from acp_wire.processes.place import place_of
 from acp_wire.surroundings import Surroundings
-from acp_wire.transports.first_frame import FirstFrame, limits_here
+from acp_wire.transports.first_frame import EDITOR, FirstFrame, limits_here
 from acp_wire.transports.runtime_folder import background_socket, lock, read_place
 from acphold.errors import AcpError, AgentStartError, JournalUnavailableError
 from acphold.journal_location import VARIABLE as JOURNAL, default_location, journal_path, scheme_of
@@ -142,9 +142,9 @@ def first_frame(
     env: Mapping[str, str] | None = None,
     folder: str | None = None,
     *,
-    is_brief: bool = False,
+    kind: str = EDITOR,
 ) -> bytes:
-    """Return the first frame of a front with these words, here or in this folder.
+    """Return the first frame of a front of this kind with these words, here or in this folder.
 
     Raises ValueError if it is too long, OSError if our own folder is gone.
     """
@@ -152,7 +152,7 @@ def first_frame(
     own = {**here.env, **(env or {})}
     own.pop(GUARDED, None)  # our guardian must not end the agent
     within = Surroundings(own, folder or here.folder, _umask(), limits_here())
-    return FirstFrame(__version__, words, command, within, is_brief=is_brief).encode()
+    return FirstFrame(__version__, words, command, within, kind).encode()
 
 
 class OwnFront:
@@ -160,10 +160,11 @@ class OwnFront:
 
     It is handed over in a thread, because the daemon may have to be started first; `accepted` is
     done once the daemon serves it, or has the error: AgentStartError, JournalUnavailableError,
-    RuntimeFolderError.
+    RuntimeFolderError. What its agents say on stderr, and its log, go to the descriptor `stderr`,
+    None for nowhere.
     """
 
-    def __init__(self, frame: bytes, location: str) -> None:
+    def __init__(self, frame: bytes, location: str, stderr: int | None = None) -> None:
         from concurrent.futures import Future  # late: an editor waits for this module
         from threading import Thread
 
@@ -174,8 +175,9 @@ class OwnFront:
         its_stdin, writing = os.pipe()
         reading, its_stdout = os.pipe()
         self._pipes = [reading, writing]
-        stderr = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        handing = (frame, location, (its_stdin, its_stdout, stderr))
+        nowhere = (os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        its_stderr = os.open(*nowhere) if stderr is None else os.dup(stderr)
+        handing = (frame, location, (its_stdin, its_stdout, its_stderr))
         Thread(target=self._hand_over, args=handing, daemon=True).start()
 
     def _hand_over(self, frame: bytes, location: str, streams: tuple[int, int, int]) -> None:

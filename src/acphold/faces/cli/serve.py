@@ -9,20 +9,29 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, aclosing, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from acp_wire.rpc import Transport
+from acp_wire.tasks import beside, finish
+from acp_wire.transports.addresses import connect, unix_address
+from acp_wire.transports.first_frame import SERVER
+from acp_wire.transports.pipes import PipeTransport
+from acp_wire.transports.runtime_folder import read_place
 from acphold.errors import SettingsError
 from acphold.extras import require
+from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, is_confirmed
+from acphold.faces.cli.front import OwnFront, daemon_socket, first_frame
 
 if TYPE_CHECKING:
     from acphold.faces.cli.settings import NamedAgent
-    from acphold.live.server.service import Service
     from acphold.record.history import Entry
     from acphold.record.journal import SessionRow
+    from acphold.web.relay import ReachedDaemon, ServedAgent
     from acphold.web.server import Listening, ServerOutput, Serving
 
 
@@ -132,8 +141,8 @@ def serve(
     Prints a one-time pairing link, valid for ten minutes. Open it in a browser, or give it to
     `acphold connect` on another machine; anything else that speaks ACP over WebSocket works, too.
     You can join sessions that are running here, in an editor or in the background. Sessions started
-    over the network keep running when the connection breaks. This is experimental: the protocol's
-    remote transport is a draft.
+    over the network keep running when the connection breaks, and when the server ends. This is
+    experimental: the protocol's remote transport is a draft.
 
     AGENT is a name from the settings file, or one that acphold knows. Without it, every agent of
     the settings file is served, each at /acp/NAME and the first also at /acp; with no settings, the
@@ -182,7 +191,10 @@ def serve(
         }
         given = [f"{name}={value}" for name, value in options.items() if value]
         return _install(given, agent, program, force=force)
-    log_file = start_log(log_level, log_file)
+    log = [f"--log-level={log_level.lower()}"]
+    if (written := start_log(log_level, log_file)) is not None:
+        log.append(f"--log-file={os.path.abspath(written)}")
+    served = _served(agents, journal, log)
     if missing := why_missing():
         print(f"acphold: {missing}; everything else is served", file=sys.stderr)
     folder = os.getcwd()
@@ -195,8 +207,8 @@ def serve(
     with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
         # On a terminal, what agents say there would push the pairing link out of sight.
         is_quiet = sys.stderr.isatty() and log_level != "DEBUG"
-        relay_to = () if is_quiet else (2,)
-        return asyncio.run(_serve(agents, listening, journal, log_file, output, relay_to, folder))
+        stderr = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) if is_quiet else 2
+        return asyncio.run(_serve(served, listening, output, stderr, folder))
 
 
 def _listening_options(listening: Listening) -> dict[str, str | None]:
@@ -336,69 +348,79 @@ def export_page(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, As
     return f"{head.file_name}.html", page(head, entries)
 
 
+def _served(
+    agents: dict[str, NamedAgent], journal: str | None, log: Sequence[str]
+) -> list[ServedAgent]:
+    """Return the agents as their daemons are asked for them; `log` are options of that. Raises
+    UsageError, SettingsError."""
+    from acphold.faces.cli.front import journal_of
+    from acphold.faces.cli.wrap import settings_of
+    from acphold.live.server.relay_protocol import AskedAgent
+    from acphold.web.relay import ServedAgent
+
+    options = [*log] if journal is None else [f"--journal={journal}", *log]
+    found = []
+    for name, agent in agents.items():
+        settings = settings_of(options, agent.command, agent if agent.name else None)
+        words = [agent.name] if agent.name else ["--", *agent.command]
+        asked = AskedAgent(name, (*options, *words), agent.command, {**agent.env})
+        place = journal_of((), settings.journal)
+        found.append(ServedAgent(asked, place, settings.max_message))
+    return found
+
+
+class _Daemon:
+    """A daemon that has accepted our front."""
+
+    def __init__(self, front: OwnFront, journal: str) -> None:
+        self.transport: Transport = PipeTransport(*front.take_pipes())
+        self._path = daemon_socket(journal)
+
+    async def connect(self) -> Transport:
+        paths = [self._path, read_place(self._path)]
+        return await connect(map(unix_address, filter(None, paths)), bounds.DAEMON_ACCEPT_SECONDS)
+
+
+@asynccontextmanager
+async def _reach(frame: bytes, stderr: int, journal: str) -> AsyncIterator[ReachedDaemon]:
+    """Reach the daemon of a journal with this frame; it is started if there is none."""
+    front = OwnFront(frame, journal, stderr)
+    try:
+        await asyncio.wrap_future(front.accepted)
+        daemon = _Daemon(front, journal)
+        try:
+            yield daemon
+        finally:
+            await finish(daemon.transport.aclose)
+    finally:
+        front.close()
+
+
 async def _serve(
-    agents: dict[str, NamedAgent],
+    agents: list[ServedAgent],
     listening: Listening,
-    journal: str | None,
-    log_file: str | None,
     output: ServerOutput,
-    relay_to: tuple[int, ...],
+    stderr: int,
     folder: str,
 ) -> int:
-    from acp_wire.surroundings import Surroundings
-    from acp_wire.tasks import beside
-    from acp_wire.transports.addresses import NODE_TOKEN
-    from acphold.faces.cli.agents_watch import watch_agents
-    from acphold.faces.cli.alert_settings import AlertFile
     from acphold.faces.cli.import_offer import ImportOffer
     from acphold.faces.cli.kept_code import keep_own_code
-    from acphold.faces.cli.settings import agent_name
-    from acphold.faces.cli.starts import remember
-    from acphold.faces.cli.wrap import make_service, settings_of
     from acphold.live.server.service import stop_at_signals
     from acphold.record.journal.stores import journal_name
     from acphold.web import server
 
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
-    options = [] if journal is None else [f"--journal={journal}"]
-    async with (
-        aclosing(AlertFile(journal)) as alerts,
-        AsyncExitStack() as remembering,
-        beside(keep_own_code(), "keep code"),
-        beside(watch_agents(journal_name(journal)), "watch agents"),
-    ):
-        services: dict[str, Service] = {}
-        started: dict[str | None, str] = {}
-        lingers: dict[str, float] = {}
-        for name, agent in agents.items():
-            own = agent if agent.name else None
-            settings = settings_of(options, agent.command, own)
-            env = {**os.environ, **agent.env}
-            env.pop(NODE_TOKEN, None)  # agents must not see it
-            within = Surroundings(env, folder)
-            services[name] = make_service(settings, log_file, alerts, within, relay_to=relay_to)
-            start = settings.start_in(within)
-            started[start.mark] = name
-            if settings.linger is not None:
-                lingers[name] = settings.linger
-            remembering.enter_context(remember(start))
-        default = next(iter(services))
-
-        def name_of(row: SessionRow) -> str:
-            # By its last start, if we know that; otherwise by the key of its sessions.
-            return started.get(row.start) or agent_name(row.agent)
-
+    frame = first_frame((), (), folder=folder, kind=SERVER)
+    async with beside(keep_own_code(), "keep code"):
         try:
             await server.serve(
-                services,
-                default,
+                agents,
+                partial(_reach, frame, stderr),
                 listening,
                 output=output,
                 stop=stop,
-                called=name_of,
-                lingers=lingers,
                 export=export_page,
-                importing=ImportOffer(journal_name(journal)),
+                importing=ImportOffer(journal_name(agents[0].journal)),
                 folder=None if folder == "/" else folder,  # a service begins there
             )
         except OSError as exc:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from acp_wire.schema import encode
+from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER
 from acphold.faces.cli.command_line import Exit, Parser
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.live.reading.neighbours import Process, processes, silent_processes
+
+FRONTS: Final = {EDITOR: "editor's front", BRIEF: "`ask`", SERVER: "`serve`"}
+"""What a person calls each kind of front."""
 
 
 def parser() -> Parser:
@@ -46,7 +52,8 @@ def _show(process: Process) -> None:
     print(visible(f"  {agents}; {quantity(len(process.sessions), 'session')}"))
     for front in process.fronts:
         number = f"{front.pid} " if front.pid else ""
-        print(visible(f"  editor's front {number}in {on_one_line(front.folder)}"))
+        kind = FRONTS.get(front.kind, "front")
+        print(visible(f"  {kind} {number}in {on_one_line(front.folder)}"))
     for session in process.sessions:
         clients = quantity(session.clients, "client")
         print(visible(f"  {on_one_line(session.session_id)}  {session.state}, {clients}"))

@@ -63,10 +63,12 @@ class LiveSession(Struct, frozen=True, rename="camel"):
 
 
 class EditorFront(Struct, frozen=True, rename="camel"):
-    """The front of an editor: its process, None if that has no number there, and its folder."""
+    """A front: its process, None if that has no number there, its folder, and its kind as in
+    `transports.first_frame`."""
 
     pid: int | None
     folder: str
+    kind: str = ""
 
 
 class Process(Struct, frozen=True, rename="camel"):

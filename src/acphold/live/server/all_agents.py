@@ -72,7 +72,7 @@ class Agents(Protocol):
 
     async def agent_in_journal(self, session_id: str, principal: Principal) -> str | None:
         """Return the agent of a session that is not served here, as the journal has it; None if the
-        session is live in another process, or this client may not continue it."""
+        session is live, or this client may not continue it."""
 
     async def may_prompt(self, session_id: str, principal: Principal) -> bool:
         """Return True if this client may prompt in a session, as far as is known."""
@@ -98,9 +98,14 @@ async def peek(transport: Transport, limit: int) -> tuple[Transport, bool]:
         message = members(data.partition(b"\n")[0])
         offered = members(members(message.get("params", b"")).get("clientCapabilities", b""))
         wants_all = members(offered.get("_meta", b"")).get(capabilities.ALL_AGENTS) == b"true"
+    return reread(transport, data), wants_all
+
+
+def reread(transport: Transport, data: bytes) -> Transport:
+    """Return the transport with these bytes, which were read from it, unread."""
     if isinstance(transport, OfferingTransport):
-        return _RereadOffering(transport, data), wants_all
-    return _Reread(transport, data), wants_all
+        return _RereadOffering(transport, data)
+    return _Reread(transport, data)
 
 
 class _Reread:

@@ -32,6 +32,27 @@ IDLE_CHECK_SECONDS = 10.0
 DAEMON_IDLE_SECONDS = 3.0
 """Seconds that a daemon stays without an agent and a client: an editor may come back at once."""
 
+# -- servers in front of a network ----------------------------------------------------------
+
+SERVER_AWAY_SECONDS = 30.0
+"""Seconds that an idle agent of a server stays that has gone: it may come back at once."""
+
+STIRS_APART_SECONDS = 0.05
+"""Seconds between two reports to a server that something has happened."""
+
+RELAYED_BYTES = 64 * 1024
+"""Most bytes of the line that says who a relayed client is."""
+
+QUEUES_OPENED_AT_ONCE = 4
+"""Sessions with queued prompts that are opened at the same time."""
+
+QUEUE_OPEN_SECONDS = 120.0
+"""Seconds for an agent to start, and again to open the session, for such a prompt."""
+
+OWNER_LOOKS = 2 + round(journal_bounds.SILENT_SECONDS / journal_bounds.RENEW_SECONDS)
+"""Looks at the sessions of a process that may still live: after this many, it lives or has been
+silent."""
+
 # -- owners of sessions in other processes --------------------------------------------------
 
 OWNER_ANSWER_SECONDS = 10.0

@@ -408,7 +408,7 @@ class ClientConnection:
         ]
         is_ours = self._principal.vouches and self._principal.is_here
         fronts = [
-            EditorFront(front.pid, front.frame.surroundings.folder)
+            EditorFront(front.pid, front.frame.surroundings.folder, front.frame.kind)
             for front in (self._desk.hub.fronts if is_ours else ())
         ]
         return neighbours.answer(self._desk.hub.agents, live, fronts)

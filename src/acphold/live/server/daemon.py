@@ -2,8 +2,8 @@
 
 An editor comes through a front (`acp_wire.transports.first_frame`). Each front has a desk with an
 agent of its own, in the front's surroundings. A front that comes back in the same surroundings,
-after a reload of its editor, gets the desk that it has left. Other processes join live sessions,
-and start nothing.
+after a reload of its editor, gets the desk that it has left. A server in front of a network comes
+through a front, too (`server.server_front`). Other processes join live sessions, and start nothing.
 
 An agent whose front has gone ends once nobody has needed it for a while: no client, turn or
 question. The daemon ends when it has no desk and no client.
@@ -15,34 +15,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-
-from msgspec import Struct
 
 from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.place import place_of
 from acp_wire.rpc import Transport
 from acp_wire.rpc.wire_errors import incident
-from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish, first, tick
+from acp_wire.tasks import beside, finish, first, tick
 from acp_wire.transports.child import StderrRelay
-from acp_wire.transports.first_frame import FirstFrame
+from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.unix import Front, UnixListener, listening
 from acp_wire.visible_text import visible
 from acphold.errors import AcpError, AgentStartError
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
-from acphold.live.server.principals import NEIGHBOUR
+from acphold.live.server.fronts import Fronted, FrontStderr, KeptDesks, Prepare
+from acphold.live.server.principals import NEIGHBOUR, Principal
+from acphold.live.server.relay_protocol import read_relayed
+from acphold.live.server.server_front import ServerFronts
 from acphold.live.server.service import (
+    Addresses,
     Service,
     attend,
     joining_desk,
     journal_at,
     new_desk,
-    publisher,
     refuse,
     wait_for_first,
 )
@@ -63,28 +62,12 @@ def release_parts(release: str) -> tuple[int, ...]:
     return tuple(map(int, found[0].split("."))) if found else ()
 
 
-class Fronted(Struct, frozen=True):
-    """The agent that a front asks for, and for how many seconds it stays when it is idle.
-
-    That of a brief front ends with it, even in the middle of a turn, unless it has other clients.
-    The front's log is `heard` by a handler.
-    """
-
-    service: Service
-    linger: float
-    heard: logging.Handler | None = None
-
-
-Prepare = Callable[[FirstFrame, int], AbstractAsyncContextManager[Fronted]]
-"""Reads a front's words, for as long as its desk is there; the descriptor is for its agent's
-stderr. Raises AcpError."""
-
-
 async def serve_journal(
     path: str,
     service: Service,
     prepare: Prepare,
     *,
+    called: Callable[[str], str],
     held: int,
     stop: asyncio.Event,
     stays: bool,
@@ -93,26 +76,38 @@ async def serve_journal(
     """Serve the clients of the socket at `path` until `stop` is set, or nobody needs this process,
     unless it `stays`.
 
-    `service` names the journal, and has the options for other processes. `held` is the descriptor
+    `service` names the journal, and has the options for other processes. `called` returns a
+    person's name for the key of an agent. `held` is the descriptor
     of that socket's lock (`transports.runtime_folder`), which we hold. `ready` is called once
     clients can connect. Raises JournalError, OSError.
     """
     journal = journal_at(service.journal)
     try:
         hub = Hub(journal, service.activity)
-        desks = FrontDesks(hub, prepare)
         joining = joining_desk(hub, service)
+        addresses = Addresses(journal, held)
 
-        async def attend_neighbour(transport: Transport) -> None:
-            await attend(joining, service, transport, principal=NEIGHBOUR)
+        async def join(transport: Transport, principal: Principal) -> None:
+            await attend(joining, service, transport, principal=principal)
 
-        publish = publisher(journal, held)
+        kept = KeptDesks()
+        servers = ServerFronts(hub, prepare, called, addresses, join, kept)
+        desks = FrontDesks(hub, prepare, kept, servers)
+
+        async def attend_process(transport: Transport) -> None:
+            transport, relayed = await read_relayed(transport)
+            if relayed is None:
+                await join(transport, NEIGHBOUR)
+            else:
+                await servers.attend_relayed(relayed, transport)
+
         async with (
             hub.open(),
-            listening(path, attend_neighbour, publish, desks) as listener,
+            listening(path, attend_process, addresses.listen_at, desks) as listener,
         ):
             ready()
-            async with beside(_wait_until_idle(desks, listener, stays=stays), "idle") as idle:
+            waiting = _wait_until_idle(desks, kept, listener, stays=stays)
+            async with beside(waiting, "idle") as idle:
                 await wait_for_first(idle, stop)
             await finish(hub.end_turns)
             await desks.aclose()
@@ -120,7 +115,9 @@ async def serve_journal(
         await finish(journal.aclose)
 
 
-async def _wait_until_idle(desks: FrontDesks, listener: UnixListener, *, stays: bool) -> None:
+async def _wait_until_idle(
+    desks: FrontDesks, kept: KeptDesks, listener: UnixListener, *, stays: bool
+) -> None:
     """Wait until nobody has needed us for a moment, unless this `stays`, or another process shall
     be in our place; then accept no more clients."""
     if stays:
@@ -129,7 +126,7 @@ async def _wait_until_idle(desks: FrontDesks, listener: UnixListener, *, stays: 
         return
     while True:
         async with (
-            beside(desks.wait_until_none(), "no desk") as unused,
+            beside(kept.wait_until_none(), "no desk") as unused,
             beside(desks.yielding.wait(), "yielding") as yielding,
         ):
             await first(unused, yielding)
@@ -137,7 +134,7 @@ async def _wait_until_idle(desks: FrontDesks, listener: UnixListener, *, stays: 
             listener.stop()
             return
         await asyncio.sleep(bounds.DAEMON_IDLE_SECONDS)
-        if not (listener.is_attending or desks.are_open):
+        if not (listener.is_attending or kept):
             # In the same step as the check: a client just accepted must not be disconnected.
             listener.stop()
             return
@@ -146,32 +143,22 @@ async def _wait_until_idle(desks: FrontDesks, listener: UnixListener, *, stays: 
 class FrontDesks:
     """The desks of the fronts of a hub."""
 
-    def __init__(self, hub: Hub, prepare: Prepare) -> None:
+    def __init__(self, hub: Hub, prepare: Prepare, kept: KeptDesks, servers: ServerFronts) -> None:
         self.yielding = asyncio.Event()
         self._hub = hub
         self._prepare = prepare
+        self._servers = servers
         self._place = place_of()
         self._open: list[FrontDesk] = []
-        self._tasks = TaskSet()
+        self._kept = kept
         self._ending = asyncio.Event()
-        self._closed = asyncio.Event()
-
-    @property
-    def are_open(self) -> bool:
-        """True while any agent has a desk."""
-        return bool(self._tasks)
-
-    async def wait_until_none(self) -> None:
-        """Wait until no desk is open."""
-        while self.are_open:
-            self._closed.clear()
-            await self._closed.wait()
 
     def yields_to(self, front: Front) -> bool:
         """Return True once this process makes room: it is of an older release than the front, or
         its files were replaced, and nobody needs it. One that is needed serves on."""
-        is_needed = self._hub.fronts or any(desk.is_needed for desk in self._open)
-        if not (is_needed or self.yielding.is_set()):
+        has_editors = any(front.frame.kind != SERVER for front in self._hub.fronts)
+        has_work = self._servers.are_needed or any(desk.is_needed for desk in self._open)
+        if not (has_editors or has_work or self.yielding.is_set()):
             is_newer = release_parts(front.frame.release) > release_parts(__version__)
             if is_newer or is_replaced():
                 log.warning("making room for release %s", front.frame.release)
@@ -181,7 +168,7 @@ class FrontDesks:
         return self.yielding.is_set()
 
     async def attend(self, front: Front) -> None:
-        """Serve the editor behind a front until it leaves."""
+        """Serve the editor or the server behind a front until it leaves."""
         try:
             await self._serve(front)
         finally:
@@ -190,6 +177,9 @@ class FrontDesks:
     async def _serve(self, front: Front) -> None:
         try:
             self._require_here(front)
+            if front.frame.kind == SERVER:
+                await self._servers.attend(front)
+                return
             desk = self._free_desk(front) or await self._new(front)
         except AcpError as exc:
             log.warning("%s", exc)
@@ -229,14 +219,14 @@ class FrontDesks:
 
     async def _new(self, front: Front) -> FrontDesk:
         opened: asyncio.Future[FrontDesk] = asyncio.get_running_loop().create_future()
-        self._tasks.start(self._keep(front.frame, opened), "keep desk")
+        self._kept.start(self._keep(front.frame, opened), "keep desk")
         return await opened
 
     async def _keep(self, frame: FirstFrame, opened: asyncio.Future[FrontDesk]) -> None:
         """Open the desk for a front and keep it open while needed."""
-        stderr = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # while there is no front
+        stderr = FrontStderr()
         try:
-            async with self._prepare(frame, stderr) as fronted:
+            async with self._prepare(frame, stderr.descriptor) as fronted:
                 with heard_by(fronted.heard):
                     made = new_desk(self._hub, fronted.service)
                 desk = FrontDesk(frame, fronted, made, stderr)
@@ -259,22 +249,24 @@ class FrontDesks:
             else:
                 opened.set_exception(exc if isinstance(exc, AcpError) else incident(exc))
         finally:
-            os.close(stderr)
-            asyncio.get_running_loop().call_soon(self._closed.set)  # once this task is over
+            stderr.close()
 
     async def aclose(self) -> None:
         """End all agents with their turns; clients leave."""
         self._ending.set()
-        await self._tasks.aclose(END_SECONDS)
+        self._servers.end()
+        await self._kept.aclose()
 
 
 class FrontDesk:
     """The desk of one front, or of those that came back to it one after the other.
 
-    `stderr` is the descriptor to which the agent's stderr goes beside the log: the front's.
+    `stderr` leads to the front's, for the agent's beside the log.
     """
 
-    def __init__(self, frame: FirstFrame, fronted: Fronted, desk: Desk, stderr: int) -> None:
+    def __init__(
+        self, frame: FirstFrame, fronted: Fronted, desk: Desk, stderr: FrontStderr
+    ) -> None:
         self.identity = frame.identity
         self.fronted = fronted
         self.desk = desk
@@ -300,16 +292,13 @@ class FrontDesk:
         """Begin to serve a front: the agent's stderr goes to it."""
         self._has_front = True
         self._left.clear()
-        os.dup2(front.stderr, self._stderr, inheritable=False)
-        front.close()  # ours is the only one now, and is let go as soon as the front leaves
+        self._stderr.lead_to(front)
 
     def take_leave(self) -> None:
         """Note that the front has gone."""
         self._has_front = False
         self._left.set()
-        nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        os.dup2(nothing, self._stderr, inheritable=False)
-        os.close(nothing)
+        self._stderr.lead_nowhere()
 
     async def wait_until_idle(self) -> None:
         """Wait until nobody has needed the agent for as long as it lingers; or nobody needs it, and

@@ -123,30 +123,6 @@ async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desk]:
         await finish(journal.aclose)
 
 
-@asynccontextmanager
-async def open_hub(
-    service: Service, journal: Journal, others: Sequence[str] = ()
-) -> AsyncIterator[Desk]:
-    """Run a hub for the block; yield its desk for clients that join live sessions. The caller opens
-    those for agents.
-
-    Other processes of this user may join over a socket, with the options of `service`; `others` are
-    further addresses for that. After the block all has ended, the journal, too.
-    """
-    try:
-        hub = Hub(journal, service.activity)
-        joining = joining_desk(hub, service)
-
-        async def attend_neighbour(transport: Transport) -> None:
-            await attend(joining, service, transport, principal=NEIGHBOUR)
-
-        async with hub.open(), reachable(journal, attend_neighbour, others):
-            yield joining
-            await finish(hub.end_turns)
-    finally:
-        await finish(journal.aclose)
-
-
 def joining_desk(hub: Hub, service: Service) -> Desk:
     """Return a new desk for clients that join live sessions of a hub, and start no agent."""
     return Desk(hub, lambda _: AbsentAgent(), service.options, only_joins=True)
@@ -269,41 +245,47 @@ async def attend(
 
 @asynccontextmanager
 async def reachable(
-    journal: Owners, attend: Callable[[Transport], Awaitable[None]], others: Sequence[str] = ()
+    journal: Owners, attend: Callable[[Transport], Awaitable[None]]
 ) -> AsyncIterator[None]:
-    """Have other processes of this user attended at a socket for the block, and publish it.
-
-    `others` are further addresses of this process.
-    """
+    """Have other processes of this user attended at a socket for the block, and publish it."""
     async with AsyncExitStack() as stack:
         try:
-            publish = publisher(journal, others=others)
+            publish = Addresses(journal).listen_at
             await stack.enter_async_context(listening(own_socket(), attend, publish))
         except (RuntimeFolderError, OSError) as exc:
             log.warning("sessions cannot be shared on this machine: %s", exc)
-            await _publish(journal, others)
         yield
 
 
-def publisher(
-    journal: Owners, held: int | None = None, others: Sequence[str] = ()
-) -> Callable[[str], Awaitable[None]]:
-    """Return a function that publishes the socket of this process: in the journal, and in the lock
-    of its name if it has one."""
+class Addresses:
+    """The addresses of this process, published in the journal: its socket, also in the lock of its
+    name if it has one, and others by which its sessions can be reached."""
 
-    async def publish(path: str) -> None:
-        if held is not None:
-            note_place(held, path)
-        await _publish(journal, [unix_address(path), *others])
+    def __init__(self, journal: Owners, held: int | None = None) -> None:
+        self._journal = journal
+        self._held = held
+        self._socket = ""
+        self._others: list[str] = []
 
-    return publish
+    async def listen_at(self, path: str) -> None:
+        """Publish the path of the socket."""
+        self._socket = unix_address(path)
+        if self._held is not None:
+            note_place(self._held, path)
+        await self._publish()
 
+    async def add(self, address: str) -> None:
+        """Publish one more address. It stays when its server goes: others find nobody there then,
+        and with it that this process has ended, if it has."""
+        if address not in self._others:
+            self._others.append(address)
+            await self._publish()
 
-async def _publish(journal: Owners, addresses: Sequence[str]) -> None:
-    try:
-        await journal.renew(addresses=addresses)
-    except JournalError as exc:  # the next renewal publishes them
-        log.info("%s", exc)
+    async def _publish(self) -> None:
+        try:
+            await self._journal.renew(addresses=[*filter(None, [self._socket]), *self._others])
+        except JournalError as exc:  # the next renewal publishes them
+            log.info("%s", exc)
 
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

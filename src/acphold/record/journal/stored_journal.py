@@ -21,6 +21,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
+from msgspec import Struct, field
+
 from acphold.errors import LeaseLostError, TranscriptError, UnknownSessionError
 from acphold.record.history.entries import Run, Segment, now_ms
 from acphold.record.journal import bounds
@@ -36,15 +38,12 @@ BOUNDS: Final = (
 """The upper bound of each bucket, in seconds."""
 
 
-class Durations:
+class Durations(Struct):
     """A histogram of durations: `counts` has a number for each of BOUNDS, and one for all that took
     longer; `total` is the sum, in seconds."""
 
-    __slots__ = ("counts", "total")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
-        self.total = 0.0
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    total: float = 0.0
 
     def note(self, seconds: float) -> None:
         """Count one more duration."""

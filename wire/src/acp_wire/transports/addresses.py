@@ -45,6 +45,11 @@ def is_node() -> bool:
     return NODE_TOKEN in os.environ
 
 
+def become_node(token: str) -> None:
+    """Connect to other nodes with this token from now on."""
+    os.environ[NODE_TOKEN] = token
+
+
 @cache
 def _machine() -> str:
     try:

@@ -31,12 +31,16 @@ PROTOCOL = 1
 LARGEST = 1024 * 1024
 """Most bytes of a frame behind its length."""
 
+EDITOR, BRIEF, SERVER = "", "brief", "server"
+"""Kinds of fronts: of an editor; of one whose agent ends with it; of a server in front of a
+network, which has no words, and asks for its agents over its streams."""
+
 
 class FirstFrame:
-    """The first message of a front: its `release`, its `words`, the `command` that they name, and
-    its surroundings. The agent of a front that `is_brief` ends with it."""
+    """The first message of a front: its `release`, its `words`, the `command` that they name, its
+    surroundings and its `kind`, EDITOR, BRIEF or SERVER."""
 
-    __slots__ = ("command", "is_brief", "release", "surroundings", "words")
+    __slots__ = ("command", "kind", "release", "surroundings", "words")
 
     def __init__(
         self,
@@ -44,21 +48,25 @@ class FirstFrame:
         words: Sequence[str],
         command: Sequence[str],
         surroundings: Surroundings,
-        *,
-        is_brief: bool = False,
+        kind: str = EDITOR,
     ) -> None:
         self.release = release
         self.words = tuple(words)
         self.command = tuple(command)
         self.surroundings = surroundings
-        self.is_brief = is_brief
+        self.kind = kind
+
+    @property
+    def is_brief(self) -> bool:
+        """True if its agent ends with it."""
+        return self.kind == BRIEF
 
     @property
     def identity(self) -> tuple[object, ...]:
         """Two fronts with the same one want the same agent in the same surroundings."""
         within = self.surroundings
         env = tuple(sorted(within.env.items()))
-        start = (self.words, self.command, self.is_brief)
+        start = (self.words, self.command, self.kind)
         return *start, env, within.folder, within.umask, within.limits
 
     def encode(self) -> bytes:
@@ -77,7 +85,7 @@ class FirstFrame:
                 _pack(env),
                 umask,
                 _pack(limits),
-                b"brief" if self.is_brief else b"",
+                self.kind.encode(),
             ]
         )
         if len(rest) > LARGEST:
@@ -105,7 +113,7 @@ def decode_frame(rest: bytes) -> FirstFrame:
             int(umask) if umask else None,
             tuple(map(_limit, _unpack(limits))),
         ),
-        is_brief=newer[:1] == [b"brief"],
+        newer[0].decode(errors="replace") if newer else EDITOR,
     )
 
 

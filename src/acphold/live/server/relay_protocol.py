@@ -1,0 +1,142 @@
+"""What a server in front of a network and the daemon say to each other.
+
+Over the streams of the server's front both speak JSON-RPC:
+
+    REGISTER    request of the server: which agents it serves, and at which address other nodes
+                reach it; the answer is the mark of its clients
+    AGENT_OF    request of the server: the agent of a session
+    APPENDS     request of the server: how long appends to the journal have taken
+    STIRRED     notification: something has happened in the daemon (`hub.alerts.Activity`)
+    DEED        notification: what one of its clients has done, or was refused, for the audit log
+
+Each client of the network then has a connection of its own to the daemon's socket. Its first line,
+RELAYED, says who the client is; the server has made sure of that, and the daemon enforces it. All
+that follows is the client's own.
+"""
+
+# See docs/decisions.md, 20.
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from acp_wire.rpc import Transport
+from acp_wire.schema import encode
+from acphold.errors import InvalidParamsError
+from acphold.live.server import bounds
+from acphold.live.server.all_agents import reread
+from acphold.record.journal.access import Scope
+
+REGISTER: Final = "_acphold/serve"
+AGENT_OF: Final = "_acphold/agentOf"
+APPENDS: Final = "_acphold/appends"
+STIRRED: Final = "_acphold/stirred"
+DEED: Final = "_acphold/deed"
+RELAYED: Final = "_acphold/relayed"
+
+
+class AskedAgent(Struct, frozen=True):
+    """An agent of a server: its name, the words of `wrap` that mean it, the command that they name,
+    and its variables besides the server's."""
+
+    name: str
+    words: tuple[str, ...]
+    command: tuple[str, ...]
+    env: dict[str, str] = {}
+
+
+class Registration(Struct, frozen=True):
+    """The params of REGISTER: the agents, the default one first; the folder of the first new
+    session; the address of this machine for other nodes."""
+
+    agents: tuple[AskedAgent, ...]
+    folder: str | None = None
+    node: str | None = None
+
+
+class Registered(Struct, frozen=True):
+    """The result of REGISTER: the mark of the server's clients, and that of other nodes, which
+    stays while the daemon runs."""
+
+    mark: str
+    node_mark: str
+
+
+class SessionAsked(Struct, frozen=True):
+    """The params of AGENT_OF."""
+
+    session: str
+
+
+class AgentTold(Struct, frozen=True):
+    """Its result: the name of the agent; None if it is unknown or not served here."""
+
+    agent: str | None
+
+
+class DeedTold(Struct, frozen=True):
+    """The params of DEED: the number of the client, what it has done, or wanted and was refused,
+    and its session."""
+
+    client: int
+    deed: str
+    session: str | None
+    is_refused: bool = False
+
+
+class RelayedClient(Struct, frozen=True):
+    """The params of RELAYED: the mark, the number of the client there, the agent,
+    the longest message in bytes, and the principal. Another node is no client: it has no number,
+    and joins what is live."""
+
+    mark: str
+    client: int | None
+    agent: str = ""
+    limit: int = 0
+    name: str = ""
+    scopes: tuple[Scope, ...] = ()
+    tenant: str | None = None
+    session: str | None = None
+    sees_all: bool = False
+
+    @property
+    def line(self) -> bytes:
+        """The line with which the client's connection begins."""
+        return _LINE_BEGIN + encode(self) + b"}\n"
+
+
+_LINE_BEGIN = b'{"jsonrpc":"2.0","method":"' + RELAYED.encode() + b'","params":'
+
+
+async def read_relayed(transport: Transport) -> tuple[Transport, RelayedClient | None]:
+    """Return the client that a server relays over a connection to our socket, and the transport of
+    what follows; None if it is something else, with everything still to be read.
+
+    Raises InvalidParamsError for a line that cannot be read.
+    """
+    data = b""
+    while b"\n" not in data and len(data) <= bounds.RELAYED_BYTES:
+        if not (chunk := await transport.receive()):
+            break
+        data += chunk
+        if not data.startswith(_LINE_BEGIN[: len(data)]):
+            return reread(transport, data), None
+    line, _, rest = data.partition(b"\n")
+    if not line.startswith(_LINE_BEGIN):
+        return reread(transport, data), None
+    params = line[len(_LINE_BEGIN) : -1]
+    return reread(transport, rest), decode(params, RelayedClient)
+
+
+T = TypeVar("T")
+
+
+def decode(params: bytes, kind: type[T]) -> T:
+    """Return params of this kind; raises InvalidParamsError."""
+    try:
+        return msgspec.json.decode(params, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise InvalidParamsError(f"not what a server says: {exc}") from None

@@ -1,0 +1,323 @@
+"""The agents of one server in front of a network, by their names: each has a desk in the daemon's
+hub, opened by its first client.
+
+The server may go while turns run: its agents end once nobody needs them, and one that comes back
+with the same words finds them again.
+"""
+
+# See docs/decisions.md, 21.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from acp_wire.rpc import Transport
+from acp_wire.schema import RESUME_SESSION, encode
+from acp_wire.tasks import END_SECONDS, TaskSet, beside, first, tick
+from acp_wire.transports.streams import memory_pair
+from acp_wire.transports.unix import Front
+from acphold.errors import AcpError, UnknownSessionError
+from acphold.live.hub.desk import Desk
+from acphold.live.hub.hub import Hub
+from acphold.live.hub.session_list import only_of_all, page_of_all
+from acphold.live.reading.neighbours import ask_over
+from acphold.live.server import bounds
+from acphold.live.server.all_agents import attend_all, peek
+from acphold.live.server.checked_params import list_request
+from acphold.live.server.fronts import Fronted, FrontStderr
+from acphold.live.server.principals import THIS_USER, Principal
+from acphold.live.server.service import attend, new_desk, refuse
+from acphold.live.server.unstable import archive_filter
+from acphold.logs import heard_by
+from acphold.record.history.prompt_queue import REOPENED
+from acphold.record.journal import (
+    Here,
+    ListFilter,
+    ListKey,
+    SessionRow,
+    Silent,
+    bounds as journal_bounds,
+)
+from acphold.record.journal.owners import is_free, other_owner
+
+log = logging.getLogger(__name__)
+
+
+class ServedAgents:
+    """See the module; `server.all_agents.Agents`.
+
+    `agents` are what the server's words mean, the default one first. `called` returns a person's
+    name for the key of an agent. `folder` is that of the first new session, None if it is not
+    known; `stderr` leads to that of the server, for its agents. An agent ends after its seconds of
+    idleness, sooner while the server is away.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        agents: Mapping[str, Fronted],
+        called: Callable[[str], str],
+        folder: str | None,
+        stderr: FrontStderr,
+    ) -> None:
+        self.folder = folder
+        self.stderr = stderr
+        self.has_server = True
+        self._hub = hub
+        self._journal = hub.journal
+        self._agents = agents
+        self._started: dict[str | None, str] = {
+            fronted.start: name for name, fronted in agents.items() if fronted.start
+        }
+        self._called = called
+        self._coming: Counter[str] = Counter()
+        self._desks: dict[str, Desk] = {}
+        self._tasks = TaskSet()
+        self._ending = asyncio.Event()
+        self._changed = asyncio.Event()
+
+    @property
+    def default(self) -> str:
+        """The agent of a client that names none."""
+        return next(iter(self._agents))
+
+    @property
+    def is_needed(self) -> bool:
+        """True while any of them runs, or may have to."""
+        return bool(self._desks)
+
+    def take_leave(self) -> None:
+        """Note that the server has gone."""
+        self.has_server = False
+        self.stderr.lead_nowhere()
+        self._changed.set()
+
+    def come_back(self, front: Front) -> None:
+        """Note that an equal server has come in its place, through this front."""
+        self.has_server = True
+        self.stderr.lead_to(front)
+
+    async def wait_until_over(self) -> None:
+        """Wait until the server has gone, and all agents have ended."""
+        while self.has_server or self._desks:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def aclose(self) -> None:
+        """End all agents with their turns."""
+        self._ending.set()
+        await self._tasks.aclose(END_SECONDS)
+
+    # -- clients --------------------------------------------------------------------------
+
+    async def attend(
+        self, name: str, transport: Transport, principal: Principal, limit: int
+    ) -> None:
+        """Serve one client of this agent, or of all agents if it asks for that, until it leaves.
+
+        A client limited to one session gets that session's agent and hears of no other.
+        """
+        fronted = self._agents[name]
+        limit = min(fronted.service.options.max_message, limit)
+        transport, asks = await peek(transport, limit)
+        if asks and principal.session_id is None:
+            await attend_all(self, name, transport, limit, principal)
+        else:
+            await self._attend(fronted, name, transport, principal, limit)
+
+    async def attend_one(self, name: str, transport: Transport, principal: Principal) -> None:
+        """Serve a client of all agents at this one, until it leaves."""
+        fronted = self._agents[name]
+        service = fronted.service
+        # A client that asks for all agents knows acphold, and so also our extensions of ACP.
+        knows = replace(service, options=replace(service.options, unstable=True), stays=True)
+        limit = service.options.max_message
+        await self._attend(replace(fronted, service=knows), name, transport, principal, limit)
+
+    async def _attend(
+        self, fronted: Fronted, name: str, transport: Transport, principal: Principal, limit: int
+    ) -> None:
+        """Serve one client of this agent until it leaves; its leaving ends nothing else."""
+        self._coming[name] += 1  # counted so that the desk stays open until this client leaves
+        try:
+            with heard_by(fronted.heard):
+                try:
+                    desk = self._desk(name)
+                except AcpError as exc:
+                    log.error("%s: %s", name, exc)
+                    await refuse(transport, exc, self._ending)
+                    return
+                await attend(desk, fronted.service, transport, principal=principal, limit=limit)
+        finally:
+            self._coming[name] -= 1
+
+    def _desk(self, name: str) -> Desk:
+        """Return the desk of an agent; whoever needs it first has it opened."""
+        desk = self._desks.get(name)
+        if desk is None or desk.closed.is_set():
+            desk = self._desks[name] = new_desk(self._hub, self._agents[name].service)
+            self._tasks.start(self._keep_desk(name, desk), f"keep {name}")
+        return desk
+
+    async def _keep_desk(self, name: str, desk: Desk) -> None:
+        """Keep a desk open while it is needed."""
+        try:
+            async with (
+                beside(self._wait_until_idle(name, desk), f"idle {name}") as idle,
+                beside(self._ending.wait(), "ending") as ending,
+                beside(desk.closed.wait(), "end of desk") as closed,
+            ):
+                await first(idle, ending, closed)
+        finally:
+            await desk.aclose()
+            if self._desks.get(name) is desk:
+                del self._desks[name]
+            self._changed.set()
+
+    async def _wait_until_idle(self, name: str, desk: Desk) -> None:
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        while True:
+            linger = self._agents[name].linger
+            if not self.has_server:
+                linger = min(linger, bounds.SERVER_AWAY_SECONDS)
+            if loop.time() >= since + linger:
+                break
+            await tick(min(bounds.IDLE_CHECK_SECONDS, linger / 3))
+            if self._coming[name] or desk.has_clients or desk.is_busy:
+                since = loop.time()
+        if self._desks.get(name) is desk:  # in the same step: no client may come to it any more
+            del self._desks[name]
+        log.info("%s ended: it was idle for %g seconds", name, linger)
+
+    # -- all agents on one connection: server.all_agents.Agents ---------------------------
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The agents, the default one first."""
+        return [*self._agents]
+
+    async def agent_of(self, session_id: str) -> str | None:
+        """Return the agent of this session; None if it is unknown or not served here."""
+        try:
+            row = await self._journal.session(session_id)
+        except UnknownSessionError:
+            return None
+        name = self._name_of(row)
+        return name if name in self._agents else None
+
+    async def agent_in_journal(self, session_id: str, principal: Principal) -> str | None:
+        """See `server.all_agents.Agents`."""
+        try:
+            row = await self._journal.session(session_id)
+        except UnknownSessionError:
+            return None
+        is_live = self._hub.holds(session_id)  # then it keeps its own agent
+        if is_live or other_owner(await self._journal.owner(session_id)) is not None:
+            return None
+        if "prompt" not in principal.scopes_in(row):
+            return None
+        return row.agent
+
+    async def may_prompt(self, session_id: str, principal: Principal) -> bool:
+        """See `server.all_agents.Agents`. A session in no journal is the agent's own."""
+        try:
+            return "prompt" in principal.scopes_in(await self._journal.session(session_id))
+        except UnknownSessionError:
+            return True
+
+    async def page(self, principal: Principal, params: bytes) -> bytes:
+        """Return the result of `session/list` over all agents, running or not."""
+        asked = list_request(params)
+        if principal.session_id is not None:
+            return await only_of_all(
+                self._journal, principal.session_id, self._name_of, principal.tenant
+            )
+        filter = ListFilter(
+            cwd=asked.cwd,
+            held=self._hub.open_ids,
+            archived=archive_filter(params),
+            tenant=principal.tenant,
+        )
+        return await page_of_all(self._journal, filter, asked.cursor, self._name_of, marked=True)
+
+    def _name_of(self, row: SessionRow) -> str:
+        """Return the name under which a session's agent is served: that of its last start, if this
+        is known; otherwise that of its key, which stays if it is not served."""
+        called = self._started.get(row.start) or self._called(row.agent)
+        if called in self._agents:
+            return called
+        # A running agent has reported the key its sessions are kept under.
+        for name, desk in self._desks.items():
+            if desk.agent.key == row.agent:
+                return name
+        return row.agent
+
+    # -- after a restart ------------------------------------------------------------------
+
+    async def resume_queues(self) -> None:
+        """Open the sessions whose queues continue after a restart, if their process has ended; a
+        few at once.
+
+        A session that cannot be opened is logged, and delays no other. Sessions of a process that
+        may still live are checked again until that is clear.
+        """
+        done: set[str] = set()
+        slots = asyncio.Semaphore(bounds.QUEUES_OPENED_AT_ONCE)
+        async with asyncio.TaskGroup() as opening:
+            for _ in range(bounds.OWNER_LOOKS):
+                try:
+                    rows = [row async for row in self._with_queues() if row.session_id not in done]
+                    for row in rows:
+                        id_, name = row.session_id, self._name_of(row)
+                        if name not in self._agents:
+                            log.error(
+                                "session %s: its prompts stay queued: this server does not run %s",
+                                *(id_, row.agent),
+                            )
+                        elif not isinstance(owner := await self._journal.owner(id_), Here):
+                            is_asleep = self._hub.is_asleep(id_)
+                            if not (is_free(owner) or isinstance(owner, Silent) or is_asleep):
+                                continue
+                            opening.create_task(
+                                self._resume_queue(row, name, slots), name=f"open {id_}"
+                            )
+                        done.add(id_)
+                except AcpError as exc:
+                    log.error("cannot read which sessions have prompts to continue with: %s", exc)
+                await tick(journal_bounds.RENEW_SECONDS)
+
+    async def _resume_queue(self, row: SessionRow, name: str, slots: asyncio.Semaphore) -> None:
+        """Open a session as a client that only watches; this process then runs its queue."""
+        near, far = memory_pair()
+        params = encode({"sessionId": row.session_id, "cwd": row.cwd, "mcpServers": []})
+        request = (near, "acphold", RESUME_SESSION.name, params, bounds.QUEUE_OPEN_SECONDS)
+        try:
+            async with slots, beside(self.attend_one(name, far, THIS_USER), "open for its queue"):
+                await ask_over(*request, watches=True)
+            log.info("session %s is open again: its queue continues", row.session_id)
+        except AcpError as exc:
+            log.error("session %s: its prompts stay queued: %s", row.session_id, exc)
+
+    async def _with_queues(self) -> AsyncIterator[SessionRow]:
+        """Yield the sessions whose queues continue after a restart."""
+        wanted = ListFilter(queued=True, include_unprompted=True, archived="include")
+        key: ListKey | None = None
+        while page := await self._journal.page(wanted, key):
+            for row in page:
+                try:
+                    queue = (await self._journal.summary(row.session_id)).queue
+                except UnknownSessionError:  # deleted meanwhile
+                    continue
+                except AcpError as exc:
+                    log.error("session %s: its queue cannot be read: %s", row.session_id, exc)
+                    continue
+                held = "" if queue.held == REOPENED else queue.held
+                if queue.restarts and (not held or queue.until is not None):
+                    yield row
+            key = page[-1].key

@@ -1,0 +1,265 @@
+"""A server in front of a network, as the daemon sees it: its front, its agents and its clients.
+
+The front of a server (`transports.first_frame`) has no editor: see `server.relay_protocol`.
+"""
+
+# See docs/decisions.md, 18.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from urllib.parse import quote
+
+from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
+from acp_wire.rpc.requests import Request
+from acp_wire.rpc.wire_errors import incident
+from acp_wire.schema import encode
+from acp_wire.surroundings import Surroundings
+from acp_wire.tasks import beside, end, first
+from acp_wire.transports.addresses import NODE_TOKEN, OWNERS, become_node
+from acp_wire.transports.first_frame import SERVER, FirstFrame
+from acp_wire.transports.known_servers import origin_of
+from acp_wire.transports.unix import Front
+from acphold import errors
+from acphold.live.hub.hub import Hub
+from acphold.live.server import bounds
+from acphold.live.server.fronts import FrontStderr, KeptDesks, Prepare
+from acphold.live.server.principals import FAR_NEIGHBOUR, Principal
+from acphold.live.server.relay_protocol import (
+    AGENT_OF,
+    APPENDS,
+    DEED,
+    REGISTER,
+    STIRRED,
+    AgentTold,
+    AskedAgent,
+    DeedTold,
+    Registered,
+    Registration,
+    RelayedClient,
+    SessionAsked,
+    decode,
+)
+from acphold.live.server.served_agents import ServedAgents
+from acphold.live.server.service import Addresses
+from acphold.logs import heard_by
+from acphold.record.journal import stored_journal
+
+log = logging.getLogger(__name__)
+
+Attend = Callable[[Transport, Principal], Awaitable[None]]
+"""Serves a client that joins what is live."""
+
+
+class ServerFronts:
+    """The servers of a daemon. `called` returns a person's name for the key of an agent, and `join`
+    serves other nodes."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        prepare: Prepare,
+        called: Callable[[str], str],
+        addresses: Addresses,
+        join: Attend,
+        kept: KeptDesks,
+    ) -> None:
+        self.hub = hub
+        self.addresses = addresses
+        self._prepare = prepare
+        self._called = called
+        self._join = join
+        self._desks = kept
+        self._ending = asyncio.Event()
+        self.node_mark = secrets.token_hex(16)
+        """That of this process for other nodes, while any server is there for them."""
+        self._connected: dict[str, ServerFront] = {}
+        self._kept: list[tuple[object, ServedAgents]] = []
+
+    @property
+    def are_needed(self) -> bool:
+        """True while any of their agents has a desk."""
+        return any(served.is_needed for _, served in self._kept)
+
+    async def attend(self, front: Front) -> None:
+        """Serve a server until it leaves."""
+        await ServerFront(self, front).run()
+
+    async def attend_relayed(self, client: RelayedClient, transport: Transport) -> None:
+        """Serve a client of one of them until it leaves."""
+        if client.client is None and client.mark == self.node_mark:
+            await self._join(transport, FAR_NEIGHBOUR)
+        elif (server := self._connected.get(client.mark)) is not None:
+            await server.attend(client, transport)
+        else:
+            log.warning("a client came from a server that has gone")
+
+    def add(self, mark: str, server: ServerFront) -> None:
+        """Accept clients with this mark from now on."""
+        self._connected[mark] = server
+
+    def remove(self, mark: str) -> None:
+        """Accept none any more: their server has gone."""
+        del self._connected[mark]
+
+    async def open(self, asked: Registration, front: Front) -> ServedAgents:
+        """Return the agents that a server asks for: those that an equal one has left, or new
+        ones. Raises AcpError."""
+        identity = (asked.agents, asked.folder, front.frame.identity)
+        for its, served in self._kept:
+            if its == identity and not served.has_server:
+                served.come_back(front)
+                return served
+        opened: asyncio.Future[ServedAgents] = asyncio.get_running_loop().create_future()
+        self._desks.start(self._keep(asked, front, identity, opened), "keep served agents")
+        return await opened
+
+    async def _keep(
+        self,
+        asked: Registration,
+        front: Front,
+        identity: object,
+        opened: asyncio.Future[ServedAgents],
+    ) -> None:
+        """Open the agents of a server, and keep them while they are needed."""
+        stderr = FrontStderr()
+        try:
+            stderr.lead_to(front)
+            async with AsyncExitStack() as stack:
+                fronted = {
+                    each.name: await stack.enter_async_context(
+                        self._prepare(_frame_of(each, front.frame), stderr.descriptor)
+                    )
+                    for each in asked.agents
+                }
+                served = ServedAgents(self.hub, fronted, self._called, asked.folder, stderr)
+                self._kept.append((identity, served))
+                if not opened.cancelled():
+                    opened.set_result(served)
+                try:
+                    with heard_by(fronted[served.default].heard):
+                        resuming = asyncio.create_task(served.resume_queues(), name="resume queues")
+                    async with (
+                        beside(served.wait_until_over(), "served agents") as over,
+                        beside(self._ending.wait(), "ending") as ending,
+                    ):
+                        await first(over, ending)
+                    await end(resuming)
+                finally:
+                    self._kept.remove((identity, served))
+                    await served.aclose()
+        except Exception as exc:  # the server waits for them, and must be told
+            if opened.done():
+                log.error("the agents of a server failed", exc_info=exc)
+            else:
+                opened.set_exception(exc if isinstance(exc, errors.AcpError) else incident(exc))
+        finally:
+            stderr.close()
+
+    def end(self) -> None:
+        """End all their agents with their turns."""
+        self._ending.set()
+
+
+class ServerFront:
+    """One server: see the module."""
+
+    def __init__(self, fronts: ServerFronts, front: Front) -> None:
+        self._fronts = fronts
+        self._front = front
+        self._peer = Peer(front.transport, self, name="server")
+        self._served: ServedAgents | None = None
+        self._mark = ""
+
+    async def run(self) -> None:
+        """Answer the server until it leaves."""
+        try:
+            async with connected(self._peer) as pump, beside(self._tell_stirs(), "tell stirs"):
+                await asyncio.wait({pump})
+        finally:
+            if self._served is not None:
+                self._fronts.remove(self._mark)
+                self._served.take_leave()
+
+    async def _tell_stirs(self) -> None:
+        with self._fronts.hub.activity.listen() as stirred:
+            while True:
+                await stirred.wait()
+                stirred.clear()
+                if not self._peer.buffered:
+                    self._peer.tell(STIRRED, b"{}")
+                await asyncio.sleep(bounds.STIRS_APART_SECONDS)
+
+    # -- requests of the server -----------------------------------------------------------
+
+    def on_request(self, request: Request) -> Awaitable[bytes]:
+        match request.method:
+            case method if method == REGISTER:
+                return self._register(decode(request.params, Registration))
+            case method if method == AGENT_OF:
+                return self._agent_of(decode(request.params, SessionAsked).session)
+            case method if method == APPENDS:
+                return self._appends()
+            case method:
+                raise errors.MethodNotFoundError(method)
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        return None
+
+    async def _register(self, asked: Registration) -> bytes:
+        if self._served is not None or not asked.agents:
+            raise errors.InvalidRequestError("a server registers once, with at least one agent")
+        if asked.node is not None and NODE_TOKEN not in self._front.frame.surroundings.env:
+            raise errors.InvalidRequestError("a node needs a token")
+        served = await self._fronts.open(asked, self._front)
+        self._served = served
+        self._mark = secrets.token_hex(16)
+        self._fronts.add(self._mark, self)
+        if asked.node is not None:
+            become_node(self._front.frame.surroundings.env[NODE_TOKEN])
+            name = quote(served.default, safe="")
+            own = f"{OWNERS}{self._fronts.node_mark}/{name}"
+            await self._fronts.addresses.add(f"{origin_of(asked.node)}{own}")
+        return encode(Registered(self._mark, self._fronts.node_mark))
+
+    async def _agent_of(self, session_id: str) -> bytes:
+        name = None if self._served is None else await self._served.agent_of(session_id)
+        return encode(AgentTold(name))
+
+    async def _appends(self) -> bytes:
+        return encode(stored_journal.APPENDS)
+
+    # -- its clients ----------------------------------------------------------------------
+
+    async def attend(self, client: RelayedClient, transport: Transport) -> None:
+        """Serve one of its clients until it leaves."""
+        if self._served is None or client.client is None or client.agent not in self._served.names:
+            raise errors.InvalidParamsError(f"the server does not serve {client.agent!r}")
+        who = Principal(
+            name=client.name,
+            scopes=frozenset(client.scopes),
+            tenant=client.tenant,
+            session_id=client.session,
+            sees_all=client.sees_all,
+            is_here=False,
+            note=partial(self._tell_deed, client.client, is_refused=False),
+            refused=partial(self._tell_deed, client.client, is_refused=True),
+        )
+        await self._served.attend(client.agent, transport, who, client.limit)
+
+    def _tell_deed(self, client: int, deed: str, session: str | None, *, is_refused: bool) -> None:
+        self._peer.tell(DEED, encode(DeedTold(client, deed, session, is_refused)))
+
+
+def _frame_of(asked: AskedAgent, server: FirstFrame) -> FirstFrame:
+    """Return the frame with which an editor's front would ask for this agent."""
+    within = server.surroundings
+    env = {**within.env, **asked.env}
+    env.pop(NODE_TOKEN, None)  # agents must not see it
+    own = Surroundings(env, within.folder, within.umask, within.limits)
+    return FirstFrame(server.release, asked.words, asked.command, own, SERVER)

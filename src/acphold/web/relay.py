@@ -1,0 +1,358 @@
+"""The relay: each client of `acphold serve` is served by the daemon of its agent's journal.
+
+This process faces the network. It admits a client, says to the daemon who that is, and passes on
+the bytes of both; so no client shares its memory with an environment. The daemon has the agents and
+the sessions, and enforces what a client may do (`server.relay_protocol`). One daemon keeps the
+sessions of one journal; an agent whose settings name another journal is in another one.
+
+When a daemon has ended, its clients are disconnected, and the next one gets the same words.
+"""
+
+# See docs/decisions.md, 20.
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from functools import partial
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
+from acp_wire.rpc.requests import Request
+from acp_wire.rpc.transport import OfferingTransport
+from acp_wire.schema import encode
+from acp_wire.tasks import TaskSet, beside, finish, first
+from acphold.errors import (
+    AcpError,
+    AgentStartError,
+    ConnectionLostError,
+    MethodNotFoundError,
+)
+from acphold.live.hub.alerts import Activity
+from acphold.live.server.principals import Principal
+from acphold.live.server.relay_protocol import (
+    AGENT_OF,
+    APPENDS,
+    DEED,
+    REGISTER,
+    STIRRED,
+    AgentTold,
+    AskedAgent,
+    DeedTold,
+    Registered,
+    Registration,
+    RelayedClient,
+    SessionAsked,
+)
+from acphold.live.server.service import refuse
+from acphold.record.journal.stored_journal import Durations
+from acphold.web import bounds
+
+log = logging.getLogger(__name__)
+
+
+class Attending(Protocol):
+    """Serves clients from the network, each in front of the agent it names."""
+
+    def limit(self, name: str) -> int:
+        """Return the longest message to this agent, in bytes."""
+
+    async def attend(
+        self, name: str, transport: Transport, principal: Principal, headers: Mapping[str, str]
+    ) -> None:
+        """Serve one client until it leaves; `headers` are those of its first request."""
+
+
+class ServedAgent(Struct, frozen=True):
+    """An agent to serve, the place of its journal, and the longest message to it in bytes."""
+
+    asked: AskedAgent
+    journal: str
+    max_message: int
+
+
+class ReachedDaemon(Protocol):
+    """A daemon that has accepted our front."""
+
+    @property
+    def transport(self) -> Transport:
+        """To and from it, for the front."""
+
+    async def connect(self) -> Transport:
+        """Return one more connection to it; raises ConnectionLostError."""
+
+
+Reach = Callable[[str], AbstractAsyncContextManager[ReachedDaemon]]
+"""Reaches the daemon of a journal, which is started if there is none. Raises AcpError."""
+
+
+class Relay:
+    """See the module; an async context manager, which raises AcpError if an agent's words cannot
+    be used.
+
+    Of the agents, the first is that of a client that names none. `folder` is that of the first new
+    session, and `node` the address for other nodes, None if there is none. What happens in a daemon
+    stirs the `activity`.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[ServedAgent],
+        reach: Reach,
+        activity: Activity,
+        *,
+        folder: str | None = None,
+        node: str | None = None,
+    ) -> None:
+        self._agents = {agent.asked.name: agent for agent in agents}
+        self._default = agents[0].asked.name if agents else ""
+        self._ending = asyncio.Event()
+        self._keeping = TaskSet()
+        self._lines: dict[str, DaemonLine] = {}
+        for journal in dict.fromkeys(agent.journal for agent in agents):
+            asked = tuple(agent.asked for agent in agents if agent.journal == journal)
+            registration = Registration(asked, folder, node)
+            self._lines[journal] = DaemonLine(partial(reach, journal), registration, activity)
+
+    async def __aenter__(self) -> Relay:
+        try:
+            for line in self._lines.values():
+                self._keeping.start(line.keep(), "keep line to daemon")
+                await line.wait_until_registered()
+        except BaseException:
+            await self._keeping.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._ending.set()
+        for line in self._lines.values():
+            await line.hear_out()
+        await self._keeping.aclose()
+
+    async def name_of(self, path: str, only: str | None) -> str | None:
+        """Return the agent that a path below the endpoint names, or None; "" is the default one.
+
+        A client limited to the session `only` gets that session's agent, and "" means it too.
+        Raises AcpError.
+        """
+        if only is None or len(self._agents) == 1:
+            name: str | None = path or self._default
+            return name if name in self._agents else None
+        name = await self._line_of(self._default).agent_of(only)
+        return name if path in ("", name) else None
+
+    def _line_of(self, name: str) -> DaemonLine:
+        return self._lines[self._agents[name].journal]
+
+    def limit(self, name: str) -> int:
+        """Return the longest message to this agent, in bytes."""
+        return min(self._agents[name].max_message, bounds.MESSAGE_BYTES)
+
+    async def attend(
+        self, name: str, transport: Transport, principal: Principal, headers: Mapping[str, str]
+    ) -> None:
+        """Relay one client of this agent, or of all agents if it asks for that, until it leaves."""
+        line = self._line_of(name)
+
+        def client(mark: str, number: int) -> RelayedClient:
+            return RelayedClient(
+                mark,
+                number,
+                name,
+                self.limit(name),
+                principal.name,
+                tuple(sorted(principal.scopes)),
+                principal.tenant,
+                principal.session_id,
+                principal.sees_all,
+            )
+
+        try:
+            with line.number(principal) as number:
+                await line.relay(lambda mark: client(mark, number), transport)
+        except AcpError as exc:
+            log.error("%s: %s", name, exc)
+            await refuse(transport, exc, self._ending)
+
+    async def appends(self) -> Durations:
+        """Return how long appends to the journal have taken in its daemon; raises AcpError."""
+        return await self._line_of(self._default).appends()
+
+    def has_node(self, mark: str) -> bool:
+        """Return True if this is the mark of a daemon as other nodes reach it now."""
+        return any(line.node_mark == mark for line in self._lines.values())
+
+    async def attend_node(self, mark: str, transport: Transport) -> None:
+        """Relay a process of another node, connected for live sessions, until it leaves; raises
+        ConnectionLostError."""
+        for line in self._lines.values():
+            if line.node_mark == mark:
+                await line.relay(lambda _: RelayedClient(mark, None), transport)
+
+
+class DaemonLine:
+    """The line to the daemon of one journal: our front there, and the way for each client."""
+
+    def __init__(
+        self,
+        reach: Callable[[], AbstractAsyncContextManager[ReachedDaemon]],
+        registration: Registration,
+        activity: Activity,
+    ) -> None:
+        self._reach = reach
+        self._registration = registration
+        self._activity = activity
+        self._numbers = itertools.count(1)
+        self._clients: dict[int, Principal] = {}
+        self._peer: Peer | None = None
+        self._daemon: ReachedDaemon | None = None
+        self._problem: AcpError | None = None
+        self._changed = asyncio.Event()
+        self._marks: Registered | None = None
+
+    @property
+    def node_mark(self) -> str | None:
+        """The mark of the daemon for other nodes; None while there is none."""
+        return None if self._marks is None else self._marks.node_mark
+
+    # -- to the daemon --------------------------------------------------------------------
+
+    async def keep(self) -> None:
+        """Keep our front at a daemon, the next one when that has ended."""
+        pause, was_registered = 0.0, False
+        while True:
+            try:
+                async with self._reach() as daemon:
+                    peer = Peer(daemon.transport, self, name="daemon")
+                    async with connected(peer) as pump:
+                        raw = await peer.call_raw(
+                            REGISTER, encode(self._registration), seconds=bounds.DAEMON_SECONDS
+                        )
+                        self._marks = msgspec.json.decode(raw, type=Registered)
+                        self._daemon, self._peer = daemon, peer
+                        self._note(None)
+                        pause, was_registered = 0.0, True
+                        await asyncio.wait({pump})
+                log.warning("the background process has ended; coming to the next one")
+            except (AcpError, msgspec.MsgspecError) as exc:
+                if was_registered:  # otherwise whoever starts us says it
+                    log.error("cannot serve %s: %s", self._names, exc)
+                self._note(exc if isinstance(exc, AcpError) else AgentStartError(str(exc)))
+            finally:
+                self._daemon = self._peer = self._marks = None
+            self._activity.stir()
+            await asyncio.sleep(pause)
+            pause = min(bounds.DAEMON_PAUSE_SECONDS, pause * 2 or 0.1)
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(agent.name for agent in self._registration.agents)
+
+    def _note(self, problem: AcpError | None) -> None:
+        self._problem = problem
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait_until_registered(self) -> tuple[ReachedDaemon, Peer]:
+        """Wait for the daemon; raises the AcpError for which there is none."""
+        try:
+            async with asyncio.timeout(bounds.DAEMON_SECONDS):
+                while self._daemon is None or self._peer is None:
+                    if self._problem is not None:
+                        raise self._problem
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AgentStartError("the background process cannot be reached") from None
+        return self._daemon, self._peer
+
+    async def hear_out(self) -> None:
+        """Wait for what the daemon has to say of clients that have left."""
+        if self._peer is not None:
+            with suppress(AcpError):
+                asked = encode(SessionAsked(""))
+                await self._peer.call_raw(AGENT_OF, asked, seconds=bounds.LAST_DEEDS_SECONDS)
+
+    async def agent_of(self, session_id: str) -> str | None:
+        """Return the agent of a session; None if it is unknown or not served. Raises AcpError."""
+        _, peer = await self.wait_until_registered()
+        asked = encode(SessionAsked(session_id))
+        raw = await peer.call_raw(AGENT_OF, asked, seconds=bounds.DAEMON_SECONDS)
+        return msgspec.json.decode(raw, type=AgentTold).agent
+
+    async def appends(self) -> Durations:
+        """Return how long appends have taken there; raises AcpError."""
+        _, peer = await self.wait_until_registered()
+        raw = await peer.call_raw(APPENDS, b"{}", seconds=bounds.DAEMON_SECONDS)
+        return msgspec.json.decode(raw, type=Durations)
+
+    # -- from the daemon ------------------------------------------------------------------
+
+    async def on_request(self, request: Request) -> bytes:
+        raise MethodNotFoundError(request.method)
+
+    def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        for notification in batch:
+            if notification.method == STIRRED:
+                self._activity.stir()
+            elif notification.method == DEED:
+                told = msgspec.json.decode(notification.params, type=DeedTold)
+                if (who := self._clients.get(told.client)) is not None:
+                    (who.refused if told.is_refused else who.note)(told.deed, told.session)
+
+    # -- clients --------------------------------------------------------------------------
+
+    @contextmanager
+    def number(self, principal: Principal) -> Iterator[int]:
+        """Yield the number by which the daemon calls this client, for the block."""
+        number = next(self._numbers)
+        self._clients[number] = principal
+        try:
+            yield number
+        finally:
+            # The daemon's last words of it may be on their way.
+            asyncio.get_running_loop().call_later(
+                bounds.LAST_DEEDS_SECONDS, self._clients.pop, number
+            )
+
+    async def relay(self, introduced: Callable[[str], RelayedClient], client: Transport) -> None:
+        """Pass on what a client and the daemon say to each other, until one of them leaves.
+
+        Raises AcpError if there is no daemon.
+        """
+        daemon, _ = await self.wait_until_registered()
+        mark = "" if self._marks is None else self._marks.mark
+        transport = await daemon.connect()
+        try:
+            transport.send(introduced(mark).line)
+            async with (
+                beside(_pass_on(client, transport), "pass on to the daemon") as there,
+                beside(_pass_on(transport, client), "pass on to a client") as back,
+            ):
+                await first(there, back)
+        finally:
+            await finish(transport.aclose)
+
+
+async def _pass_on(source: Transport, sink: Transport) -> None:
+    """Pass on all that comes from `source`, until it ends; `sink` sets the pace."""
+
+    def take(data: bytes) -> bool:
+        if sink.buffered > bounds.RELAYED_AHEAD_BYTES:
+            return False
+        sink.send(data)
+        return True
+
+    if isinstance(source, OfferingTransport):
+        source.offer_to(take)  # without waking this task
+    with suppress(ConnectionLostError):
+        while data := await source.receive():
+            sink.send(data)
+            if sink.buffered > bounds.RELAYED_AHEAD_BYTES:
+                await sink.drain()

@@ -1,0 +1,22 @@
+"""The desks of a daemon's fronts, in the hub of a test."""
+
+from __future__ import annotations
+
+from acp_wire.rpc import Transport
+from acphold.live.hub.hub import Hub
+from acphold.live.server.daemon import FrontDesks
+from acphold.live.server.fronts import KeptDesks, Prepare
+from acphold.live.server.principals import Principal
+from acphold.live.server.server_front import ServerFronts
+from acphold.live.server.service import Addresses
+
+
+def front_desks(hub: Hub, prepare: Prepare) -> tuple[FrontDesks, KeptDesks]:
+    """The desks, and what keeps them; no other node may come."""
+
+    async def join(transport: Transport, principal: Principal) -> None:
+        raise AssertionError("no node of this test")
+
+    kept = KeptDesks()
+    servers = ServerFronts(hub, prepare, str, Addresses(hub.journal), join, kept)
+    return FrontDesks(hub, prepare, kept, servers), kept
