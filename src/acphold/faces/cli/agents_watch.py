@@ -60,21 +60,17 @@ async def _look(watch: FolderWatch, location: str) -> float:
         grown = growth(location)
         watch.add([folder] if grown is None else [folder, *filter(os.path.isdir, grown.stamps)])
         if grown:
-            await _read(location)
+            command = own_command("index-beside", "--journal", location)
+            process = await start_own(command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+            try:
+                await process.wait()
+            finally:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
             await asyncio.sleep(bounds.WATCH_REST * (time.monotonic() - began))
             return bounds.WATCH_SECONDS
     except OSError as error:
         log.info("the agents' conversations cannot be looked at: %s", error)
     least = bounds.WATCH_SECONDS if watch.works else bounds.WATCH_QUIET_SECONDS
     return max(least, (time.thread_time() - took) / bounds.WATCH_SHARE)
-
-
-async def _read(location: str) -> None:
-    command = own_command("index-beside", "--journal", location)
-    process = await start_own(command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
-    try:
-        await process.wait()
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()

@@ -116,7 +116,20 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
                 file=sys.stderr,
             )
             return Exit.ERROR
-        return await _stop_agent(process, wanted, short)
+        params = encode({"sessionId": wanted})
+        try:
+            await ask_process([unix_address(process.path)], STOP, params, bounds.STOP_SECONDS)
+        except AcpError as error:
+            print(
+                visible(
+                    f"acphold agent stop: process {process.pid} does not end the agent of {short}: "
+                    f"{error}; `acphold agent stop` ends the process"
+                ),
+                file=sys.stderr,
+            )
+            return Exit.ERROR
+        print(visible(f"Stopped the agent of session {short}."))
+        return Exit.OK
     if (owner := other_owner(recorded)) is not None:
         number = pid_at(owner.addresses)
         how = (
@@ -133,24 +146,6 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
         )
         return Exit.ERROR
     print(visible(f"Session {short} is not running: there is nothing to stop."), file=sys.stderr)
-    return Exit.OK
-
-
-async def _stop_agent(process: Process, session_id: str, short: str) -> int:
-    """End the agent of a session, and leave the others of its process alone."""
-    params = encode({"sessionId": session_id})
-    try:
-        await ask_process([unix_address(process.path)], STOP, params, bounds.STOP_SECONDS)
-    except AcpError as error:
-        print(
-            visible(
-                f"acphold agent stop: process {process.pid} does not end the agent of {short}: "
-                f"{error}; `acphold agent stop` ends the process"
-            ),
-            file=sys.stderr,
-        )
-        return Exit.ERROR
-    print(visible(f"Stopped the agent of session {short}."))
     return Exit.OK
 
 

@@ -265,11 +265,7 @@ def _text(
         if any(run.origin.how == "shown" for run in runs):
             allowed = "; ".join(fact.allowed) or "nobody was asked about this edit"
             yield "  " + on_one_line(f"allowed: {allowed}")
-    yield from _unknown(found, short_ids)
-
-
-def _unknown(found: Sequence[LineRun], short_ids: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines without a known turn, by reason, with the turns that may have made them."""
+    # The lines without a known turn, by reason, with the turns that may have made them.
     reasons: dict[tuple[str, str], list[LineRun]] = {}
     for run in found:
         if not run.origin.is_known:
