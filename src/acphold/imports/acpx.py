@@ -143,7 +143,13 @@ class _AcpxWire:
                 self._update(message)
             elif message.id is not None:
                 if message.method:
-                    self._request(message, message.id)
+                    # Both sides number their requests: of an agent's, note only that it is pending.
+                    asked = self._asked if message.method in _OURS else self._asked_by_agent
+                    asked[message.id] = message.method
+                    if message.method == "session/prompt" and (
+                        prompt := bytes(_decode_params(message.params).prompt)
+                    ):
+                        self._writer.relay_prompt(prompt)
                 else:
                     self._response(message, message.id)
             elif not message.method and message.type not in _OWN:
@@ -163,15 +169,6 @@ class _AcpxWire:
             self._writer.relay_update(update, UPDATE, content)
         else:
             self._writer.relay_update(bytes(message.params), PARAMS, content)
-
-    def _request(self, message: _AcpxLine, request_id: int | str) -> None:
-        # Both sides number their requests: of an agent's, note only that it is pending.
-        asked = self._asked if message.method in _OURS else self._asked_by_agent
-        asked[request_id] = message.method
-        if message.method == "session/prompt" and (
-            prompt := bytes(_decode_params(message.params).prompt)
-        ):
-            self._writer.relay_prompt(prompt)
 
     def _response(self, message: _AcpxLine, request_id: int | str) -> None:
         result, error = bytes(message.result), bytes(message.error)

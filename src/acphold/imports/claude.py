@@ -217,23 +217,20 @@ class _ClaudeConverter(AgentConverter):
         elif kind == "user":
             self._user_said(record)
         elif kind == "system":
-            self._program_said(record)
+            subtype = text(record, "subtype")
+            if subtype == "compact_boundary":
+                self._compact()
+                self._compaction = record
+                if text(record, "compactMetadata", "trigger") == "auto":
+                    self._compact()
+            elif subtype == "local_command":
+                self._command(text(record, "content"))
+            elif subtype not in _SYSTEM_PASSED:
+                self._writer.missed.kind("system records", subtype, record)
         elif text(record, "attachment", "type") == "queued_command":
             queued = obj(record, "attachment")
             if text(queued, "commandMode") in ("", "prompt"):
                 self._prompt(queued.get("prompt"))
-
-    def _program_said(self, record: Object) -> None:
-        subtype = text(record, "subtype")
-        if subtype == "compact_boundary":
-            self._compact()
-            self._compaction = record
-            if text(record, "compactMetadata", "trigger") == "auto":
-                self._compact()
-        elif subtype == "local_command":
-            self._command(text(record, "content"))
-        elif subtype not in _SYSTEM_PASSED:
-            self._writer.missed.kind("system records", subtype, record)
 
     def end(self) -> None:
         """Handle the end of the file."""

@@ -215,13 +215,31 @@ class _CodexConverter(AgentConverter):
 
     def _event(self, kind: str, event: Object) -> None:
         if kind == "patch_apply_end":
-            self._end_patch(event)
+            call_id, changes = text(event, "call_id"), obj(event, "changes")
+            if self._calls.pop(call_id, None) is not None:
+                about: Object = {"call_id": call_id, "turn_id": text(event, "turn_id")}
+                if self._policy == "untrusted":
+                    about["auto_approved"] = False  # under that policy a person is always asked
+                fields = edit_fields(event_diffs(changes)) if changes else {}
+                fields["status"] = "completed" if event.get("success") is not False else "failed"
+                fields["rawInput"] = about | {"changes": changes}
+                fields["rawOutput"] = {name: event[name] for name in event if name != "type"}
+                self._writer.update(call_id, fields)
             return
         if self._writer.caller:
             return
         match kind:
             case "user_message":
-                self._prompt(event)
+                # The model's side of the prompt, unless that has no text.
+                self._prompted_in_task = True
+                words = text(event, "message")
+                blocks = prompt_blocks(self._waiting)
+                if words and not any(text(block, "text") for block in blocks):
+                    blocks = prompt_blocks([text_block(words)])
+                    blocks += filter(None, map(picture, strings(event, "images")))
+                    blocks += map(link, strings(event, "local_images"))
+                self._waiting = []
+                self._writer.prompt(blocks)
             case "agent_message":
                 self._say(text(event, "message"))
             case "agent_reasoning":
@@ -242,32 +260,6 @@ class _CodexConverter(AgentConverter):
                 self._count_tokens(obj(event, "info"))
             case _ if kind not in _PASSED_EVENTS:
                 self._missed.kind("events", kind, event)
-
-    def _end_patch(self, event: Object) -> None:
-        """Write the result of a patch, with the changes as they were made."""
-        call_id, changes = text(event, "call_id"), obj(event, "changes")
-        if self._calls.pop(call_id, None) is None:
-            return
-        about: Object = {"call_id": call_id, "turn_id": text(event, "turn_id")}
-        if self._policy == "untrusted":
-            about["auto_approved"] = False  # under that policy a person is always asked
-        fields = edit_fields(event_diffs(changes)) if changes else {}
-        fields["status"] = "completed" if event.get("success") is not False else "failed"
-        fields["rawInput"] = about | {"changes": changes}
-        fields["rawOutput"] = {name: event[name] for name in event if name != "type"}
-        self._writer.update(call_id, fields)
-
-    def _prompt(self, event: Object) -> None:
-        """Write a prompt: the model's side of it, unless that has no text."""
-        self._prompted_in_task = True
-        words = text(event, "message")
-        blocks = prompt_blocks(self._waiting)
-        if words and not any(text(block, "text") for block in blocks):
-            blocks = prompt_blocks([text_block(words)])
-            blocks += filter(None, map(picture, strings(event, "images")))
-            blocks += map(link, strings(event, "local_images"))
-        self._waiting = []
-        self._writer.prompt(blocks)
 
     def _count_tokens(self, info: Object) -> None:
         last, total = obj(info, "last_token_usage"), obj(info, "total_token_usage")

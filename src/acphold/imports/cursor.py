@@ -292,10 +292,7 @@ class _CursorConverter(AgentConverter):
                     converter = _CursorConverter(self._state, composer, writer)
                     for bubble in _bubbles(self._state, composer, child, self._missed):
                         converter.bubble(bubble)
-        self._result(call_id, call)
-
-    def _result(self, call_id: str, call: Object) -> None:
-        """Write how a call ended, if it has."""
+        # How the call ended, if it has.
         status, refused = text(call, "status"), text(call, "userDecision") == "rejected"
         if status not in ("completed", "error", "cancelled") and not refused:
             return

@@ -169,7 +169,26 @@ class _GeminiConverter(AgentConverter):
         if kind == "user":
             self._user_said(message)
         elif kind == self._speaker:
-            self._agent_said(message)
+            # Only the part that is new: the log repeats a message as it grows.
+            message_id, words = text(message, "id"), _words(message)
+            thoughts = objects(message, "thoughts")
+            if message_id not in self._written:
+                self._writer.clock(milliseconds(message.get("timestamp")))
+                self._writer.model(text(message, "model"))
+                names = ("input", "output", "cached")
+                spent = token_counts(
+                    message.get("tokens"), *names, thought="thoughts", together=True
+                )
+                self._writer.tokens(**spent)
+            length, count = self._written.get(message_id, (0, 0))
+            for one in thoughts[count:]:
+                subject, description = text(one, "subject"), text(one, "description")
+                about = f"**{subject}**\n{description}" if subject else f"{description} "
+                self._writer.think(about, message_id)
+            self._writer.say(words[length:], message_id)
+            self._written[message_id] = (max(length, len(words)), max(count, len(thoughts)))
+            for call in objects(message, "toolCalls"):
+                self._call(call)
         elif kind not in ("info", "warning", "error"):
             self._missed.kind("messages", kind, message)
 
@@ -196,26 +215,6 @@ class _GeminiConverter(AgentConverter):
             self._prompt_id = message_id
             blocks = person_blocks(parts, self._writer.facts.cwd, self._missed)
             self._writer.prompt(prompt_blocks(blocks))
-
-    def _agent_said(self, message: Object) -> None:
-        """Write the part of a message that is new: the log repeats a message as it grows."""
-        message_id, words = text(message, "id"), _words(message)
-        thoughts = objects(message, "thoughts")
-        if message_id not in self._written:
-            self._writer.clock(milliseconds(message.get("timestamp")))
-            self._writer.model(text(message, "model"))
-            names = ("input", "output", "cached")
-            spent = token_counts(message.get("tokens"), *names, thought="thoughts", together=True)
-            self._writer.tokens(**spent)
-        length, count = self._written.get(message_id, (0, 0))
-        for one in thoughts[count:]:
-            subject, description = text(one, "subject"), text(one, "description")
-            about = f"**{subject}**\n{description}" if subject else f"{description} "
-            self._writer.think(about, message_id)
-        self._writer.say(words[length:], message_id)
-        self._written[message_id] = (max(length, len(words)), max(count, len(thoughts)))
-        for call in objects(message, "toolCalls"):
-            self._call(call)
 
     def _call(self, call: Object) -> None:
         call_id, name = text(call, "id"), text(call, "name")

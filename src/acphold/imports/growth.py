@@ -98,7 +98,11 @@ def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source]]:
     """Return the stamps of all that finding an agent's conversations depends on, and these."""
     with noting_looks() as looks, noting_unreadable():
         try:
-            sources = [source for source in reader(name).find(home) if _is_plain(source)]
+            sources = [
+                source
+                for source in reader(name).find(home)
+                if all(map(is_text, (source.session_id, source.item, *source.paths)))
+            ]
         except Exception as error:  # an import reports it
             log.info("conversations of %s cannot be found: %s", name, error)
             sources = []
@@ -106,10 +110,6 @@ def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source]]:
     databases = {f"{path}-wal" for path in paths if path.endswith((".db", ".vscdb"))}
     stamps = {path: stamp(path) for path in paths | databases} | looks
     return {path: known for path, known in stamps.items() if is_text(path)}, sources
-
-
-def _is_plain(source: Source) -> bool:
-    return all(map(is_text, (source.session_id, source.item, *source.paths)))
 
 
 class ImportMemory:

@@ -207,30 +207,27 @@ class _HermesConverter(AgentConverter):
         elif role in ("assistant", "tool") and not self._is_own:
             return
         elif role == "assistant":
-            self._answer(message, words)
+            message_id = f"message-{message['id']}"
+            self._writer.think(first_text(message, ("reasoning", "reasoning_content")), message_id)
+            self._writer.say(words, message_id)
+            calls = from_json(message.get("tool_calls"))
+            for call in objects(calls):
+                call_id, name = text(call, "id"), text(call, "function", "name")
+                arguments = obj(from_json(look_up(call, "function", "arguments")))
+                self._calls[call_id] = name, arguments
+                verb, kind, shown = TOOLS.get(name, (name.replace("_", " "), "other", ""))
+                title = f"{verb} {text(arguments, shown)}".strip() or name
+                fields = call_fields(title, kind, arguments, self._place(name, arguments))
+                self._writer.call(call_id, fields)
+                if name == "todo" and (steps := objects(arguments, "todos")):
+                    self._plan(steps)
+            if message.get("finish_reason") == "stop" and not calls:
+                self._writer.finish_answer()
         elif role == "tool":
             if asked := self._call_of(text(message, "tool_call_id"), words):
                 self._result(words, *asked)
         elif role not in ("system", "session_meta"):
             self._missed.kind("messages", role, words)
-
-    def _answer(self, message: Object, words: str) -> None:
-        message_id = f"message-{message['id']}"
-        self._writer.think(first_text(message, ("reasoning", "reasoning_content")), message_id)
-        self._writer.say(words, message_id)
-        calls = from_json(message.get("tool_calls"))
-        for call in objects(calls):
-            call_id, name = text(call, "id"), text(call, "function", "name")
-            arguments = obj(from_json(look_up(call, "function", "arguments")))
-            self._calls[call_id] = name, arguments
-            verb, kind, shown = TOOLS.get(name, (name.replace("_", " "), "other", ""))
-            title = f"{verb} {text(arguments, shown)}".strip() or name
-            fields = call_fields(title, kind, arguments, self._place(name, arguments))
-            self._writer.call(call_id, fields)
-            if name == "todo" and (steps := objects(arguments, "todos")):
-                self._plan(steps)
-        if message.get("finish_reason") == "stop" and not calls:
-            self._writer.finish_answer()
 
     def _place(self, name: str, arguments: Object) -> str:
         is_file = name in ("patch", "read_file", "write_file")

@@ -146,7 +146,17 @@ class _PiConverter(AgentConverter):
         elif role == "assistant":
             self._answer(message, text(record, "id") or text(record, "timestamp"))
         elif role == "toolResult":
-            self._result(message)
+            shown = [*map(block_content, self._blocks(message.get("content")))]
+            failed = message.get("isError") is True
+            fields: Object = {"status": "failed" if failed else "completed"}
+            # The call of an edit has its change already.
+            if failed or KINDS.get(text(message, "toolName")) != "edit":
+                fields["content"] = shown
+            fields["rawOutput"] = {
+                name: message[name] for name in ("content", "details") if name in message
+            }
+            self._writer.update(text(message, "toolCallId"), fields)
+            self._count(obj(message, "usage"))
         elif role == "bashExecution":
             # A command that the person ran, after a `!`.
             self.end_failed()
@@ -182,19 +192,6 @@ class _PiConverter(AgentConverter):
             self._failure = text(message, "errorMessage") or reason
         elif reason in _ENDS:
             writer.end_turn(_ENDS[reason])
-
-    def _result(self, message: Object) -> None:
-        shown = [*map(block_content, self._blocks(message.get("content")))]
-        failed = message.get("isError") is True
-        fields: Object = {"status": "failed" if failed else "completed"}
-        # The call of an edit has its change already.
-        if failed or KINDS.get(text(message, "toolName")) != "edit":
-            fields["content"] = shown
-        fields["rawOutput"] = {
-            name: message[name] for name in ("content", "details") if name in message
-        }
-        self._writer.update(text(message, "toolCallId"), fields)
-        self._count(obj(message, "usage"))
 
     def _by_extension(self, said: Object) -> None:
         """Write an extension's message, if the person was shown it."""

@@ -143,7 +143,25 @@ class _QwenConverter(AgentConverter):
                 if call_id and (call := self._call_of(call_id, response)):
                     self._result(call_id, call[1], response, about)
         elif kind == "system":
-            self._program_said(record)
+            subtype, payload = text(record, "subtype"), obj(record, "systemPayload")
+            if subtype == "chat_compression":
+                self._compactions += 1
+                history = objects(payload, "compressedHistory")
+                summary = parts_text(history[0].get("parts")) if history else ""
+                shown: Object = {"rawOutput": obj(payload, "info")}
+                self._writer.compaction(f"compacted-{self._compactions}", summary, shown)
+            elif subtype == "slash_command":
+                # The output of one of the program's own commands: its steps as separate messages.
+                for place, item in enumerate(objects(payload, "outputHistoryItems")):
+                    words = text(item, "text")
+                    steps = words.splitlines() if "contextCompression" in item else [words]
+                    for step, line in enumerate(steps):
+                        self._writer.say(line, f"{text(record, 'uuid')}-{place}-{step}")
+                    self._writer.finish_answer()
+            elif subtype not in _PASSED:
+                self._missed.kind("system records", subtype, record)
+            if title := text(payload, "customTitle"):
+                self._writer.title(title)
         else:
             self._missed.kind("records", kind, record)
 
@@ -219,27 +237,6 @@ class _QwenConverter(AgentConverter):
         elif caller and not failed:
             fields["rawOutput"] = ""  # as the program shows a subagent's call
         self._writer.update(call_id, fields)
-
-    def _program_said(self, record: Object) -> None:
-        subtype, payload = text(record, "subtype"), obj(record, "systemPayload")
-        if subtype == "chat_compression":
-            self._compactions += 1
-            history = objects(payload, "compressedHistory")
-            summary = parts_text(history[0].get("parts")) if history else ""
-            shown: Object = {"rawOutput": obj(payload, "info")}
-            self._writer.compaction(f"compacted-{self._compactions}", summary, shown)
-        elif subtype == "slash_command":
-            # The output of one of the program's own commands: its steps as separate messages.
-            for place, item in enumerate(objects(payload, "outputHistoryItems")):
-                words = text(item, "text")
-                steps = words.splitlines() if "contextCompression" in item else [words]
-                for step, line in enumerate(steps):
-                    self._writer.say(line, f"{text(record, 'uuid')}-{place}-{step}")
-                self._writer.finish_answer()
-        elif subtype not in _PASSED:
-            self._missed.kind("system records", subtype, record)
-        if title := text(payload, "customTitle"):
-            self._writer.title(title)
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)
