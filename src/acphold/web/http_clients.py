@@ -446,7 +446,21 @@ class HttpClients:
             case "POST":
                 await self._post(exchange, name, admitted)
             case "GET":
-                await self._get(exchange, admitted)
+                if "text/event-stream" not in exchange.headers.get("accept", ""):
+                    raise RefusedError(406, "the Accept header must include text/event-stream")
+                transport = self._transport(exchange, admitted)
+                session_id = exchange.headers.get(SESSION_ID)
+                if (
+                    admitted.principal.session_id not in (None, session_id)
+                    and session_id is not None
+                ):
+                    raise RefusedError(404, "there is no such session")
+                position = exchange.headers.get(LAST_EVENT_ID, "")
+                after = int(position) if position.isdecimal() else None
+                events = transport.stream(session_id, after, exchange.send_at_once)
+                if events is None:
+                    raise RefusedError(429, "too many streams are open; try again later")
+                await exchange.stream(events)
             case "DELETE":
                 self._transport(exchange, admitted).end()
                 await exchange.answer(202)
@@ -493,20 +507,6 @@ class HttpClients:
                 (ONE_STREAM.encode(), b"true"),
             ]
             await exchange.answer(200, headers=head, raw=answer)
-
-    async def _get(self, exchange: HttpExchange, admitted: Admitted) -> None:
-        if "text/event-stream" not in exchange.headers.get("accept", ""):
-            raise RefusedError(406, "the Accept header must include text/event-stream")
-        transport = self._transport(exchange, admitted)
-        session_id = exchange.headers.get(SESSION_ID)
-        if admitted.principal.session_id not in (None, session_id) and session_id is not None:
-            raise RefusedError(404, "there is no such session")
-        position = exchange.headers.get(LAST_EVENT_ID, "")
-        after = int(position) if position.isdecimal() else None
-        events = transport.stream(session_id, after, exchange.send_at_once)
-        if events is None:
-            raise RefusedError(429, "too many streams are open; try again later")
-        await exchange.stream(events)
 
     def _transport(self, exchange: HttpExchange, admitted: Admitted) -> HttpTransport:
         """Return the transport of the connection that a request names; raises RefusedError."""

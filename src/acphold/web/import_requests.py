@@ -46,7 +46,15 @@ class ImportRequests:
         """Answer a request; raises RefusedError."""
         who = admitted.principal
         if exchange.method == "POST":
-            self._begin(who)
+            if not _may_import(who):
+                who.refused("import", None)
+                raise RefusedError(
+                    403,
+                    "this needs a token for all sessions with the scope manage; this one is not",
+                )
+            if not self._tasks:
+                who.note("import", None)
+                self._tasks.start(self._run(), "import")
             await exchange.answer(202, {})
             return
         exchange.require_read()
@@ -59,16 +67,6 @@ class ImportRequests:
                 found, is_all = await self._importing.find()
         told = {"found": found, "isAll": is_all, "isRunning": is_running}
         await exchange.answer(200, {**told, "problem": problem or None})
-
-    def _begin(self, who: Principal) -> None:
-        if not _may_import(who):
-            who.refused("import", None)
-            raise RefusedError(
-                403, "this needs a token for all sessions with the scope manage; this one is not"
-            )
-        if not self._tasks:
-            who.note("import", None)
-            self._tasks.start(self._run(), "import")
 
     async def _run(self) -> None:
         try:
