@@ -346,10 +346,6 @@ class Duties:
             raise MethodNotFoundError(method)
         if session is None:
             raise UnknownSessionError("", reason=f"{method} names no session that is open here")
-        return await self._workspace(session).answer(method, params)
-
-    def _workspace(self, session: AskingSession) -> Workspace:
-        """Return the files and terminals of a session."""
         if session.id not in self._workspaces:
             from acp_wire.workspace.roots import Roots
             from acp_wire.workspace.workspace import Workspace  # most programs serve neither
@@ -358,7 +354,7 @@ class Duties:
             files = self._answers.files
             roots = Roots(cwd, additional if isinstance(files, bool) else [*additional, *files])
             self._workspaces[session.id] = Workspace(roots, Surroundings.here())
-        return self._workspaces[session.id]
+        return await self._workspaces[session.id].answer(method, params)
 
     def cancel(self, session_id: str) -> None:
         """Cancel the open questions of a session: its turn is cancelled."""

@@ -147,7 +147,13 @@ class FarLine:
                 async with connected(server) as pump:
                     if self._introduction is not None and not self._line.introduces_itself:
                         await self._restore(server, self._introduction)
-                    self._report_back()
+                    self._pause = FIRST_PAUSE
+                    if self._away is not None:
+                        self._away.cancel()
+                        self._away = None
+                        self._on_away(None)
+                    if self._is_away_reported:
+                        self._notify_all(BACK, BACK_HOW)
                     self._server = server
                     self._send_pending()
                     await asyncio.wait({pump})
@@ -155,7 +161,12 @@ class FarLine:
                 log.info("%s", exc)
             finally:
                 self._server = None
-            self._report_away()
+            if self._away is None:
+                loop = asyncio.get_running_loop()
+                self._away = loop.call_later(
+                    bounds.UNTOLD_SECONDS, self._notify_all, AWAY, AWAY_HOW
+                )
+                self._on_away(time.time())
 
     async def _restore(self, server: Peer, introduction: bytes) -> None:
         """Introduce the client over a new connection, and resume its open sessions."""
@@ -166,23 +177,6 @@ class FarLine:
         )
         for resumed in self._line.on_reconnect().resume:
             await self._reopen(server, resumed)
-
-    def _report_back(self) -> None:
-        """Report that the connection is back, with all open sessions."""
-        self._pause = FIRST_PAUSE
-        if self._away is not None:
-            self._away.cancel()
-            self._away = None
-            self._on_away(None)
-        if self._is_away_reported:
-            self._notify_all(BACK, BACK_HOW)
-
-    def _report_away(self) -> None:
-        """Report that the connection is lost, unless it was lost already."""
-        if self._away is None:
-            loop = asyncio.get_running_loop()
-            self._away = loop.call_later(bounds.UNTOLD_SECONDS, self._notify_all, AWAY, AWAY_HOW)
-            self._on_away(time.time())
 
     async def _next_connection(self) -> Transport:
         """Return the next connection, however long that takes; raises RemoteRefusalError."""
