@@ -14,7 +14,7 @@ at once is bounded, whatever an agent writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 
 from markdown_it import MarkdownIt
@@ -198,7 +198,20 @@ class Paragraphs:
             # The rest of a parsed text is one unfinished block.
             return self._take(len("".join(lines[: starts[-1]])), looks_again=not is_all)
         if not is_all:
-            return self._cut(lines, found)
+            # One block fills all the text: its first piece is cut off.
+            whole = lines if lines[-1].endswith("\n") else lines[:-1]
+            place = len("".join(whole)) or lines[0].rfind(" ") + 1 or len(lines[0])
+            head = (self._opening.splitlines(keepends=True) or lines)[:2]
+            match found:
+                case [(_, Token(type="fence", markup=marks)), *_] if head[0].endswith("\n"):
+                    return self._take(place, closing=f"\n{marks}", opening=head[0], goes_on=True)
+                case [(_, Token(type="table_open")), *_]:
+                    return self._take(place, opening="".join(head), goes_on=True)
+                case [(_, Token(type="bullet_list_open" | "ordered_list_open")), *inside]:
+                    items = [line for line, token in inside if token.type == "list_item_open"]
+                    if items[-1] > 0:
+                        place = len("".join(lines[: items[-1]]))
+            return self._take(place, goes_on=True)
         self._looked = len(text)
         return None
 
@@ -210,22 +223,6 @@ class Paragraphs:
         if is_more and (found := self.next_piece()) is not None:
             return found
         return self._take(len(text)) if text else None
-
-    def _cut(self, lines: Sequence[str], found: Sequence[tuple[int, Token]]) -> ParagraphPiece:
-        """Return the first piece of a block that fills all the text; see the module."""
-        whole = lines if lines[-1].endswith("\n") else lines[:-1]
-        place = len("".join(whole)) or lines[0].rfind(" ") + 1 or len(lines[0])
-        head = (self._opening.splitlines(keepends=True) or lines)[:2]
-        match found:
-            case [(_, Token(type="fence", markup=marks)), *_] if head[0].endswith("\n"):
-                return self._take(place, closing=f"\n{marks}", opening=head[0], goes_on=True)
-            case [(_, Token(type="table_open")), *_]:
-                return self._take(place, opening="".join(head), goes_on=True)
-            case [(_, Token(type="bullet_list_open" | "ordered_list_open")), *inside]:
-                items = [line for line, token in inside if token.type == "list_item_open"]
-                if items[-1] > 0:
-                    place = len("".join(lines[: items[-1]]))
-        return self._take(place, goes_on=True)
 
     def _take(
         self,

@@ -252,7 +252,16 @@ def field(name: str, form: ElicitationPropertySchema, *, required: bool) -> Fiel
         f"{number}: {on_one_line(words)}" for number, (_, words) in enumerate(choices(form), 1)
     ]
     hints.append(_input_hint(form))
-    default = _default(form)
+    value = getattr(form, "default", None)
+    if value is None:
+        default = ""
+    elif isinstance(value, bool):
+        default = "y" if value else "n"
+    elif isinstance(value, tuple):
+        numbers = {known: str(number) for number, (known, _) in enumerate(choices(form), 1)}
+        default = " ".join(numbers.get(item, item) for item in map(str, value))
+    else:
+        default = str(value)
     if not required:
         hints.append("optional" if not default else "")
     is_yes_no = isinstance(form, schema.BooleanPropertySchema)
@@ -291,18 +300,6 @@ def _input_hint(form: ElicitationPropertySchema) -> str:
 def _bounds(form: schema.IntegerPropertySchema | schema.NumberPropertySchema) -> str:
     least = "" if form.minimum is None else f", at least {form.minimum}"
     return least + ("" if form.maximum is None else f", at most {form.maximum}")
-
-
-def _default(form: ElicitationPropertySchema) -> str:
-    value = getattr(form, "default", None)
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "y" if value else "n"
-    if isinstance(value, tuple):
-        numbers = {known: str(number) for number, (known, _) in enumerate(choices(form), 1)}
-        return " ".join(numbers.get(item, item) for item in map(str, value))
-    return str(value)
 
 
 def value_of(

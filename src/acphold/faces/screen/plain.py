@@ -230,18 +230,15 @@ class TeletypeFace(PlainFace):
         typed = self._typed = TypedLines(self._typed_on)
         async with beside(self._closed.wait(), "chat over") as over:
             while (entry := await _first(typed.entry(), over)) is not None:
-                self._take(entry)
-
-    def _take(self, entry: LineEntry) -> None:
-        match self._question:
-            case Field(default=default) if "\n" not in entry.text:
-                self.give(entry.text or default)
-            case Field():
-                self._print("one line, then Enter")
-            case Choice() as choice:
-                self._take_for_choice(choice, entry)
-            case None:
-                self._prompt(entry.text)
+                match self._question:
+                    case Field(default=default) if "\n" not in entry.text:
+                        self.give(entry.text or default)
+                    case Field():
+                        self._print("one line, then Enter")
+                    case Choice() as choice:
+                        self._take_for_choice(choice, entry)
+                    case None:
+                        self._prompt(entry.text)
 
     def _take_for_choice(self, choice: Choice, entry: LineEntry) -> None:
         # A line typed before the question could be read does not answer it.

@@ -56,7 +56,14 @@ def background(reads: int, writes: int) -> TerminalBackground:
         return TerminalBackground(is_light=False)
     try:
         tty.setcbreak(reads, termios.TCSADRAIN)
-        answer = _background_answer(reads, writes)
+        answer = b""
+        os.write(writes, QUESTION)
+        deadline = time.monotonic() + bounds.BACKGROUND_SECONDS
+        while (left := deadline - time.monotonic()) > 0 and not DONE.search(answer):
+            if select.select([reads], [], [], left)[0]:
+                if not (piece := os.read(reads, 1024)):
+                    break
+                answer += piece
     except OSError:  # the terminal is gone; drawing on it will fail and report it
         return TerminalBackground(is_light=False)
     finally:
@@ -66,19 +73,6 @@ def background(reads: int, writes: int) -> TerminalBackground:
         return TerminalBackground(is_light=False, typed=typed)
     red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in colour.groups())
     return TerminalBackground(0.299 * red + 0.587 * green + 0.114 * blue > 0.5, typed)
-
-
-def _background_answer(reads: int, writes: int) -> bytes:
-    """Ask the terminal for its background; return what it sends within the time."""
-    answer = b""
-    os.write(writes, QUESTION)
-    deadline = time.monotonic() + bounds.BACKGROUND_SECONDS
-    while (left := deadline - time.monotonic()) > 0 and not DONE.search(answer):
-        if select.select([reads], [], [], left)[0]:
-            if not (piece := os.read(reads, 1024)):
-                break
-            answer += piece
-    return answer
 
 
 class LineEntry(NamedTuple):
