@@ -351,21 +351,18 @@ class _Lane:
         """Return the content that an entry adds; None if an earlier piece absorbed it."""
         content: bytes | Run | _JoinedCall | None = raw
         if kind in (UPDATE, TERMINAL):
-            content = self._update(raw)
+            if (chunk := plain_chunk(raw)) is None:
+                content = self._other_update(raw)
+            elif self._run is not None and self._run.take(chunk, raw):
+                content = None
+            else:
+                self._note_summary_chunk(chunk.compactionId)
+                content = Run(chunk, raw)
         elif kind == PARAMS:
             self._close_call(members(raw).get("update", b""))
         if content is not None:
             self._run = content if isinstance(content, Run) else None
         return content
-
-    def _update(self, raw: bytes) -> bytes | Run | _JoinedCall | None:
-        """Return the content that the update adds; None if an earlier piece absorbed it."""
-        if (chunk := plain_chunk(raw)) is None:
-            return self._other_update(raw)
-        if self._run is not None and self._run.take(chunk, raw):
-            return None
-        self._note_summary_chunk(chunk.compactionId)
-        return Run(chunk, raw)
 
     def _other_update(self, raw: bytes) -> bytes | _JoinedCall | None:
         kind = update_kind(raw)

@@ -35,7 +35,21 @@ class KnownSecrets:
             return
         self._kinds[secret] = kind
         self._spotter = None
-        for written in _ways_to_write(secret):
+        in_url, in_json = quote(secret, safe=""), json.dumps(secret)[1:-1]
+        ways = {
+            *(secret, in_url, in_url.replace("%", "%25"), quote(secret), quote_plus(secret)),
+            re.sub(r"%[0-9A-F]{2}", lambda sign: sign[0].lower(), in_url),
+            *(in_json, json.dumps(in_json)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]),
+            *(escape(secret), escape(secret, quote=False)),
+            # As shells need it: with each sign escaped, or with those that matter in quotes.
+            re.sub(r"([^\w@%+=:,./-])", r"\\\1", secret),
+            re.sub(r"([^\w])", r"\\\1", secret),
+            re.sub(r"([\"$`\\])", r"\\\1", secret),
+            secret.replace("'", "'\\''"),
+            secret.replace("'", "'\"'\"'"),
+        }
+        raw = secret.encode(errors="surrogatepass")
+        for written in ways | {raw.hex(), *_in_base64(raw)}:
             self._by_beginning[written[:SHORTEST]].setdefault(written, kind)
 
     def find(self, text: str) -> Iterator[Found]:
@@ -59,24 +73,6 @@ class KnownSecrets:
                 if text.endswith(secret[:length], 0, end):
                     yield kind, end - length, end
                     break
-
-
-def _ways_to_write(secret: str) -> set[str]:
-    in_url, in_json = quote(secret, safe=""), json.dumps(secret)[1:-1]
-    ways = {
-        *(secret, in_url, in_url.replace("%", "%25"), quote(secret), quote_plus(secret)),
-        re.sub(r"%[0-9A-F]{2}", lambda sign: sign[0].lower(), in_url),
-        *(in_json, json.dumps(in_json)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]),
-        *(escape(secret), escape(secret, quote=False)),
-        # As shells need it: with each sign escaped, or with those that matter in quotes.
-        re.sub(r"([^\w@%+=:,./-])", r"\\\1", secret),
-        re.sub(r"([^\w])", r"\\\1", secret),
-        re.sub(r"([\"$`\\])", r"\\\1", secret),
-        secret.replace("'", "'\\''"),
-        secret.replace("'", "'\"'\"'"),
-    }
-    raw = secret.encode(errors="surrogatepass")
-    return ways | {raw.hex(), *_in_base64(raw)}
 
 
 def _in_base64(secret: bytes) -> Iterator[str]:

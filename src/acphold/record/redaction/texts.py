@@ -147,7 +147,16 @@ class Messages:
             blocks = value if isinstance(value, list) else []
             return Chunk(PROMPT, (PROMPT, str(self._count)), _with_text(blocks))
         if kind == CHILD:
-            return self._of_child(value)
+            # Each sub-agent speaks for itself.
+            params = value.get("params", value) if isinstance(value, dict) else None
+            if not isinstance(params, dict):
+                return None
+            child = f"child {params.get('childSessionId', params.get('sessionId'))}"
+            found = self._children.setdefault(child, Messages()).chunk(UPDATE, params.get("update"))
+            if found is None:
+                return None
+            what, which = found.message
+            return Chunk(f"{child} {found.role}", (f"{child} {what}", which), found.holders)
         update = value.get("update") if kind == PARAMS and isinstance(value, dict) else value
         update_type = update.get("sessionUpdate") if isinstance(update, dict) else None
         if kind not in _UPDATES or not isinstance(update, dict) or not isinstance(update_type, str):
@@ -168,18 +177,6 @@ class Messages:
         if self._unnamed != update_type:
             self._begins(update_type)
         return Chunk(update_type, (update_type, str(self._count)), holders)
-
-    def _of_child(self, value: Any) -> Chunk | None:
-        """Return the piece in a sub-agent's entry: each speaks for itself."""
-        params = value.get("params", value) if isinstance(value, dict) else None
-        if not isinstance(params, dict):
-            return None
-        child = f"child {params.get('childSessionId', params.get('sessionId'))}"
-        found = self._children.setdefault(child, Messages()).chunk(UPDATE, params.get("update"))
-        if found is None:
-            return None
-        what, which = found.message
-        return Chunk(f"{child} {found.role}", (f"{child} {what}", which), found.holders)
 
     def _begins(self, unnamed: str) -> None:
         """Begin another message; without an id, it lasts until something else appears."""

@@ -97,7 +97,10 @@ def main_top(checkout: Checkout) -> str:
 def head(checkout: Checkout) -> GitHead:
     """Return what is checked out; a repository whose references are kept otherwise has no commit
     that we know."""
-    stashes = _stashes(checkout)
+    # The newest stashes, the newest last.
+    lines = _text(os.path.join(checkout.common, "logs", "refs", "stash")).splitlines()
+    ids = [line.split(" ")[1] for line in lines[-bounds.STASHES :] if line.count(" ") > 1]
+    stashes = tuple(commit for commit in ids if COMMIT.fullmatch(commit))
     content = _text(os.path.join(checkout.git_folder, "HEAD")).strip()
     if not content.startswith("ref:"):
         return GitHead(content if COMMIT.fullmatch(content) else None, "", stashes)
@@ -107,13 +110,6 @@ def head(checkout: Checkout) -> GitHead:
     branch = name.removeprefix("refs/heads/")
     shown = os.fsencode(branch).decode(errors="replace")
     return GitHead(commit_at(checkout, name), shown, stashes)
-
-
-def _stashes(checkout: Checkout) -> tuple[str, ...]:
-    """The commits of the newest stashes, the newest last."""
-    lines = _text(os.path.join(checkout.common, "logs", "refs", "stash")).splitlines()
-    ids = [line.split(" ")[1] for line in lines[-bounds.STASHES :] if line.count(" ") > 1]
-    return tuple(commit for commit in ids if COMMIT.fullmatch(commit))
 
 
 def commit_at(checkout: Checkout, name: str) -> str | None:

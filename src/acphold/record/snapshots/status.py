@@ -200,15 +200,12 @@ class WorkTreeLook:
         for path, folder in known.folders.items():
             if not folder.marks or folder.marks != _marks_at(self._top + path):
                 found.append(path)
-            if folder.rules and not self._has_same_rules(path, folder):
+            if folder.rules and not all(
+                marks and marks == _marks_at(os.path.join(self._top, path, name))
+                for name, marks in folder.rules.items()
+            ):
                 return None
         return found if known.folders else None
-
-    def _has_same_rules(self, path: bytes, folder: _Folder) -> bool:
-        return all(
-            marks and marks == _marks_at(os.path.join(self._top, path, name))
-            for name, marks in folder.rules.items()
-        )
 
     def _find_ignored(self, known: _Folders, folders: list[bytes]) -> set[bytes]:
         """Return those of these folders that git ignores, whatever is in our index."""

@@ -390,7 +390,21 @@ def include(
     if not has_list(project):
         return Included(missing=f"the project has no {INCLUDE_LIST}")
     try:
-        names = _names_to_include(store, project, left_out, surroundings)
+        # Only files that are ignored, or were left out.
+        patterns = contents(os.path.join(project, INCLUDE_LIST), bounds.INCLUDE_LIST_BYTES)
+        checkout = checkout_at(project)
+        with (
+            store.used(time.monotonic() + bounds.INCLUDING_SECONDS),
+            ProgramGroup(time.monotonic() + bounds.INCLUDING_SECONDS) as group,
+            tempfile.NamedTemporaryFile(dir=store.path, prefix="include") as named,
+        ):
+            named.write(patterns)
+            named.flush()
+            git = store.git(group, work_tree=project)
+            wanted = {*git.names("ls-files", "-z", "-o", "-i", f"--exclude-from={named.name}")}
+            if checkout is not None:
+                wanted &= find_ignored_names(store, group, checkout, surroundings) | {*left_out}
+        names = sorted(name for name in wanted if not name.endswith("/"))
         copied, missing = _copy_included(project, folder, names, placed, checkpoint)
     except TimeoutError:
         return Included(missing="finding them took too long")
@@ -399,26 +413,6 @@ def include(
     except OSError as error:
         return Included(missing=error.strerror or str(error))
     return Included(tuple(copied[:3]), len(copied), missing)
-
-
-def _names_to_include(
-    store: SnapshotStore, project: str, left_out: Collection[str], surroundings: Surroundings
-) -> list[str]:
-    """The files that the list names and that are ignored, or were left out."""
-    patterns = contents(os.path.join(project, INCLUDE_LIST), bounds.INCLUDE_LIST_BYTES)
-    checkout = checkout_at(project)
-    with (
-        store.used(time.monotonic() + bounds.INCLUDING_SECONDS),
-        ProgramGroup(time.monotonic() + bounds.INCLUDING_SECONDS) as group,
-        tempfile.NamedTemporaryFile(dir=store.path, prefix="include") as named,
-    ):
-        named.write(patterns)
-        named.flush()
-        git = store.git(group, work_tree=project)
-        wanted = {*git.names("ls-files", "-z", "-o", "-i", f"--exclude-from={named.name}")}
-        if checkout is not None:
-            wanted &= find_ignored_names(store, group, checkout, surroundings) | {*left_out}
-    return sorted(name for name in wanted if not name.endswith("/"))
 
 
 def _copy_included(

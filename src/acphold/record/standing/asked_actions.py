@@ -77,7 +77,12 @@ def read_action(agent: str, method: str, params: bytes, earlier: Json) -> Action
         return Unclear("the agent did not describe its action in a form that acphold can check")
     action = reader(call, given, earlier)
     if isinstance(action, EditAction):
-        action = _consistent(action, call)
+        shown = [*_objects(call.get("locations")), *_objects(call.get("content"))]
+        named = [path for part in shown if (path := part.get("path")) is not None]
+        if any(path not in action.paths for path in named):
+            action = Unclear("the agent names different files in one request")
+        elif any("path" in part and "oldText" not in part and part.get("type") for part in shown):
+            action = Unclear("the request shows something other than a diff")
     places: tuple[str, ...] = ()
     if isinstance(action, RunAction) and action.cwd is not None:
         places = (action.cwd,)
@@ -154,17 +159,6 @@ def _decode(raw: bytes) -> Json:
 
 def _object(value: object) -> Json:
     return value if isinstance(value, dict) else {}
-
-
-def _consistent(edit: EditAction, call: Json) -> Action:
-    """The edit, if the places and the diffs of its call name no other file."""
-    shown = [*_objects(call.get("locations")), *_objects(call.get("content"))]
-    named = [path for part in shown if (path := part.get("path")) is not None]
-    if any(path not in edit.paths for path in named):
-        return Unclear("the agent names different files in one request")
-    if any("path" in part and "oldText" not in part and part.get("type") for part in shown):
-        return Unclear("the request shows something other than a diff")
-    return edit
 
 
 def _objects(value: object) -> list[Json]:

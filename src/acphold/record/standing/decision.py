@@ -297,12 +297,6 @@ class Circumstances(Struct, frozen=True):
 _SHELLS: Final = frozenset(("bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "mksh", "busybox"))
 
 
-def _is_usual(shell: str) -> bool:
-    """True if this shell makes the same words of a line as those that the lines were made for."""
-    name = shell.rsplit("/", 1)[-1]
-    return not name or re.sub(r"[\d.-]+$", "", name) in _SHELLS
-
-
 class RuleDecision(Struct, frozen=True):
     """The decision; `why` is for people. `rules` are those that allow it, each once, or the one
     that says to ask."""
@@ -333,7 +327,9 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
             raise _AskedError("there is no rule for this agent and folder")
         _require_calm(at, folder, active)
         if isinstance(action, RunAction):
-            if not _is_usual(at.shell):
+            # Another shell may make other words of the same line.
+            name = at.shell.rsplit("/", 1)[-1]
+            if name and re.sub(r"[\d.-]+$", "", name) not in _SHELLS:
                 raise _AskedError(f"{at.shell} may read the command in another way")
             if action.stays and at.has_moved:
                 raise _AskedError("the agent's shell may be in another folder since a cd")

@@ -102,7 +102,18 @@ def why_runs(folder: str) -> str:
         for place in hooks:
             if os.path.lexists(f"{place}/{HOOK}"):
                 return f"git may run the hook {HOOK} of this repository"
-        return _why_submodules(git_folder)
+        # The index may have other repositories, whose settings git obeys as well.
+        if any(name.startswith("sharedindex.") for name in os.listdir(git_folder)):
+            return "the index of this repository is in several files"
+        try:
+            index = _bytes(f"{git_folder}/index", INDEX_BYTES)
+        except FileNotFoundError:
+            return ""
+        is_aligned = index[4:8] in (b"\0\0\0\2", b"\0\0\0\3")  # entries of other versions are not
+        for link in _GITLINK.finditer(index):  # the mode of such an entry
+            if not is_aligned or link.start() % 8 == 4:
+                return "this repository has submodules, whose settings may name programs"
+        return ""
     except (OSError, ValueError):
         return "the settings of this repository cannot be read"
 
@@ -161,21 +172,6 @@ def _settings(path: str) -> Iterator[tuple[str, str]]:
             yield f"{section}.{setting[1].lower()}", setting[2] or ""
         else:
             yield f"the line {words[:40]!r}", ""
-
-
-def _why_submodules(git_folder: str) -> str:
-    """Return the reason if the index has other repositories, whose settings git obeys as well."""
-    if any(name.startswith("sharedindex.") for name in os.listdir(git_folder)):
-        return "the index of this repository is in several files"
-    try:
-        index = _bytes(f"{git_folder}/index", INDEX_BYTES)
-    except FileNotFoundError:
-        return ""
-    is_aligned = index[4:8] in (b"\0\0\0\2", b"\0\0\0\3")  # entries of other versions are not
-    for found in _GITLINK.finditer(index):  # the mode of such an entry
-        if not is_aligned or found.start() % 8 == 4:
-            return "this repository has submodules, whose settings may name programs"
-    return ""
 
 
 def _text(path: str) -> str:
