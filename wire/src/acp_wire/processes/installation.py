@@ -19,7 +19,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
-    from types import CodeType, ModuleType
+    from types import ModuleType
 
 HEADER = 16
 """Bytes of a file of bytecode before the code itself (PEP 552)."""
@@ -113,15 +113,13 @@ class _Loader:
         """Return nothing: Python makes the module."""
 
     def exec_module(self, module: ModuleType) -> None:
-        exec(self._code(), module.__dict__)
-
-    def _code(self) -> CodeType:
         import marshal
         import zlib
 
         code = zlib.decompress(self._kept.code)
         found = marshal.loads(code) if self._kept.is_compiled else None
-        return found or compile(code, self._kept.path, "exec", dont_inherit=True)
+        compiled = found or compile(code, self._kept.path, "exec", dont_inherit=True)
+        exec(compiled, module.__dict__)
 
 
 def _code_of(path: str) -> tuple[bytes, bool]:

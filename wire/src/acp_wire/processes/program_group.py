@@ -71,7 +71,14 @@ class ProgramGroup:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._alone is not None:
-            self._end_alone(self._alone)
+            pid = self._alone
+            self._alone = None
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+            until = time.monotonic() + KILLED_SECONDS
+            with suppress(ChildProcessError):
+                while not os.waitpid(pid, os.WNOHANG)[0] and time.monotonic() < until:
+                    time.sleep(0.001)
         leader, self._leader = self._leader, None
         if leader is None:
             return
@@ -86,16 +93,6 @@ class ProgramGroup:
             with suppress(ChildProcessError):
                 os.waitpid(self._running, os.WNOHANG)
         leader.reap()
-
-    def _end_alone(self, pid: int) -> None:
-        """Kill a program that did not end, and what is in its group."""
-        self._alone = None
-        with suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
-        until = time.monotonic() + KILLED_SECONDS
-        with suppress(ChildProcessError):
-            while not os.waitpid(pid, os.WNOHANG)[0] and time.monotonic() < until:
-                time.sleep(0.001)
 
     def run(
         self,

@@ -195,9 +195,37 @@ class _HttpConnection:
         try:
             message = _message(text)
             if message.method == INITIALIZE.name and not self._id:
-                await self._introduce(text, message)
+                answer = await self._http.post(
+                    self._url,
+                    content=text,
+                    headers=_JSON | {ONE_STREAM: "true"},
+                    timeout=INITIALIZE_SECONDS,
+                )
+                self._id = answer.headers.get(CONNECTION_ID, "")
+                if answer.status_code != 200 or not self._id:
+                    await self._put(self._refusal(message, answer))
+                else:
+                    self._has_one_stream = ONE_STREAM in answer.headers
+                    if not await self._listen(None):
+                        raise ConnectionLostError("the server opens no stream")
+                    await self._put(answer.text)
             else:
-                await self._post(text, message)
+                in_header = await self._prepare(message)
+                answer = await self._http.post(
+                    self._url,
+                    content=text,
+                    headers=self._head(in_header) | _JSON,
+                    timeout=POST_SECONDS,
+                )
+                if not answer.is_success:
+                    if self._means_loss(answer, in_header):
+                        raise ConnectionLostError(f"HTTP {answer.status_code}")
+                    # The server knows us, but rejects this message.
+                    self._opening.pop(bytes(message.id), None)
+                    if message.method is not None and bytes(message.id):
+                        await self._put(self._refusal(message, answer))
+                    elif message == NO_MESSAGE and _message(answer.text) != NO_MESSAGE:
+                        await self._put(answer.text)  # the server's own description of the problem
         except (httpx2.HTTPError, ConnectionLostError) as exc:
             self._end()
             problem = f"the connection to {self._origin} is lost: {why(exc)}"
@@ -213,39 +241,6 @@ class _HttpConnection:
         await self._http.aclose()
 
     # -- sending -------------------------------------------------------------------------------
-
-    async def _introduce(self, text: str, message: _StreamMessage) -> None:
-        """Begin the connection: the answer to this request has the connection's name."""
-        answer = await self._http.post(
-            self._url,
-            content=text,
-            headers=_JSON | {ONE_STREAM: "true"},
-            timeout=INITIALIZE_SECONDS,
-        )
-        self._id = answer.headers.get(CONNECTION_ID, "")
-        if answer.status_code != 200 or not self._id:
-            await self._put(self._refusal(message, answer))
-            return
-        self._has_one_stream = ONE_STREAM in answer.headers
-        if not await self._listen(None):
-            raise ConnectionLostError("the server opens no stream")
-        await self._put(answer.text)
-
-    async def _post(self, text: str, message: _StreamMessage) -> None:
-        in_header = await self._prepare(message)
-        answer = await self._http.post(
-            self._url, content=text, headers=self._head(in_header) | _JSON, timeout=POST_SECONDS
-        )
-        if answer.is_success:
-            return
-        if self._means_loss(answer, in_header):
-            raise ConnectionLostError(f"HTTP {answer.status_code}")
-        # The server knows us, but rejects this message.
-        self._opening.pop(bytes(message.id), None)
-        if message.method is not None and bytes(message.id):
-            await self._put(self._refusal(message, answer))
-        elif message == NO_MESSAGE and _message(answer.text) != NO_MESSAGE:
-            await self._put(answer.text)  # the server's own description of the problem
 
     async def _prepare(self, message: _StreamMessage) -> str | None:
         """Get ready for the answers to a message: open the stream of its session. Return the

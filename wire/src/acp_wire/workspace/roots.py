@@ -194,7 +194,13 @@ class Walk:
                 case ".." if self.rest:
                     self.rest.pop()
                 case "..":
-                    self._up()
+                    if len(self.trail) > 1:
+                        self._stand_in(os.open("..", FOLDER, dir_fd=self.fd))
+                        self.trail.pop()
+                        if _identity(self.fd) != self.trail[-1].identity:
+                            # The folder was moved while we stood in it, so the trail is wrong.
+                            self.trail[-1] = PathStep(self.trail[-1].name, (0, 0))
+                            raise OSError(errno.EAGAIN, "a folder on the way was moved meanwhile")
                 case name if self.rest:
                     self.rest.append(name)  # nothing is below a missing name or a file
                 case name:
@@ -242,15 +248,6 @@ class Walk:
                 return None
         self._go(name, fd)
         return None
-
-    def _up(self) -> None:
-        if len(self.trail) > 1:
-            self._stand_in(os.open("..", FOLDER, dir_fd=self.fd))
-            self.trail.pop()
-            if _identity(self.fd) != self.trail[-1].identity:
-                # The folder was moved while we stood in it, so the trail is wrong.
-                self.trail[-1] = PathStep(self.trail[-1].name, (0, 0))
-                raise OSError(errno.EAGAIN, "a folder on the way was moved meanwhile")
 
     def _go(self, name: str, fd: int) -> None:
         self._stand_in(fd)
