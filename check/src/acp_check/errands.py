@@ -139,25 +139,23 @@ class Memory(msgspec.Struct):
             fcntl.flock(lock, fcntl.LOCK_EX)
             file = Path(self.path)
             if file.exists():
-                self._merge(msgspec.json.decode(file.read_bytes(), type=Memory))
+                # Others may have made, continued or deleted sessions.
+                stored = msgspec.json.decode(file.read_bytes(), type=Memory)
+                self.numbers = max(self.numbers, stored.numbers)
+                for id in self.shared - stored.sessions.keys():
+                    self.sessions.pop(id, None)
+                for id, theirs in stored.sessions.items():
+                    ours = self.sessions.get(id)
+                    if ours is None and id in self.shared:
+                        continue  # deleted here
+                    if ours is None or len(ours.history) < len(theirs.history):
+                        self.sessions[id] = theirs
             yield
             self.shared = frozenset(self.sessions)
             new = f"{self.path}.new"
             kept = {"sessions": self.sessions, "numbers": self.numbers}
             Path(new).write_bytes(msgspec.json.encode(kept))
             os.replace(new, self.path)
-
-    def _merge(self, stored: Memory) -> None:
-        """Take in the sessions that others have made or continued; drop those they deleted."""
-        self.numbers = max(self.numbers, stored.numbers)
-        for id in self.shared - stored.sessions.keys():
-            self.sessions.pop(id, None)
-        for id, theirs in stored.sessions.items():
-            ours = self.sessions.get(id)
-            if ours is None and id in self.shared:
-                continue  # deleted here
-            if ours is None or len(ours.history) < len(theirs.history):
-                self.sessions[id] = theirs
 
 
 class ExemplarTurn:

@@ -325,7 +325,14 @@ class _CheckPage:
                 yield f"<h2>{title}</h2>\n"
             for finding in failures:
                 yield from self._failure(finding)
-        yield from self._unseen()
+        unseen = self._outcome.unseen()
+        if unseen:
+            count = sum(map(len, unseen.values()))
+            yield f"<details>\n<summary>Not seen: {quantity(count, 'rule')}</summary>\n<dl>\n"
+            for (verdict, why), ids in unseen.items():
+                reason = f"{verdict.value}: {on_one_line(why)}"
+                yield f"<dt>{escape(reason)}\n<dd>{escape(', '.join(ids))}\n"
+            yield "</dl>\n</details>\n"
         yield from self._all()
         yield "</main>\n</body>\n</html>\n"
 
@@ -376,17 +383,6 @@ class _CheckPage:
                 yield f"<time>{part.at - stretch.began:.3f}</time>"
                 yield f'<b aria-label="{side} the agent">{part.arrow}</b> '
                 yield f"<code>{escape(text)}</code></p>\n"
-
-    def _unseen(self) -> Iterator[str]:
-        unseen = self._outcome.unseen()
-        if not unseen:
-            return
-        count = sum(map(len, unseen.values()))
-        yield f"<details>\n<summary>Not seen: {quantity(count, 'rule')}</summary>\n<dl>\n"
-        for (verdict, why), ids in unseen.items():
-            reason = f"{verdict.value}: {on_one_line(why)}"
-            yield f"<dt>{escape(reason)}\n<dd>{escape(', '.join(ids))}\n"
-        yield "</dl>\n</details>\n"
 
     def _all(self) -> Iterator[str]:
         findings = self._outcome.report.findings

@@ -462,7 +462,10 @@ async def each_once(stage: Stage) -> None:
         if (cursor := twice(one.cursor for one in found if one.cursor is not None)) is not None:
             raise Violation(f"the cursor {cursor!r} is returned twice", *lines)
         if len(found) == bounds.LIST_PAGES:
-            _require_end(await pages(dialogue) if params else found)
+            # An agent may leave out some that it has paged, but none leaves out so many in a row.
+            last = (await pages(dialogue) if params else found)[-bounds.EMPTY_PAGES :]
+            if len(last) == bounds.EMPTY_PAGES and not any(one.sessions for one in last):
+                raise Violation("the list goes on, without any session", *last[-1].answer.lines)
             if params:
                 raise NotObservable(f"the list has more than {bounds.LIST_PAGES} pages")
             return  # the person has that many
@@ -471,14 +474,6 @@ async def each_once(stage: Stage) -> None:
         missing = {session for session, cwd in stage.made.items() if cwd == folder}
         if lost := missing - entries(found).keys():
             raise Violation(f"session {min(lost)} is on no page", *lines)
-
-
-def _require_end(every: Sequence[Page]) -> None:
-    """Raise Violation if the pages of all sessions go on without any session."""
-    # An agent may leave out some that it has paged, but none leaves out so many in a row.
-    last = every[-bounds.EMPTY_PAGES :]
-    if len(last) == bounds.EMPTY_PAGES and not any(one.sessions for one in last):
-        raise Violation("the list goes on, without any session", *last[-1].answer.lines)
 
 
 @RULES.case("list.bad-cursor", SHOULD, PAGES, "list")
