@@ -376,7 +376,23 @@ class _Lane:
                 self._void(before.index)
             self._in_turn[kind] = latest
         elif kind in ("compaction_update", "compaction_summary_chunk"):
-            self._compact(kind, members(raw))
+            # It may make earlier ones void. The first one stays, for it marks the place.
+            parts = members(raw)
+            compaction_id = string(parts.get("compactionId"))
+            if kind == "compaction_summary_chunk":
+                self._note_summary_chunk(compaction_id)
+            elif compaction_id in self._compactions:
+                known = self._compactions[compaction_id]
+                stated = _Statement(len(self.pieces), parts)
+                if known.last is not None and stated.covers(known.last, kind):
+                    self._void(known.last.index)
+                if "summary" in stated.effective(kind):
+                    for chunk in known.chunks:
+                        self._void(chunk)
+                    known.chunks.clear()
+                known.last = stated
+            elif compaction_id:
+                self._compactions[compaction_id] = _Summarized()
         elif kind in ("tool_call", "tool_call_update"):
             if not _is_whole(raw):
                 self._close_call(raw)
@@ -389,26 +405,6 @@ class _Lane:
         elif is_for_the_moment(kind):
             return b""
         return raw
-
-    def _compact(self, kind: str, parts: dict[str, bytes]) -> None:
-        """Handle an update of a compaction of the agent's context: it may make earlier ones void.
-
-        The first update stays, for it marks the place of the compaction.
-        """
-        compaction_id = string(parts.get("compactionId"))
-        if kind == "compaction_summary_chunk":
-            self._note_summary_chunk(compaction_id)
-        elif compaction_id in self._compactions:
-            known, latest = self._compactions[compaction_id], _Statement(len(self.pieces), parts)
-            if known.last is not None and latest.covers(known.last, kind):
-                self._void(known.last.index)
-            if "summary" in latest.effective(kind):
-                for chunk in known.chunks:
-                    self._void(chunk)
-                known.chunks.clear()
-            known.last = latest
-        elif compaction_id:
-            self._compactions[compaction_id] = _Summarized()
 
     def _note_summary_chunk(self, compaction_id: str | None) -> None:
         """Note that the next piece is a chunk of the summary of a compaction."""

@@ -165,7 +165,20 @@ class Fold:
         elif entry.kind == PARAMS:
             self._update(members(entry.raw).get("update", b""))
         elif entry.kind == CHILD:
-            self._child_entry(entry.raw)
+            told = children.child_update(entry.raw)
+            lane = self
+            if told.child:
+                is_known = told.child in self._children
+                if not is_known and update_kind(told.update) not in children.LASTING:
+                    return
+                child = self._child(told.child)
+                child.touch()
+                lane = child.folding  # a child has a fold of its own
+            lane._update(told.update)
+            if children.is_opencodes(entry.raw) and (
+                child_id := children.opencode_child(members(entry.raw).get("params", b""))
+            ):
+                self._child(child_id).spelling = "opencode"
         elif entry.kind == PROMPT:
             self._turn = "running"
             self._turns += 1
@@ -253,7 +266,19 @@ class Fold:
             elif block := parts.get("content"):
                 draft.summary.add_block(block)
         elif kind in children.SPEAKS_OF_CHILDREN:
-            self._about_child(kind, members(raw))
+            parts = members(raw)
+            if (change := children.child_change(kind, parts)) is not None:
+                child = self._child(change.child)
+                child.spelling, child.caller = change.spelling, change.caller or child.caller
+                child.fields.update(change.changes)
+                child.touch()
+            elif kind == "session_message":
+                self._message_between(parts)
+            elif place := self._between.get(string(parts.get("messageId")) or ""):
+                child, role, message_id = place
+                if block := parts.get("content"):
+                    child.folding._message(role, message_id).add_block(block)
+                    child.touch()
         else:
             self._attributes = fold_update(self._attributes, kind, raw)
 
@@ -308,37 +333,6 @@ class Fold:
         return item
 
     # -- sub-agents -----------------------------------------------------------------------
-
-    def _child_entry(self, raw: bytes) -> None:
-        """Fold an entry of a child: it has a fold of its own."""
-        entry = children.child_update(raw)
-        lane = self
-        if entry.child:
-            is_known = entry.child in self._children
-            if not is_known and update_kind(entry.update) not in children.LASTING:
-                return
-            child = self._child(entry.child)
-            child.touch()
-            lane = child.folding
-        lane._update(entry.update)
-        if children.is_opencodes(raw) and (
-            child_id := children.opencode_child(members(raw).get("params", b""))
-        ):
-            self._child(child_id).spelling = "opencode"
-
-    def _about_child(self, kind: str, parts: dict[str, bytes]) -> None:
-        if (change := children.child_change(kind, parts)) is not None:
-            child = self._child(change.child)
-            child.spelling, child.caller = change.spelling, change.caller or child.caller
-            child.fields.update(change.changes)
-            child.touch()
-        elif kind == "session_message":
-            self._message_between(parts)
-        elif place := self._between.get(string(parts.get("messageId")) or ""):
-            child, role, message_id = place
-            if block := parts.get("content"):
-                child.folding._message(role, message_id).add_block(block)
-                child.touch()
 
     def _message_between(self, parts: dict[str, bytes]) -> None:
         """Put a message between sessions into the child that receives it, as from its user.

@@ -473,21 +473,16 @@ class ToolDraft:
             if name in _ARRAYS and not value.startswith(b"["):
                 continue
             if name == "_meta":
-                self._take_meta(value)
-            else:
-                fields[name] = value
-
-    def _take_meta(self, value: bytes) -> None:
-        if may_tell(value):
-            if self.terminals is _NO_TERMINALS:
-                self.terminals = DisplayTerminals()
-            value = self.terminals.take(value)
-        if value in (b"", b"{}"):
-            return
-        if b'"acphold/' in value:
-            # Our own additions stay beside the agent's.
-            value = encode_object({**members(self.fields.get("_meta", b"{}")), **members(value)})
-        self.fields["_meta"] = value
+                if may_tell(value):
+                    if self.terminals is _NO_TERMINALS:
+                        self.terminals = DisplayTerminals()
+                    value = self.terminals.take(value)
+                if value in (b"", b"{}"):
+                    continue
+                if b'"acphold/' in value:
+                    # Our own additions stay beside the agent's.
+                    value = encode_object({**members(fields.get(name, b"{}")), **members(value)})
+            fields[name] = value
 
     def tool_call(self) -> ToolCall:
         """Return the call so far."""

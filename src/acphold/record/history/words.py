@@ -65,7 +65,11 @@ def document(entry: Entry) -> Document:
     produced = [members(item) for item in items(parts.get("content", b""))]
     return Document(
         tools=_join(_tool_text(parts, produced)),
-        diffs=_join(text for item in produced for text in _diff_text(item)),
+        diffs=_join(
+            string(item.get(name)) or ""
+            for item in produced
+            for name in ("path", "newText", "oldText")
+        ),
     )
 
 
@@ -98,11 +102,6 @@ def _tool_text(parts: dict[str, bytes], produced: list[dict[str, bytes]]) -> Ite
         yield from _block_text(item.get("content", b""))
     yield from output_in(parts.get("_meta", b""))
     yield from _strings(parts.get("rawOutput"))
-
-
-def _diff_text(item: dict[str, bytes]) -> Iterator[str]:
-    for name in ("path", "newText", "oldText"):
-        yield string(item.get(name)) or ""
 
 
 def _blocks_text(blocks: bytes) -> Iterator[str]:

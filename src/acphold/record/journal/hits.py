@@ -7,7 +7,7 @@ as the index: ignoring case and accents, with `snake_case` as consecutive words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -149,18 +149,6 @@ def excerpt(
         for number, pattern in enumerate(patterns)
         for start, end in _places(plain, pattern)
     )
-    start, most = _best_start(places, len(patterns), length)
-    start = max(0, min(start, len(line) - length))
-    piece = line[start : start + length]
-    before = "…" if start else ""
-    shift = len(before) - start
-    marks = [(b + shift, e + shift) for b, e, _ in places if start <= b and e <= start + length]
-    after = "…" if start + length < len(line) else ""
-    return Excerpt(most, f"{before}{piece}{after}", tuple(_apart(marks)))
-
-
-def _best_start(places: Sequence[tuple[int, int, int]], terms: int, length: int) -> tuple[int, int]:
-    """The beginning of the excerpt, and the number of terms in it."""
     start, most, before = 0, 0, length // 4
     for at, (begin, _, _) in enumerate(places):
         limit = begin + length - before
@@ -169,18 +157,19 @@ def _best_start(places: Sequence[tuple[int, int, int]], terms: int, length: int)
         }
         if len(inside) > most:
             start, most = max(0, begin - before), len(inside)
-        if most == terms:
+        if most == len(patterns):
             break
-    return start, most
-
-
-def _apart(marks: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the marks, without those that begin inside an earlier one."""
-    end = 0
-    for mark in marks:
-        if mark[0] >= end:
-            yield mark
-            end = mark[1]
+    start = max(0, min(start, len(line) - length))
+    piece = line[start : start + length]
+    left_out = "…" if start else ""
+    after = "…" if start + length < len(line) else ""
+    shift = len(left_out) - start
+    marks: list[tuple[int, int]] = []
+    for begin, end, _ in places:
+        is_apart = not marks or begin + shift >= marks[-1][1]
+        if is_apart and start <= begin and end <= start + length:
+            marks.append((begin + shift, end + shift))
+    return Excerpt(most, f"{left_out}{piece}{after}", tuple(marks))
 
 
 def _places(plain: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:

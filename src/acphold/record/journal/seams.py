@@ -148,7 +148,7 @@ class Index(Protocol):
 
 
 SnapshotState: TypeAlias = Literal["whole", "likely", "late", "later", "refused"]
-"""How sure it is that a snapshot has the files of its moment. "whole": certain, the agent had said
+"""The certainty that a snapshot has the files of its moment. "whole": certain, the agent had said
 nothing after it. "likely": the agent had said something. "late": it was at work, and may have made
 its first changes. "later": the end was taken by the next turn, because the process had ended.
 "refused": not taken at all."""

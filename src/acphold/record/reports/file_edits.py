@@ -78,21 +78,6 @@ FileText = str | Absent
 
 async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> list[Edit]:
     """Return the edits of a whole session in the order of their calls; none of failed calls."""
-    return [edit for call in await _calls_in(segments, spans) for edit in _edits_of(call)]
-
-
-class _ReportedCall(Struct, frozen=True):
-    """A tool call as far as it was reported; `is_inner` if a sub-agent made it."""
-
-    turn: int
-    draft: ToolDraft
-    is_inner: bool
-
-
-async def _calls_in(
-    segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]
-) -> list[_ReportedCall]:
-    """Return the tool calls of a session in the order of their first reports."""
     calls: list[_ReportedCall] = []
     latest: dict[tuple[str, str], _ReportedCall] = {}  # by sub-agent, "" for none, and call id
     async for segment in segments:
@@ -113,7 +98,15 @@ async def _calls_in(
                 latest[sub_agent, call_id] = call
                 calls.append(call)
             call.draft.patch(kind, parts)
-    return calls
+    return [edit for call in calls for edit in _edits_of(call)]
+
+
+class _ReportedCall(Struct, frozen=True):
+    """A tool call as far as it was reported; `is_inner` if a sub-agent made it."""
+
+    turn: int
+    draft: ToolDraft
+    is_inner: bool
 
 
 def _edits_of(call: _ReportedCall) -> Iterator[Edit]:
@@ -274,22 +267,21 @@ def _backwards(edits: Sequence[Edit], state: FileText | None) -> States:
 
 def _before_edit(edit: Edit, state: FileText | None) -> FileText | None:
     """Return the file before an edit, if the edit leads from there to `state`."""
-    before = None if state is None else _undone(edit, state)
+    before: FileText | None
+    if state is None:
+        before = None
+    elif edit.deletes:
+        before = edit.old or None
+    elif isinstance(state, Absent):
+        before = None
+    elif edit.old is None:
+        before = ABSENT
+    elif edit.is_everywhere and state != edit.new:
+        before = None  # text that was there before looks the same
+    else:
+        before = _replace(edit, state, edit.new, edit.old)
     # Otherwise the edit was in another place.
     return before if before is not None and _after_edit(edit, before) == state else None
-
-
-def _undone(edit: Edit, state: FileText) -> FileText | None:
-    """Return the file before an edit."""
-    if edit.deletes:
-        return edit.old or None
-    if isinstance(state, Absent):
-        return None
-    if edit.old is None:
-        return ABSENT
-    if edit.is_everywhere and state != edit.new:
-        return None  # text that was there before looks the same
-    return _replace(edit, state, edit.new, edit.old)
 
 
 def _replace(edit: Edit, state: str, text: str, by: str) -> str | None:

@@ -272,7 +272,9 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     tail = next((n for n in range(least) if old[-1 - n] != new[-1 - n]), least)
     i, j = len(old) - tail, len(new) - tail
     one, other = old[head:i], new[head:j]
-    if max(len(one), len(other)) > COMPARED_LINES or _pairs(one, other) > COMPARED_PAIRS:
+    counts = Counter(other)
+    pairs = sum(count * counts[line] for line, count in Counter(one).items())
+    if max(len(one), len(other)) > COMPARED_LINES or pairs > COMPARED_PAIRS:
         middle: list[Opcode] = [("replace", head, i, head, j)]
     else:
         matcher = SequenceMatcher(None, one, other, autojunk=False)
@@ -281,12 +283,6 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
             for tag, i1, i2, j1, j2 in matcher.get_opcodes()
         ]
     return [("equal", 0, head, 0, head), *middle, ("equal", i, len(old), j, len(new))]
-
-
-def _pairs(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return the number of pairs of equal lines, one of each side."""
-    counts = Counter(new)
-    return sum(count * counts[line] for line, count in Counter(old).items())
 
 
 def _groups(opcodes: Sequence[Opcode]) -> Iterator[list[Opcode]]:

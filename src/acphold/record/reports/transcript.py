@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from acphold.record.history.decisions import (
     AskedQuestion,
     Came,
-    ClosedQuestion,
     asked_question,
     closed_question,
 )
@@ -216,39 +215,34 @@ class _TurnTranscript:
         if entry.kind == QUESTION:
             question = asked_question(entry.raw)
             self._questions[question.id] = len(self._beside), question
-            self._put(entry.seq, DecidedQuestion(self._title_of(question)))
+            title = question.title
+            if question.untitled_call is not None:  # then that of its tool call
+                for item in with_those_inside(self._fold.timeline()):
+                    if (
+                        isinstance(item, ToolCall)
+                        and item.tool_call_id == question.untitled_call
+                        and item.title
+                    ):
+                        title = item.title
+                        break
+            self._put(entry.seq, DecidedQuestion(title))
         elif entry.kind == ANSWER:
-            self._close(closed_question(entry.raw))
+            closed = closed_question(entry.raw)
+            if closed.question not in self._questions:  # it is of an earlier turn
+                return
+            index, question = self._questions[closed.question]
+            place, seq, asked = self._beside[index]
+            assert isinstance(asked, DecidedQuestion)
+            decision = DecidedQuestion(
+                asked.question, closed.came(question), closed.client, bool(closed.rules)
+            )
+            self._beside[index] = place, seq, decision
         elif entry.kind != CHILD:
             self._add_update(entry.seq, entry.update)
 
     def _put(self, seq: int, scene: Scene) -> None:
         """Put a scene after all items that the timeline has so far."""
         self._beside.append((len(self._fold), seq, scene))
-
-    def _title_of(self, question: AskedQuestion) -> str:
-        """Return the title of a question; if it has none, that of its tool call."""
-        if question.untitled_call is not None:
-            for item in with_those_inside(self._fold.timeline()):
-                if (
-                    isinstance(item, ToolCall)
-                    and item.tool_call_id == question.untitled_call
-                    and item.title
-                ):
-                    return item.title
-        return question.title
-
-    def _close(self, closed: ClosedQuestion) -> None:
-        """Add the outcome to a question of this turn."""
-        if closed.question not in self._questions:  # it is of an earlier turn
-            return
-        index, question = self._questions[closed.question]
-        place, seq, asked = self._beside[index]
-        assert isinstance(asked, DecidedQuestion)
-        decision = DecidedQuestion(
-            asked.question, closed.came(question), closed.client, bool(closed.rules)
-        )
-        self._beside[index] = place, seq, decision
 
     def _add_update(self, seq: int, raw: bytes) -> None:
         match update_kind(raw) if any(name in raw for name in _BESIDE) else "":

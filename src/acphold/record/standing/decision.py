@@ -446,7 +446,9 @@ def _rules_for(
         rule = _rule_for(command.argv, rules, cwd, folder)
         if at > pipeline_start and not rule.is_prefix and not _has_row(command.argv, cwd, folder):
             for place in range(pipeline_start, at):
-                if (exact := _exact_rule(commands[place].argv, rules)) is None:
+                wanted = ("run", "allow", False, commands[place].argv)
+                fitting = (r for r in rules if (r.kind, r.verdict, r.is_prefix, r.argv) == wanted)
+                if (exact := next(fitting, None)) is None:
                     raise _AskedError(f"{_brief(command.argv)} may run what is piped into it", rule)
                 used[place] = exact
         used.append(rule)
@@ -457,12 +459,6 @@ def _has_row(argv: Sequence[str], cwd: str, folder: str) -> bool:
     """True if a row covers the command."""
     row = row_of(argv)
     return row is not None and not no_arguments(row, argv[len(row.words) :], cwd, folder)
-
-
-def _exact_rule(argv: tuple[str, ...], rules: Sequence[StandingRule]) -> StandingRule | None:
-    """Return the oldest rule that allows exactly this command."""
-    wanted = ("run", "allow", False, argv)
-    return next((r for r in rules if (r.kind, r.verdict, r.is_prefix, r.argv) == wanted), None)
 
 
 def _rule_for(

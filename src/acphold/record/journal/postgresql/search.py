@@ -53,21 +53,21 @@ def vectors(tokenizer: Tokenizer, documents: Sequence[Document]) -> list[tuple[s
     """The text of a `tsvector` for each document, and its number of words."""
     parts = [getattr(document, part) for document in documents for part in WEIGHTS]
     words = iter(tokenizer.words([indexable(text) for text in parts]))
-    return [_vector(zip(WEIGHTS.values(), words, strict=False)) for _ in documents]
-
-
-def _vector(parts: Iterable[tuple[str, list[str]]]) -> tuple[str, int]:
-    places: dict[str, list[str]] = {}
-    place, size = 1, 0
-    for _, (weight, words) in zip(range(len(WEIGHTS)), parts, strict=False):
-        for word in words:
-            known = places.setdefault(word, [])
-            if len(known) < MOST_PLACES:
-                known.append(f"{min(place, _LAST_PLACE)}{weight}")
-            place += 1
-        size += len(words)
-        place += _GAP
-    return " ".join(f"'{word}':{','.join(known)}" for word, known in places.items()), size
+    made: list[tuple[str, int]] = []
+    for _ in documents:
+        places: dict[str, list[str]] = {}
+        place, size = 1, 0
+        for weight, of_part in zip(WEIGHTS.values(), words, strict=False):
+            for word in of_part:
+                known = places.setdefault(word, [])
+                if len(known) < MOST_PLACES:
+                    known.append(f"{min(place, _LAST_PLACE)}{weight}")
+                place += 1
+            size += len(of_part)
+            place += _GAP
+        text = " ".join(f"'{word}':{','.join(known)}" for word, known in places.items())
+        made.append((text, size))
+    return made
 
 
 class Phrase(NamedTuple):

@@ -77,7 +77,18 @@ def damage(connection: Connection) -> list[str]:
         pages = [str(line) for (line,) in connection.execute("PRAGMA quick_check(20)")]
         if pages != ["ok"]:
             return pages
-        return [*_gaps(connection), *_find_damage(connection)]
+        gaps = [*_gaps(connection)]
+        unreadable: list[str] = []
+        for key, raw in connection.execute(
+            "SELECT key, raw FROM segments WHERE substr(raw, 1, 4) = ?", (FRAME,)
+        ):
+            try:
+                unpack(raw)
+            except DamagedRowError as error:
+                unreadable.append(f"session number {key >> SEQ_BITS}: {error}")
+                if len(unreadable) == 20:
+                    break
+        return gaps + unreadable
     except sqlite3.DatabaseError as error:
         return [str(error)]
 
@@ -109,21 +120,6 @@ def _gaps(connection: Connection) -> Iterator[str]:
                 "SELECT session_id FROM sessions WHERE number = ?", (number,)
             ):
                 yield f"session {name!r}: entry {first_seq} follows {before}"
-
-
-def _find_damage(connection: Connection) -> list[str]:
-    """A sentence for each of the first packed rows that cannot be read."""
-    found: list[str] = []
-    for key, raw in connection.execute(
-        "SELECT key, raw FROM segments WHERE substr(raw, 1, 4) = ?", (FRAME,)
-    ):
-        try:
-            unpack(raw)
-        except DamagedRowError as error:
-            found.append(f"session number {key >> SEQ_BITS}: {error}")
-            if len(found) == 20:
-                break
-    return found
 
 
 # -- sizes ----------------------------------------------------------------------------------
@@ -209,7 +205,20 @@ def _recount(connection: Connection, number: int) -> bool:
     """Correct the count and summary of a session; True if they were wrong."""
     for _ in range(bounds.RECOUNT_TRIES):
         kept = _read_kept(connection, number)
-        if kept is None or (right := _compute(connection, number, kept.through)) == kept:
+        if kept is None:
+            return False
+        folding = Fold()
+        newest: dict[str, int] = {}
+        for segment in read_all(SqliteTables(connection).segments(number), 0):
+            if segment.last_seq > kept.through:
+                break
+            newest |= snapshots([segment])
+            for entry in segment.entries():
+                folding.add(entry)
+        state = folding.state()
+        settled = stored_history.Settled(state.summary(), newest)
+        right = _Kept(kept.through, stored_history.messages(state), settled)
+        if right == kept:
             return False
         with writing(connection):
             if _read_kept(connection, number) != kept or right.state is None:
@@ -234,18 +243,3 @@ def _read_kept(connection: Connection, number: int) -> _Kept | None:
         found = entry_rows.settled_state(SqliteTables(connection), number)
         state = replace(found, ahead_through=0, ahead=None)
     return _Kept(row[0], row[1], state)
-
-
-def _compute(connection: Connection, number: int, through: int) -> _Kept:
-    folding = Fold()
-    newest: dict[str, int] = {}
-    for segment in read_all(SqliteTables(connection).segments(number), 0):
-        if segment.last_seq > through:
-            break
-        newest |= snapshots([segment])
-        for entry in segment.entries():
-            folding.add(entry)
-    state = folding.state()
-    return _Kept(
-        through, stored_history.messages(state), stored_history.Settled(state.summary(), newest)
-    )

@@ -369,10 +369,11 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             with reading(tables.connection) if tail_bytes else nullcontext():
                 return reads.read(tables, session_id, after, limit_bytes, tail_bytes=tail_bytes)
 
-        if (
-            tail_bytes > bounds.READ_BYTES
-            and await self._unsettled_bytes(session_id) > bounds.READ_BYTES
-        ):
+        def unsettled_bytes(tables: SqliteTables) -> int:
+            number, settled = find_settled(tables, session_id)
+            return tables.segments(number).size(settled)
+
+        if tail_bytes > bounds.READ_BYTES and await self._ask(unsettled_bytes) > bounds.READ_BYTES:
             return await self._background.run(lambda db: page(SqliteTables(db)))
         return await self._ask(page)
 
@@ -380,13 +381,6 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         if await self.bytes_for_summary(session_id) > bounds.READ_BYTES:
             return await super().summary(session_id)
         return await self._ask(lambda tables: summary(tables, session_id))
-
-    async def _unsettled_bytes(self, session_id: str) -> int:
-        def size(tables: SqliteTables) -> int:
-            number, settled = find_settled(tables, session_id)
-            return tables.segments(number).size(settled)
-
-        return await self._ask(size)
 
     @cached_property
     def index(self) -> SqliteIndex:
