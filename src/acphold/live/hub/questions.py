@@ -150,7 +150,12 @@ class ClientRequest:
             if not self._due and all(it is None or it.done() for it in self._tasks.values()):
                 self.end(Reply("refused", error=exc, client=client))
         else:
-            own_id, result = _split_sent_id(result)
+            own_id = ""
+            if result.startswith(b"{") and (raw_id := in_meta(result, SENT)) is not None:
+                # The client's own id of its answer: agents do not know it.
+                with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # else it is no id
+                    own_id = id_of_sent(raw_id)[:100]
+                result = without_meta(result, SENT)
             self.end(Reply(result=result, client=client, sent_id=own_id))
 
     def withdraw(self, client: Client) -> None:
@@ -181,18 +186,6 @@ class ClientRequest:
             attachment.forget(ask)
         self._due.clear()
         await end(*(task for task in self._tasks.values() if task is not None and not task.done()))
-
-
-def _split_sent_id(result: bytes) -> tuple[str, bytes]:
-    """Return the client's own id for an answer, and the answer without it: agents do not know
-    it."""
-    raw_id = in_meta(result, SENT) if result.startswith(b"{") else None
-    if raw_id is None:
-        return "", result
-    own_id = ""
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # else it is no id: the answer counts
-        own_id = id_of_sent(raw_id)[:100]
-    return own_id, without_meta(result, SENT)
 
 
 def can_answer(client: Client, asked: AgentRequest, session_id: str = "") -> bool:

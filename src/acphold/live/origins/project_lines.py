@@ -54,7 +54,12 @@ class ProjectLines:
                 is_unsure = is_unsure or COMMIT_GONE * (commit == step.commits[0])
                 continue
             for text, its in self._commits(commit, step.path, had, set(texts) - found.keys()):
-                if not step.is_written or its is None or _is_foreign(its, step.since):
+                is_own = (
+                    its is not None  # by its author, while the step was going on
+                    and not _is_older(its, step.since)
+                    and its.author == its.committer
+                )
+                if not (step.is_written and is_own):
                     found[text] = _words(its, commit)
         for stash in step.stashes:
             if not self._has(stash):
@@ -122,11 +127,6 @@ class ProjectLines:
 def _is_older(commit: LineCommit, since: int) -> bool:
     """True if a commit was made before a time (ms); its own is in seconds."""
     return commit.committed_at * 1000 < since - 1000
-
-
-def _is_foreign(commit: LineCommit, since: int) -> bool:
-    """True unless a commit was made after a time (ms), by its author."""
-    return _is_older(commit, since) or commit.author != commit.committer
 
 
 def _words(its: LineCommit | None, commit: str) -> str:

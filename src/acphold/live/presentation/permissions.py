@@ -33,7 +33,7 @@ OFFERED: Final = {
 
 
 Part = Literal["what", "where", ""]
-"""What an argument says of a call: what will happen, where, or anything else."""
+"""The question about a call that an argument answers: what will happen, or where; "" for others."""
 
 PARTS: Final[Mapping[str, Part]] = {
     **dict.fromkeys(("command", "cmd", "script"), "what"),
@@ -212,26 +212,20 @@ def arguments(tool: ToolCall) -> list[Argument]:
         found = [Argument(str(name), _spell(item)) for name, item in value.items()]
     except RecursionError:
         return [Argument("", raw.decode(errors="replace"))]
-    in_diff = _texts_in_diffs(tool)
+    in_diff: dict[str, str] = {}
+    for diff in tool.diffs:
+        compared = diff_lines(diff, whole=True)
+        for what, sign, text in (("old", "-", diff.old_text), ("new", "+", diff.new_text)):
+            lines = [line[1:] for line in compared if line[0] in (sign, " ")]
+            shown = (text or "").rstrip("\n")
+            if "\n" in shown and lines == visible(text or "").splitlines():
+                in_diff[shown] = f"(all of the diff's {what} lines)"
     if len(found) == 1 and found[0].text == tool.title.strip("`"):
         return []
     return [
         Argument(it.name, in_diff.get(it.text.rstrip("\n"), it.text), PARTS.get(it.name, ""))
         for it in found
     ]
-
-
-def _texts_in_diffs(tool: ToolCall) -> dict[str, str]:
-    """Return the texts of several lines shown whole in a diff, and the words to replace each."""
-    found = {}
-    for diff in tool.diffs:
-        compared = diff_lines(diff, whole=True)
-        for what, sign, text in (("old", "-", diff.old_text), ("new", "+", diff.new_text)):
-            lines = [line[1:] for line in compared if line[0] in (sign, " ")]
-            bare = (text or "").rstrip("\n")
-            if "\n" in bare and lines == visible(text or "").splitlines():
-                found[bare] = f"(all of the diff's {what} lines)"
-    return found
 
 
 def _spell(value: object) -> str:
