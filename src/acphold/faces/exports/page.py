@@ -361,20 +361,15 @@ def _prepare(tokens: Iterable[Token]) -> None:
             case "table_open":
                 token.attrs = {"tabindex": "0"}  # lets keys scroll a wide block
             case "inline" if item is not None and _BOX.match(token.content):
-                _tick(item, token)
+                first = (token.children or [token])[0]
+                if first.type == "text" and (box := _BOX.match(first.content)):  # of a task list
+                    first.content = first.content[box.end() :]
+                    item.attrs = {"class": "done" if box[1] != " " else "open"}
             case _ if "style" in token.attrs:  # of a column: the policy forbids inline styles
                 token.attrs = {"class": str(token.attrs["style"]).rpartition(":")[2]}
         if token.type != "paragraph_open":  # it stands between an item and its first words
             item = token if token.type == "list_item_open" else None
         _prepare(token.children or ())
-
-
-def _tick(item: Token, words: Token) -> None:
-    """Make a list item that begins with a box an item of a task list."""
-    first = (words.children or [words])[0]
-    if first.type == "text" and (box := _BOX.match(first.content)):
-        first.content = first.content[box.end() :]
-        item.attrs = {"class": "done" if box[1] != " " else "open"}
 
 
 _BOX = re.compile(r"\[([ xX])\]\s")

@@ -137,21 +137,18 @@ class Keyed(Protocol):
 def key_bindings(screen: Keyed) -> KeyBindings:
     """Return the bindings of a screen, beside those that every input line has."""
     keys = KeyBindings()
-    _add_leaving(keys, screen)
-    if screen.chat is not None:
-        _add_for_chat(keys, screen, screen.chat)
-    _add_for_input(keys, screen)
-    _add_for_panels(keys, screen)
-    return keys
-
-
-def _add_leaving(keys: KeyBindings, screen: Keyed) -> None:
     is_blank = Condition(lambda: not (screen.input if screen.field is None else screen.answer).text)
 
     @keys.add("c-d", filter=is_blank)
     @keys.add("q", filter=Condition(lambda: screen.reads_only))
     def leave(event: KeyPressEvent) -> None:
         screen.person.leave()
+
+    if screen.chat is not None:
+        _add_for_chat(keys, screen, screen.chat)
+    _add_for_input(keys, screen)
+    _add_for_panels(keys, screen)
+    return keys
 
 
 def _add_for_chat(keys: KeyBindings, screen: Keyed, chat: ChatKeys) -> None:

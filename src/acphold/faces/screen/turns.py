@@ -219,7 +219,10 @@ class ShownTurns:
             doing = "cancelling" if self._cancelled else doing
             now = monotonic()
             mark = SPINNER[int(now * TURNS_A_SECOND) % len(SPINNER)]
-            return f"{mark} {doing}{_duration(now - self._began)} (Ctrl-C cancels)"
+            minutes, rest = divmod(int(now - self._began), 60)
+            if minutes or rest:
+                doing += f" {minutes} min {rest:02} s" if minutes else f" {rest} s"
+            return f"{mark} {doing} (Ctrl-C cancels)"
         if self.live.waiting:
             return "waiting for an answer"
         return "running for another client" if self.in_turn else ""
@@ -441,14 +444,6 @@ class ShownTurns:
         if monotonic() - self._began > bounds.LONG_TURN_SECONDS:
             self._screen.face.ring()
         self.live = LiveSession(self.live.session_id, self.live.clients)
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration in words, "" below a second."""
-    if seconds < 1:
-        return ""
-    minutes, rest = divmod(int(seconds), 60)
-    return f" {minutes} min {rest:02} s" if minutes else f" {rest} s"
 
 
 def _end_of(turn: RemoteTurn) -> TurnEnd:
