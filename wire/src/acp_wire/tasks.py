@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -96,7 +96,9 @@ async def finish(
     """
     loop = asyncio.get_running_loop()
     until, cancelled = loop.time() + seconds, None
-    with _shield():
+    # The scopes of anyio would cancel this task in every step of the loop.
+    scope = getattr(sys.modules.get("anyio"), "CancelScope", None)
+    with nullcontext() if scope is None else scope(shield=True):
         for _ in range(RUNS):
             closing = loop.create_task(close(), name="close")
             while not closing.done() and (left := until - loop.time()) > 0:
@@ -116,12 +118,6 @@ async def finish(
         raise cancelled
     if closing.done():
         closing.result()
-
-
-def _shield() -> AbstractContextManager[object]:
-    """Keep the scopes of anyio from cancelling this task in every step of the loop meanwhile."""
-    scope = getattr(sys.modules.get("anyio"), "CancelScope", None)
-    return nullcontext() if scope is None else scope(shield=True)
 
 
 async def first(*tasks: asyncio.Future[Any]) -> None:

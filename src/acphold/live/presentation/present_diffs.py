@@ -17,7 +17,7 @@ from acphold.record.history.raw_update import items, members, string
 from acphold.record.history.timeline import ToolCall
 
 DIFFERS = b'{"type":"content","content":{"type":"text","text":"The file has other text."}}'
-"""What stands behind a diff that does not fit the file."""
+"""The block behind a diff that does not fit the file."""
 
 
 class PresentDiff(Struct, frozen=True, rename="camel"):

@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import Any
 
 MODIFIED, MOVED_FROM, MOVED_TO, CREATED, DELETED = 0x2, 0x40, 0x80, 0x100, 0x200
-"""What happens in a folder; source: sys/inotify.h."""
+"""Events in a folder; source: sys/inotify.h."""
 
 FOLDER_DELETED, FOLDER_MOVED = 0x400, 0x800
-"""What happens to the folder itself."""
+"""Events of the folder itself."""
 
 ONLY_FOLDERS = 0x01000000
 

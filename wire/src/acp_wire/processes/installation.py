@@ -25,7 +25,7 @@ HEADER = 16
 """Bytes of a file of bytecode before the code itself (PEP 552)."""
 
 Stamp = tuple[int, int, int]
-"""What tells a file from another one: inode, time of change, size."""
+"""Inode, time of change and size, which tell a file from another one."""
 
 
 class _Kept(Struct, frozen=True):
