@@ -27,7 +27,6 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack, suppress
 from functools import cache
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -44,7 +43,7 @@ from acphold.record.snapshots.git import (
     personal_excludes,
     program,
 )
-from acphold.record.snapshots.objects import StoreObjects, TreeEntry, content_of
+from acphold.record.snapshots.objects import StoreObjects, content_of
 from acphold.record.snapshots.project_index import (
     Staged,
     keep_staged,
@@ -70,15 +69,19 @@ from acphold.record.snapshots.status import (
     options,
 )
 from acphold.record.snapshots.store import (
-    BASE,
-    GIVEN_UP,
     UNFINISHED,
     SnapshotStore,
     StoreInUseError,
     Stores,
     locked,
     tree_of,
-    write_whole,
+)
+from acphold.record.snapshots.tree_notes import (
+    Ahead,
+    KnownTree,
+    TreeNotes,
+    from_json_name,
+    json_name,
 )
 
 
@@ -105,62 +108,6 @@ class NotTaken(Struct, frozen=True):
     reason: str
     cause: Cause = "passing"
     times: int = 0
-
-
-class _GivenUp(Struct):
-    """A reason for no snapshot of a folder, how many times in a row, and when (s). It holds
-    while the files with these marks do not change."""
-
-    reason: str
-    times: int
-    at: float
-    marks: list[tuple[int, ...]]
-
-
-class _Ahead(Struct, array_like=True):
-    """A file whose content in the last snapshot is not the one in our index: its mode and id there,
-    and its marks when it was read, if they show later changes; "" if it was gone."""
-
-    mode: str = ""
-    id: str = ""
-    marks: tuple[int, ...] = ()
-
-    @property
-    def entry(self) -> TreeEntry | None:
-        return TreeEntry(self.mode.encode(), bytes.fromhex(self.id)) if self.id else None
-
-    def differs(self, other: _Ahead | None) -> bool:
-        """True if this is another content; the marks do not matter."""
-        return other is None or (self.mode, self.id) != (other.mode, other.id)
-
-
-class _Known(Struct):
-    """Remembered from the last snapshot of a work tree: the marks of the files that say what is
-    ignored, of the project's index and of ours, the repositories inside, the commit that was
-    checked out, our commit with what was staged, and names in the project's index without a file:
-    `git ls-files` does not list such a file when it comes back, if its name is ignored. `rules` is
-    the number of the rules by which names are left out. `personal` is the file of names that the
-    person ignores, with the marks of the files that say so. `untracked` are names that are not in
-    the project's index, where they were looked for. The store had `measured` bytes, and has `grown`
-    by so many since, at most. `tree` is that of the last snapshot, in which the files that are
-    `ahead` of our index have another content. Our index is `fresh` if git wrote it after reading
-    files: those of the same second it reads again each time."""
-
-    excludes: list[tuple[str, tuple[int, ...]]] = []
-    project_index: tuple[int, ...] = ()
-    commit: str | None = None
-    staged: str = ""
-    index: tuple[int, ...] = ()
-    inside: list[str] = []
-    absent: list[str] = []
-    rules: int = 0
-    personal: tuple[str, list[tuple[str, tuple[int, ...]]]] | None = None
-    untracked: list[str] = []
-    measured: int = 0
-    grown: int = 0
-    tree: str = ""
-    ahead: dict[str, _Ahead] = {}
-    fresh: bool = False
 
 
 def is_too_high(top: str, home: str) -> bool:
@@ -206,9 +153,10 @@ def take(
                     is_used = True
             root = store.root(checkout.top)
             held.enter_context(locked(os.path.join(root, "lock"), until))
-            given_up = _read_refusal(root, checkout)
-            if given_up is not None and given_up.times >= bounds.REFUSALS:
-                return NotTaken(given_up.reason, "given up", given_up.times)
+            notes = TreeNotes(root)
+            refusal = notes.refusal(checkout)
+            if refusal is not None and refusal.times >= bounds.REFUSALS:
+                return NotTaken(refusal.reason, "given up", refusal.times)
 
             def check() -> None:
                 if checkpoint is not None:
@@ -227,7 +175,15 @@ def take(
                     taker.is_patient = deadline is None
                     return taker.take()
 
-            return _note_refusal(_run(work, root), root, checkout, given_up)
+            taken = _run(work, root)
+            if isinstance(taken, Taken):
+                notes.forget_refusal()
+            elif taken.cause in ("folder", "slow"):
+                # A slow one has cost a minute: that is enough.
+                times = 1 if refusal is None else refusal.times + 1
+                taken = replace(taken, times=bounds.REFUSALS if taken.cause == "slow" else times)
+                notes.refuse(checkout, taken.reason, taken.times)
+            return taken
     except StoreInUseError as error:
         return NotTaken(f"it took too long: {error}")
     except OSError as error:
@@ -248,39 +204,6 @@ def _run(work: Callable[[], Taken | NotTaken], root: str) -> Taken | NotTaken:
         return NotTaken(str(error), "git")
     except OSError as error:
         return NotTaken(error.strerror or str(error))
-
-
-def _read_refusal(root: str, checkout: Checkout) -> _GivenUp | None:
-    """Return what is remembered of earlier refusals of this folder, if it still holds."""
-    with suppress(OSError, msgspec.MsgspecError):
-        raw = contents(os.path.join(root, GIVEN_UP), 1 << 16)
-        found = msgspec.json.decode(raw, type=_GivenUp)
-        is_recent = 0 <= time.time() - found.at < bounds.GIVEN_UP_SECONDS
-        if is_recent and found.marks == _refusal_marks(checkout):
-            return found
-    return None
-
-
-def _refusal_marks(checkout: Checkout) -> list[tuple[int, ...]]:
-    exclude = os.path.join(checkout.common, "info", "exclude")
-    ignored = os.path.join(checkout.top, ".gitignore")
-    return [mark(path) for path in (checkout.top, ignored, exclude, checkout.index)]
-
-
-def _note_refusal(
-    taken: Taken | NotTaken, root: str, checkout: Checkout, before: _GivenUp | None
-) -> Taken | NotTaken:
-    """Return a result whose refusal, if it is one because of the folder, is noted on the disk."""
-    path = os.path.join(root, GIVEN_UP)
-    if isinstance(taken, NotTaken) and taken.cause in ("folder", "slow"):
-        times = 1 if before is None else before.times + 1
-        times = bounds.REFUSALS if taken.cause == "slow" else times  # that has cost a minute
-        marks = _refusal_marks(checkout)
-        write_whole(path, msgspec.json.encode(_GivenUp(taken.reason, times, time.time(), marks)))
-        return replace(taken, times=times)
-    if isinstance(taken, Taken) and os.path.exists(path):
-        os.unlink(path)
-    return taken
 
 
 def find_ignored_names(
@@ -320,6 +243,7 @@ class _SnapshotTaker:
     ) -> None:
         self._store = store
         self._root = root
+        self._notes = TreeNotes(root)
         self._checkout = checkout
         self._surroundings = surroundings
         self._limits = limits
@@ -329,7 +253,7 @@ class _SnapshotTaker:
         self._objects = StoreObjects(self._git, store.path)
         self._look = WorkTreeLook(self._git, checkout.top, self._index)
         self._sieve = Sieve(checkout.top, limits, own)
-        self._known = self._read_known()
+        self._known = self._notes.known()
         self._personal = self._personal_excludes()
         self._tracked = cache(self._names_in_index)
         self.is_patient = False
@@ -350,13 +274,13 @@ class _SnapshotTaker:
                     # Our own index may be damaged: read everything anew.
                     with suppress(FileNotFoundError):
                         os.unlink(self._index)
-                self._known = self._read_known()
+                self._known = self._notes.known()
                 self._tracked.cache_clear()
             except RefusedSnapshotError as error:
                 return NotTaken(str(error), error.cause)
         raise AssertionError("every attempt ends")
 
-    def _settle_index(self, known: _Known) -> None:
+    def _settle_index(self, known: KnownTree) -> None:
         """Write our index once more, in a later second than that of its files."""
         index = mark(self._index)
         if known.fresh and known.index == index and index[0] // 10**9 < time.time_ns() // 10**9:
@@ -364,17 +288,15 @@ class _SnapshotTaker:
                 tree = tree_of(self._root)
                 self._git.run("update-index", "--force-write-index")
                 known.index, known.fresh = mark(self._index), False
-                self._note(tree, known)
+                self._notes.note(tree, known)
 
-    def _attempt(self, known: _Known, current: GitHead) -> Taken:
+    def _attempt(self, known: KnownTree, current: GitHead) -> Taken:
         sources = _sources(self._checkout, self._personal)
-        excludes = [(_json_name(path), mark(path)) for path in sources]
+        excludes = [(json_name(path), mark(path)) for path in sources]
         listed = self._look.listing(sources)
         project_index = mark(self._checkout.index)
         is_index_known = (project_index, current.commit) == (known.project_index, known.commit)
-        has_returned = any(
-            os.path.lexists(self._at(_from_json_name(name))) for name in known.absent
-        )
+        has_returned = any(os.path.lexists(self._at(from_json_name(name))) for name in known.absent)
         is_same = is_index_known and excludes == known.excludes and not has_returned
         is_same = is_same and known.rules == RULES and os.path.exists(self._index)
         before = None
@@ -416,16 +338,18 @@ class _SnapshotTaker:
         # To be looked at again if something staged was left out.
         known.project_index = () if staging.left_out else project_index
         known.commit, known.staged, known.rules = current.commit, staging.commit, RULES
-        known.inside, known.untracked = [*map(_json_name, inside)], []
+        known.inside, known.untracked = [*map(json_name, inside)], []
         known.absent = self._absent_names(absent)
         return self._keep(tree, current, sifted, known)
 
-    def _take_changes(self, known: _Known, current: GitHead, before: str, listed: Listing) -> Taken:
+    def _take_changes(
+        self, known: KnownTree, current: GitHead, before: str, listed: Listing
+    ) -> Taken:
         """Take a snapshot if nothing but files has changed since the last one: what is tracked is
         asked for only if it matters."""
         if len(listed.new) > self._limits.new_files:  # before each is looked at
             self._sieve.refuse_many(len(listed.new - self._tracked()))
-        untracked = {*map(_from_json_name, known.untracked)}
+        untracked = {*map(from_json_name, known.untracked)}
 
         def is_tracked(name: str) -> bool:
             if name in untracked or name in self._tracked():
@@ -436,7 +360,7 @@ class _SnapshotTaker:
         same = self._still_ahead(known, listed.names)
         sifted = self._sieve.sift(listed.names - same.keys(), is_tracked, listed.changed)
         names = sorted(untracked & listed.names)[: bounds.ABSENT_NAMES]
-        looked_for = [*map(_json_name, names)]
+        looked_for = [*map(json_name, names)]
         is_noted, known.untracked = known.untracked == looked_for, looked_for
         files = self._read_without_git(known, sifted, same)
         if files is None:
@@ -447,11 +371,11 @@ class _SnapshotTaker:
         else:
             former = known.ahead
             changed = [name for name, it in files.items() if it.differs(former.get(name))]
-            entries = {_from_json_name(name): files[name].entry for name in changed}
+            entries = {from_json_name(name): files[name].entry for name in changed}
             known.tree, edited = self._objects.edit(known.tree, entries)
             sifted.keep_only(edited)
             for name in changed:  # it was only touched
-                if name not in former and _from_json_name(name) not in edited:
+                if name not in former and from_json_name(name) not in edited:
                     del files[name]
             is_noted, known.ahead = is_noted and files == former, files
             if not edited:
@@ -460,7 +384,7 @@ class _SnapshotTaker:
         if known.staged:
             tree = write_commit(self._objects, tree, known.staged)
         if sifted.removed:
-            absent = {*map(_from_json_name, known.absent)}
+            absent = {*map(from_json_name, known.absent)}
             gone = {name for name in sifted.removed if is_tracked(name)}
             known.absent = self._absent_names(absent | gone)
         return self._keep(tree, current, sifted, known)
@@ -470,13 +394,13 @@ class _SnapshotTaker:
         tree: str,
         current: GitHead,
         sifted: Sifted | None = None,
-        known: _Known | None = None,
+        known: KnownTree | None = None,
     ) -> Taken:
         """Keep a snapshot, note it if it is `known` what is in it, and return it."""
         self._store.note_fresh(tree)
         if known is not None:
             known.index = mark(self._index)
-            self._note(tree, known)
+            self._notes.note(tree, known)
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self._root, UNFINISHED))
         if sifted is None:
@@ -494,11 +418,11 @@ class _SnapshotTaker:
     # -- the names to look at ------------------------------------------------------------------
 
     def _candidates(
-        self, listed: set[str], tracked: set[str], known: _Known
+        self, listed: set[str], tracked: set[str], known: KnownTree
     ) -> tuple[set[str], list[str]]:
         """Return the names to look at, and the repositories inside, whose tracked names are added
         to `tracked`."""
-        was_inside = map(_from_json_name, known.inside)
+        was_inside = map(from_json_name, known.inside)
         inside = [name for name in was_inside if checkout_at(self._at(name.rstrip("/")))]
         candidates: set[str] = set()
         for name in sorted(listed):
@@ -571,16 +495,16 @@ class _SnapshotTaker:
             if time.monotonic() - began < bounds.STEP_SECONDS:
                 step = min(2 * step, bounds.FILES_AT_ONCE)
 
-    def _write_tree(self, known: _Known) -> str:
+    def _write_tree(self, known: KnownTree) -> str:
         """Write the tree of our index: nothing is ahead of it then."""
         known.tree, known.ahead = self._git.run("write-tree").decode().strip(), {}
         return known.tree
 
-    def _still_ahead(self, known: _Known, listed: Collection[str]) -> dict[str, _Ahead]:
+    def _still_ahead(self, known: KnownTree, listed: Collection[str]) -> dict[str, Ahead]:
         """Return the listed files that are ahead of our index, and as they were when read."""
         same = {}
         for plain, former in known.ahead.items():
-            name = _from_json_name(plain)
+            name = from_json_name(plain)
             if former.marks and name in listed and not self._sieve.is_behind_link(name):
                 with suppress(OSError):
                     if former.marks == file_marks(os.lstat(self._at(name))):
@@ -588,19 +512,19 @@ class _SnapshotTaker:
         return same
 
     def _read_without_git(
-        self, known: _Known, sifted: Sifted, same: dict[str, _Ahead]
-    ) -> dict[str, _Ahead] | None:
+        self, known: KnownTree, sifted: Sifted, same: dict[str, Ahead]
+    ) -> dict[str, Ahead] | None:
         """Return the files that are ahead of our index, whose contents are in the store then; None
         if git has to read them into it. `same` are those that still are, beside the sifted ones."""
         names = {*sifted.added, *sifted.removed}
         size = sifted.size + sum(it.marks[SIZE] for it in same.values())
         is_small = len(names) + len(same) <= bounds.CHANGED_FILES and size <= bounds.CHANGED_BYTES
-        others = {*map(_from_json_name, known.ahead)}.difference(same, names)
+        others = {*map(from_json_name, known.ahead)}.difference(same, names)
         # One that is ahead and not among them is now as our index has it, or was new and is gone.
         if not known.tree or not is_small or others or not all(map(PLAIN.fullmatch, names)):
             return None
-        files = {_json_name(name): former for name, former in same.items()}
-        files |= {_json_name(name): _Ahead() for name in sifted.removed}
+        files = {json_name(name): former for name, former in same.items()}
+        files |= {json_name(name): Ahead() for name in sifted.removed}
         for name in sifted.added:
             now = time.time_ns()
             try:
@@ -610,7 +534,7 @@ class _SnapshotTaker:
             except (FileNotFoundError, BufferError):  # it is changed just now
                 return None
             marks = file_marks(status) if is_settled(status, now) else ()
-            files[_json_name(name)] = _Ahead(mode.decode(), object_id, marks)
+            files[json_name(name)] = Ahead(mode.decode(), object_id, marks)
         return files
 
     def _require_room(self, size: int, files: int = 1) -> None:
@@ -633,7 +557,7 @@ class _SnapshotTaker:
     def _absent_names(self, names: set[str]) -> list[str]:
         if len(names) > bounds.ABSENT_NAMES:
             return []
-        return [_json_name(name) for name in sorted(names) if not os.path.lexists(self._at(name))]
+        return [json_name(name) for name in sorted(names) if not os.path.lexists(self._at(name))]
 
     def _names_in_index(self) -> frozenset[str]:
         return frozenset(names_in_index(self._store, self._group, self._checkout))
@@ -642,42 +566,18 @@ class _SnapshotTaker:
         """The file of names that the person ignores: asked of git once for each state of their
         configuration."""
         paths = personal_configuration(self._surroundings, self._git.program)
-        marks = [(_json_name(path), mark(path)) for path in paths]
+        marks = [(json_name(path), mark(path)) for path in paths]
         if self._known.personal is not None and self._known.personal[1] == marks:
-            return _from_json_name(self._known.personal[0])
+            return from_json_name(self._known.personal[0])
         found = personal_excludes(self._group, self._surroundings, self._store.path)
         texts = [b""]
         for path in paths:
             with suppress(OSError):
                 texts.append(contents(path, bounds.PERSONAL_BYTES))
         if not any(b"include" in text.lower() for text in texts):
-            self._known.personal = (_json_name(found), marks)
+            self._known.personal = (json_name(found), marks)
         return found
-
-    def _read_known(self) -> _Known:
-        with suppress(OSError, msgspec.MsgspecError):
-            return msgspec.json.decode(
-                contents(os.path.join(self._root, "known"), 16 << 20), type=_Known
-            )
-        return _Known()
-
-    def _note(self, tree: str, known: _Known) -> None:
-        """Note the tree last: what is known then stands for it, or for nothing."""
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._root, "tree"))
-        base = () if known.ahead else ((BASE, tree.encode()),)
-        for name, data in (*base, ("known", msgspec.json.encode(known)), ("tree", tree.encode())):
-            write_whole(os.path.join(self._root, name), data, is_lasting=False)
 
 
 PLAIN = re.compile(r"(?!(?:.*/)?\.git)[ -9;-\[\]-}]+", re.IGNORECASE)
 """Paths that git takes on any system."""
-
-
-def _json_name(name: str) -> str:
-    """A name as text that JSON can hold; `_from_json_name` reverses it."""
-    return os.fsencode(name).decode("latin-1")
-
-
-def _from_json_name(plain: str) -> str:
-    return os.fsdecode(plain.encode("latin-1"))
