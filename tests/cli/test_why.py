@@ -247,7 +247,7 @@ def test_of_too_many_versions_the_oldest_are_left_out_and_the_answer_says_so(
         )
     known = acphold.run("why", "many.py:1-6", "--format", "json").out.splitlines()
     assert [json.loads(it)["turn"] for it in known] == [1, 2, 3, 4, 5, 6]
-    monkeypatch.setattr(f"acphold.live.origins.why.{name}", most)
+    monkeypatch.setattr(f"acphold.live.origins.snapshot_versions.{name}", most)
     first, *others = map(
         json.loads, acphold.run("why", "many.py:1-6", "--format", "json").out.splitlines()
     )
@@ -265,7 +265,7 @@ def test_edits_of_too_many_bytes_are_left_out_the_oldest_first(
     session.turn("Two", *edits, does=lambda: project.write("many.py", one + two))
     third = edit("3", "many.py", two, two + three)
     session.turn("And one", third, does=lambda: project.write("many.py", one + two + three))
-    monkeypatch.setattr("acphold.live.origins.why.MOST_BYTES", 120)
+    monkeypatch.setattr("acphold.live.origins.snapshot_versions.MOST_BYTES", 120)
     done = acphold.run("why", "many.py:1-3", "--format", "json")
     first, last = map(json.loads, done.out.splitlines())
     assert (first["how"], "were left out" in first["reason"]) == ("unknown", True)
