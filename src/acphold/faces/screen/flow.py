@@ -40,6 +40,7 @@ from acphold.record.history.raw_update import (
     Role,
     encode_text,
     is_our_notice,
+    is_same_json,
     items,
     members,
     string,
@@ -326,7 +327,12 @@ class Flow:
                 shown.append(Passage("child", "tool", [head, *_last(inside[-LIVE_OUTPUT:])]))
         if (message := self._message) is not None:
             if message.role == "agent" and message.paragraphs.live.text.strip():
-                shown.append(_live_message(message))
+                piece = message.paragraphs.live
+                if len(piece.text) <= bounds.LIVE_LETTERS:
+                    shown.append(_piece_passage(piece, begun=message.is_begun))
+                else:  # not laid out as Markdown: its beginning, which says what it is, is missing
+                    end = replace(piece, text=piece.text[-bounds.LIVE_LETTERS :], opening="")
+                    shown.append(replace(_piece_passage(end, begun=True), markdown=False))
             elif message.role == "thought":
                 shown.append(_thought_passage(message.end, self.thoughts, so_far=message.lines))
             elif message.role == "user":
@@ -416,7 +422,7 @@ class Flow:
         while sum(map(_size, self._calls)) > bounds.KEPT_CALLS_BYTES and len(self._calls) > 1:
             self._calls.popleft()
         asked = self._shown_contents.pop(call.tool_call_id, None)
-        if asked is not None and _is_same(asked, call):
+        if asked is not None and is_same_json(asked, call.fields.get("content", b"")):
             call = ToolCall(call.tool_call_id, {**call.fields, "content": b"[]"})
         self._put(partial(passage, call, more=" (Ctrl-O)", brief=True))
 
@@ -458,18 +464,6 @@ def _pieces(lay_out: Callable[[], Passage]) -> Iterator[Passage]:
         lines.append(line)
         letters += len(line) + 1
     yield replace(shown, lines=lines, label="" if goes_on else shown.label, goes_on=goes_on)
-
-
-def _live_message(message: _OpenMessage) -> Passage:
-    """Return the end of the agent's message so far.
-
-    It is not laid out as Markdown if the beginning, which says what it is, is missing.
-    """
-    piece = message.paragraphs.live
-    if len(piece.text) <= bounds.LIVE_LETTERS:
-        return _piece_passage(piece, begun=message.is_begun)
-    end = replace(piece, text=piece.text[-bounds.LIVE_LETTERS :], opening="")
-    return replace(_piece_passage(end, begun=True), markdown=False)
 
 
 def _last(lines: Sequence[Text]) -> list[Text]:
@@ -520,15 +514,6 @@ def _plan_passage(entries: bytes) -> Passage:
     steps = [members(entry) for entry in items(entries)]
     told = ((string(step.get("status")), string(step.get("content"))) for step in steps)
     return passage(Planned(tuple(PlanStep(status or "", text or "") for status, text in told)))
-
-
-def _is_same(content: bytes, call: ToolCall) -> bool:
-    """Return True if `content` equals the call's content as JSON."""
-    raw = call.fields.get("content", b"")
-    try:
-        return content == raw or msgspec.json.decode(content) == msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return False
 
 
 def _size(call: ToolCall) -> int:

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-import msgspec
-
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import end_child, end_compaction, fail_tool
 from acphold.live.hub.session import HubSession
@@ -24,9 +22,9 @@ from acphold.record.history.children import OpenChild, child_entry, opencode_ent
 from acphold.record.history.entries import CHILD, UPDATE
 from acphold.record.history.fold import Fold
 from acphold.record.history.raw_update import (
-    UNREADABLE,
     encode_object,
     encode_text,
+    is_same_json,
     members,
     string,
     update_kind,
@@ -112,7 +110,7 @@ def additions(asked: Mapping[str, bytes], known: ToolCall | None, *, is_open: bo
         fields = {
             name: value
             for name, value in fields.items()
-            if name not in ("status", "_meta") and not _is_same(value, known.fields.get(name))
+            if name not in ("status", "_meta") and not is_same_json(value, known.fields.get(name))
         }
     elif is_open:
         fields.pop("status", None)
@@ -124,16 +122,6 @@ def additions(asked: Mapping[str, bytes], known: ToolCall | None, *, is_open: bo
         return b""
     head = {"sessionUpdate": encode_text(kind), "toolCallId": encode_text(id_)}
     return encode_object({**head, **fields})
-
-
-def _is_same(value: bytes, known: bytes | None) -> bool:
-    """Return True if two JSON values are equal, however they are written."""
-    if known is None:
-        return False
-    try:
-        return value == known or bool(msgspec.json.decode(value) == msgspec.json.decode(known))
-    except UNREADABLE:
-        return False
 
 
 async def close_open(

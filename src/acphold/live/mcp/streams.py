@@ -161,7 +161,9 @@ class GuardedClient(httpx2.AsyncClient):
         self, request: httpx2.Request, response: httpx2.Response, phrase: str
     ) -> httpx2.Response:
         """Return the server's own JSON-RPC error, or one of ours with its status and `phrase`."""
-        code, status = _error_code(response.content), response.status_code
+        status, code = response.status_code, None  # the code of a JSON-RPC error, if it is one
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            code = msgspec.json.decode(response.content, type=_ErrorAnswer).error.code
         if "mcp-session-id" in request.headers:
             # The specification says 404; the TypeScript examples answer 400 with these words.
             is_gone = status == 404 and code != METHOD_NOT_FOUND
@@ -220,14 +222,6 @@ def _same_place(sent: httpx2.Request, follow: httpx2.Request) -> bool:
     )
     strange_user = bool(new.userinfo) and new.userinfo != old.userinfo
     return same_origin and follow.method == sent.method and not strange_user
-
-
-def _error_code(body: bytes) -> int | None:
-    """Return the code if `body` is a JSON-RPC error, or None."""
-    try:
-        return msgspec.json.decode(body, type=_ErrorAnswer).error.code
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 class _Ours(msgspec.Struct):

@@ -143,6 +143,17 @@ def string(raw: bytes | None) -> str | None:
         return None
 
 
+def is_same_json(one: bytes, other: bytes | None) -> bool:
+    """Return True if two JSON values are equal, however they are written; False if there is no
+    other, or one cannot be read."""
+    if other is None:
+        return False
+    try:
+        return one == other or bool(msgspec.json.decode(one) == msgspec.json.decode(other))
+    except UNREADABLE:
+        return False
+
+
 def members(raw: bytes) -> dict[str, bytes]:
     """Return the members of a JSON object, each value byte for byte; {} if it is no object."""
     if not raw:

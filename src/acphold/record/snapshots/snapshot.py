@@ -263,7 +263,14 @@ class _SnapshotTaker:
         with suppress(FileNotFoundError):  # we have the lock: a killed process has left it
             os.unlink(f"{self._index}.lock")
         current = head(self._checkout)
-        self._settle_index(self._known)
+        known, index = self._known, mark(self._index)
+        if known.fresh and known.index == index and index[0] // 10**9 < time.time_ns() // 10**9:
+            # Written once more, in a later second than that of its files.
+            with suppress(OSError, GitError):  # then it is as good as before
+                tree = tree_of(self._root)
+                self._git.run("update-index", "--force-write-index")
+                known.index, known.fresh = mark(self._index), False
+                self._notes.note(tree, known)
         for attempt in range(1, bounds.TRIES + 1):
             try:
                 return self._attempt(self._known, current)
@@ -279,16 +286,6 @@ class _SnapshotTaker:
             except RefusedSnapshotError as error:
                 return NotTaken(str(error), error.cause)
         raise AssertionError("every attempt ends")
-
-    def _settle_index(self, known: KnownTree) -> None:
-        """Write our index once more, in a later second than that of its files."""
-        index = mark(self._index)
-        if known.fresh and known.index == index and index[0] // 10**9 < time.time_ns() // 10**9:
-            with suppress(OSError, GitError):  # then it is as good as before
-                tree = tree_of(self._root)
-                self._git.run("update-index", "--force-write-index")
-                known.index, known.fresh = mark(self._index), False
-                self._notes.note(tree, known)
 
     def _attempt(self, known: KnownTree, current: GitHead) -> Taken:
         sources = _sources(self._checkout, self._personal)
