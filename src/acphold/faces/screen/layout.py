@@ -115,7 +115,11 @@ def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool =
         case ModeChanged():
             return Passage("mode", "faint", _lines(scene.mode))
         case DecidedQuestion():
-            return Passage("asked", "acphold", [_decision(scene)])
+            decision = on_one_line(scenes.decision_text(scene))
+            line = Text.assemble((f"{decision}: ", "faint"), on_one_line(scene.question))
+            if scene.came is not None and (said := scene.came.said):
+                line.append(" → ", "faint").append(on_one_line(said))
+            return Passage("asked", "acphold", [line])
         case TurnEnd():
             return Passage(
                 "turn", "faint", _lines(scenes.ending_text(scene), ENDING_STYLES[scene.outcome])
@@ -128,14 +132,6 @@ def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool =
 
 def _lines(text: str, style: str = "") -> list[Text]:
     return [Text(line, style) for line in visible(text).splitlines()]
-
-
-def _decision(scene: DecidedQuestion) -> Text:
-    said = "" if scene.came is None else scene.came.said
-    line = Text.assemble(
-        (f"{on_one_line(scenes.decision_text(scene))}: ", "faint"), on_one_line(scene.question)
-    )
-    return line.append(" → ", "faint").append(on_one_line(said)) if said else line
 
 
 def _step(status: str, text: str) -> Text:

@@ -380,26 +380,22 @@ class ShownTurns:
             self._show_prompt()
         self._screen.face.refresh()
         try:
-            end = await self._end_after_sign_in(content)
+            end: TurnEnd | None = None
+            while end is None:
+                try:
+                    turn = self._turn = self.session.prompt(*content)
+                    # Not `await turn`: leaving the chat would then cancel the turn.
+                    while await turn.take_all():
+                        pass
+                    end = _end_of(turn)
+                except AuthRequiredError as error:
+                    await self._let_sign_in(error)  # then once more
         except AcpError as error:
             words = self._screen.with_traceback(on_one_line(str(error)))
             end = TurnEnd("failed", 0, message=words)
         if self.last_end is None:
             self._end_turn(end)
         return end
-
-    async def _end_after_sign_in(self, content: tuple[ContentBlock, ...]) -> TurnEnd:
-        """Send the prompt until the agent accepts it, with a sign-in before each further attempt;
-        return the end of its turn."""
-        while True:
-            try:
-                turn = self._turn = self.session.prompt(*content)
-                # Not `await turn`: leaving the chat would then cancel the turn.
-                while await turn.take_all():
-                    pass
-                return _end_of(turn)
-            except AuthRequiredError as error:
-                await self._let_sign_in(error)
 
     async def _let_sign_in(self, why: AuthRequiredError) -> None:
         """Have the person sign in to retry the prompt; otherwise raises AuthRequiredError."""
