@@ -54,7 +54,7 @@ def test_the_tree_is_noted_as_that_of_our_index_only_if_nothing_is_ahead_of_it(r
 def test_a_damaged_note_is_none(root: Path, checkout: Checkout) -> None:
     notes = TreeNotes(str(root))
     notes.note(TREE, KnownTree(inside=["vendor/"]))
-    notes.refuse(checkout, "too many", 1)
+    notes.refuse(checkout, "too many", None)
     for name in ("known", "given-up"):
         (root / name).write_bytes((root / name).read_bytes()[:-1])
     assert notes.known() == KnownTree()
@@ -68,12 +68,24 @@ def test_any_name_of_a_file_can_be_noted(root: Path) -> None:
     assert from_json_name(noted) == name
 
 
+def test_refusals_in_a_row_are_counted_and_one_can_give_up_at_once(
+    root: Path, checkout: Checkout
+) -> None:
+    notes = TreeNotes(str(root))
+    for times in (1, 2, 3):
+        assert notes.refuse(checkout, "too many", notes.refusal(checkout)) == times
+    assert notes.refuse(checkout, "slow", None, at_once=True) == bounds.REFUSALS
+    refusal = notes.refusal(checkout)
+    assert refusal is not None
+    assert (refusal.reason, refusal.times) == ("slow", bounds.REFUSALS)
+
+
 def test_a_refusal_holds_until_it_is_forgotten(root: Path, checkout: Checkout) -> None:
     notes = TreeNotes(str(root))
-    notes.refuse(checkout, "too many", 2)
+    notes.refuse(checkout, "too many", None)
     refusal = TreeNotes(str(root)).refusal(checkout)
     assert refusal is not None
-    assert (refusal.reason, refusal.times) == ("too many", 2)
+    assert (refusal.reason, refusal.times) == ("too many", 1)
     notes.forget_refusal()
     notes.forget_refusal()  # there is none any more
     assert notes.refusal(checkout) is None
@@ -87,7 +99,7 @@ def test_a_refusal_ends_when_the_folder_or_its_ignored_names_change(
     if name == ".gitignore":
         path.write_text("/old\n")
     notes = TreeNotes(str(root))
-    notes.refuse(checkout, "too many", 2)
+    notes.refuse(checkout, "too many", None)
     path.write_text("/new and longer\n")
     assert notes.refusal(checkout) is None
 
@@ -96,6 +108,6 @@ def test_a_refusal_ends_after_its_time(
     root: Path, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes = TreeNotes(str(root))
-    notes.refuse(checkout, "too many", 2)
+    notes.refuse(checkout, "too many", None)
     monkeypatch.setattr(bounds, "GIVEN_UP_SECONDS", -1.0)
     assert notes.refusal(checkout) is None

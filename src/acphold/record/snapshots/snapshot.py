@@ -179,10 +179,9 @@ def take(
             if isinstance(taken, Taken):
                 notes.forget_refusal()
             elif taken.cause in ("folder", "slow"):
-                # A slow one has cost a minute: that is enough.
-                times = 1 if refusal is None else refusal.times + 1
-                taken = replace(taken, times=bounds.REFUSALS if taken.cause == "slow" else times)
-                notes.refuse(checkout, taken.reason, taken.times)
+                is_slow = taken.cause == "slow"  # that has cost a minute
+                times = notes.refuse(checkout, taken.reason, refusal, at_once=is_slow)
+                return replace(taken, times=times)
             return taken
     except StoreInUseError as error:
         return NotTaken(f"it took too long: {error}")

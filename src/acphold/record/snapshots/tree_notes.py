@@ -108,10 +108,15 @@ class TreeNotes:
                 return found
         return None
 
-    def refuse(self, checkout: Checkout, reason: str, times: int) -> None:
-        """Note on the disk that no snapshot can be taken because of this folder."""
+    def refuse(
+        self, checkout: Checkout, reason: str, before: Refusal | None, *, at_once: bool = False
+    ) -> int:
+        """Note on the disk that no snapshot can be taken because of this folder; return how many
+        times in a row, after those `before`: as many as count, if it is given up `at_once`."""
+        times = bounds.REFUSALS if at_once else 1 if before is None else before.times + 1
         refusal = Refusal(reason, times, time.time(), _marks(checkout))
         write_whole(os.path.join(self._root, GIVEN_UP), msgspec.json.encode(refusal))
+        return times
 
     def forget_refusal(self) -> None:
         """Remove the note of a refusal, if there is one: a snapshot was taken."""
