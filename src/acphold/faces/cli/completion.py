@@ -148,21 +148,26 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
             wanted += arguments[:1]
     for action in wanted:
         if not (is_far and _names_session(command, action)):  # ids of the server are not known here
-            yield from map(Candidate, action.choices or ())
-            if action.metavar == "LEVEL":
-                yield from map(Candidate, LEVELS)
-            elif action.metavar == "AGENT":
-                yield from _agents(agent_names())
-            elif action.dest == "agent":
-                yield from _agents([*agent_names(), *_from_journal(_agents_of_sessions)])
-            elif action.dest == "server":
-                from acp_wire.transports.known_servers import names
+            yield from _values(command, action, before)
 
-                with suppress(AcpError):  # as in `_from_journal`
-                    yield from (Candidate(name) for name in names() if set(name) <= SAFE)
-            elif _names_session(command, action):
-                is_live = {command, *before} & LIVE_ONLY
-                yield from _from_journal(_live if is_live else _newest)
+
+def _values(command: str, action: Action, before: Sequence[str]) -> Iterator[Candidate]:
+    """Yield the possible values of an option or an argument, after these words of a command."""
+    yield from map(Candidate, action.choices or ())
+    if action.metavar == "LEVEL":
+        yield from map(Candidate, LEVELS)
+    elif action.metavar == "AGENT":
+        yield from _agents(agent_names())
+    elif action.dest == "agent":
+        yield from _agents([*agent_names(), *_from_journal(_agents_of_sessions)])
+    elif action.dest == "server":
+        from acp_wire.transports.known_servers import names
+
+        with suppress(AcpError):  # as in `_from_journal`
+            yield from (Candidate(name) for name in names() if set(name) <= SAFE)
+    elif _names_session(command, action):
+        is_live = {command, *before} & LIVE_ONLY
+        yield from _from_journal(_live if is_live else _newest)
 
 
 def _names_session(command: str, action: Action) -> bool:

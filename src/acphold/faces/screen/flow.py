@@ -149,20 +149,7 @@ class Flow:
             case _ if kind in ROLES:
                 self._chunk(ROLES[kind], parts)
             case "tool_call" | "tool_call_update":
-                tool_call_id = string(parts.get("toolCallId"))
-                if not tool_call_id or (
-                    kind != "tool_call" and tool_call_id in self._finished_tools
-                ):
-                    return
-                if tool_call_id not in self._tools:
-                    self._close()
-                self.is_open = True
-                draft = self._tools.setdefault(tool_call_id, ToolDraft(tool_call_id))
-                draft.patch(kind, parts)
-                self._running_tools.pop(tool_call_id, None)
-                if string(draft.fields.get("status")) in FINAL_STATUSES:
-                    self._put_tool(self._tools.pop(tool_call_id).tool_call())
-                    self._finished_tools.add(tool_call_id)
+                self._tool(kind, parts)
             case "compaction_update" | "compaction_summary_chunk":
                 self._compact(kind, parts)
             case _ if kind in SPEAKS_OF_CHILDREN:
@@ -401,6 +388,20 @@ class Flow:
         self._done.append(_pieces(lay_out))
 
     # -- tool calls and other asides -----------------------------------------------------------
+
+    def _tool(self, kind: str, parts: Mapping[str, bytes]) -> None:
+        tool_call_id = string(parts.get("toolCallId"))
+        if not tool_call_id or (kind != "tool_call" and tool_call_id in self._finished_tools):
+            return
+        if tool_call_id not in self._tools:
+            self._close()
+        self.is_open = True
+        draft = self._tools.setdefault(tool_call_id, ToolDraft(tool_call_id))
+        draft.patch(kind, parts)
+        self._running_tools.pop(tool_call_id, None)
+        if string(draft.fields.get("status")) in FINAL_STATUSES:
+            self._put_tool(self._tools.pop(tool_call_id).tool_call())
+            self._finished_tools.add(tool_call_id)
 
     def _compact(self, kind: str, parts: Mapping[str, bytes]) -> None:
         compaction_id = string(parts.get("compactionId")) or ""

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Protocol
@@ -391,29 +391,30 @@ class Attachment:
             page = page[size:]
         for piece in (*pieces, page):
             if piece:
-                lines: list[bytes] = []
-                past: list[Segment] = []
-                for segment in piece:
-                    is_own = segment.last_seq in self.skipped
-                    if is_own and segment.kind not in (PROMPT, TURN_END):
-                        continue
-                    if not is_own and segment.last_seq <= self._live_after:
-                        past.append(segment)
-                        continue
-                    lines.append(self._frames.history(past))
-                    past.clear()
-                    lines.append(
-                        self._frames.own(segment) if is_own else self._frames.live(segment)
-                    )
-                lines.append(self._frames.history(past))
-                self.skipped.difference_update(segment.last_seq for segment in piece)
-                if any(lines) and self.state is not CLOSED:
-                    self.client.send(b"".join(lines))
-                self._advance(piece[-1].last_seq)
+                self._send_page(piece)
         # Also if the client has room: a long replay must not starve the other sessions.
         await asyncio.sleep(0)
         if self.client.buffered > bounds.LAG_BYTES:
             await self.client.drain()
+
+    def _send_page(self, page: Sequence[Segment]) -> None:
+        lines: list[bytes] = []
+        past: list[Segment] = []
+        for segment in page:
+            is_own = segment.last_seq in self.skipped
+            if is_own and segment.kind not in (PROMPT, TURN_END):
+                continue
+            if not is_own and segment.last_seq <= self._live_after:
+                past.append(segment)
+                continue
+            lines.append(self._frames.history(past))
+            past.clear()
+            lines.append(self._frames.own(segment) if is_own else self._frames.live(segment))
+        lines.append(self._frames.history(past))
+        self.skipped.difference_update(segment.last_seq for segment in page)
+        if any(lines) and self.state is not CLOSED:
+            self.client.send(b"".join(lines))
+        self._advance(page[-1].last_seq)
 
     def _advance(self, seq: int) -> None:
         self.cursor = seq

@@ -190,15 +190,7 @@ class ShownChildren:
     def _announce(self, change: ChildChange) -> list[bytes]:
         task = change.changes.get("description")
         title = change.changes.get("title") or task
-        state = change.changes.get("state")
-        if state is None:
-            status = ""
-        elif state in AT_WORK:
-            status = "in_progress"
-        elif state != "idle":
-            status = ""
-        else:
-            status = "failed" if change.changes.get("stop_reason") in FAILURES else "completed"
+        status = _status(change.changes)
         if (child := self._children.get(change.child)) is None:
             more = {"rawInput": encode_object({"task": encode_text(task)})} if task else {}
             _, begun = self._begin(change.child, title or change.child, status or "pending", **more)
@@ -209,6 +201,18 @@ class ShownChildren:
         if status and status != child.status:
             child.status = fields["status"] = status
         return [child.update(**fields)] if fields else []
+
+
+def _status(changes: Mapping[str, str | None]) -> str:
+    """Return the status of a call for a sub-agent's state; "" if it has none."""
+    state = changes.get("state")
+    if state is None:
+        return ""
+    if state in AT_WORK:
+        return "in_progress"
+    if state != "idle":
+        return ""
+    return "failed" if changes.get("stop_reason") in FAILURES else "completed"
 
 
 def _text(block: bytes) -> str:
@@ -397,17 +401,7 @@ class Frames:
             page = [self._author, *page]
         self._author = page[-1] if page[-1].kind == AUTHOR else NOBODY
         if self._sent:
-            begin, pieces = 0, list[bytes]()
-            for place, segment in enumerate(page):
-                if segment.kind == SENT:
-                    self._is_known = any(id_of_sent(raw) in self._sent for _, raw in segment.raws())
-                elif segment.kind == PROMPT:
-                    if self._is_known:  # the client sent it itself: it gets only its position
-                        pieces.append(self.lines_of(replay(page[begin:place]), is_past=True))
-                        pieces.append(self.position(segment.last_seq))
-                        begin = place + 1
-                    self._is_known = False
-            lines = b"".join([*pieces, self.lines_of(replay(page[begin:]), is_past=True)])
+            lines = b"".join(self._without_known(page))
         else:
             lines = self.lines_of(replay(page), is_past=True)
         return lines + b"".join([self._turn_over() for each in page if each.kind == TURN_END])
@@ -425,6 +419,20 @@ class Frames:
         """Return what sub-agents have said that the client has not been sent yet."""
         shown = self._children.turn_over()
         return b"".join([self._before + each + b"}}\n" for each in shown])
+
+    def _without_known(self, page: Sequence[Segment]) -> Iterator[bytes]:
+        """Yield the same, but of prompts that the client sent itself only their positions."""
+        begin = 0
+        for place, segment in enumerate(page):
+            if segment.kind == SENT:
+                self._is_known = any(id_of_sent(raw) in self._sent for _, raw in segment.raws())
+            elif segment.kind == PROMPT:
+                if self._is_known:
+                    yield self.lines_of(replay(page[begin:place]), is_past=True)
+                    yield self.position(segment.last_seq)
+                    begin = place + 1
+                self._is_known = False
+        yield self.lines_of(replay(page[begin:]), is_past=True)
 
     def lines_of(self, updates: Iterable[Replayed], *, is_past: bool = False) -> bytes:
         """Return the lines for the updates of a replay."""
