@@ -18,5 +18,8 @@ def front_desks(hub: Hub, prepare: Prepare) -> tuple[FrontDesks, KeptDesks]:
         raise AssertionError("no node of this test")
 
     kept = KeptDesks()
-    servers = ServerFronts(hub, prepare, str, Addresses(hub.journal), join, kept)
-    return FrontDesks(hub, prepare, kept, servers), kept
+
+    def make_servers() -> ServerFronts:
+        return ServerFronts(hub, prepare, str, Addresses(hub.journal), join, kept)
+
+    return FrontDesks(hub, prepare, kept, make_servers), kept

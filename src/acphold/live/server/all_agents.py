@@ -33,10 +33,10 @@ from msgspec.structs import replace
 from acp_wire import schema
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Answer, Request, hand_on
-from acp_wire.rpc.transport import OfferingTransport
 from acp_wire.schema.methods import ARCHIVE_SESSION, LEAVING, OPENING, REOPENING
 from acp_wire.schema.splice import in_meta, members, session_id_in, splice, with_meta
 from acp_wire.tasks import TaskSet, end
+from acp_wire.transports.reread import reread
 from acp_wire.transports.streams import memory_pair
 from acphold import errors
 from acphold.live.agents import capabilities
@@ -99,45 +99,6 @@ async def peek(transport: Transport, limit: int) -> tuple[Transport, bool]:
         offered = members(members(message.get("params", b"")).get("clientCapabilities", b""))
         wants_all = members(offered.get("_meta", b"")).get(capabilities.ALL_AGENTS) == b"true"
     return reread(transport, data), wants_all
-
-
-def reread(transport: Transport, data: bytes) -> Transport:
-    """Return the transport with these bytes, which were read from it, unread."""
-    if isinstance(transport, OfferingTransport):
-        return _RereadOffering(transport, data)
-    return _Reread(transport, data)
-
-
-class _Reread:
-    """A transport whose first bytes were read already, and are received once more."""
-
-    def __init__(self, transport: Transport, first: bytes) -> None:
-        self._transport = transport
-        self._first = first
-        self.send = transport.send
-        self.drain = transport.drain
-        self.aclose = transport.aclose
-
-    @property
-    def buffered(self) -> int:
-        return self._transport.buffered
-
-    async def receive(self) -> bytes:
-        first, self._first = self._first, b""
-        return first or await self._transport.receive()
-
-
-class _RereadOffering(_Reread):
-    """The same for a transport that delivers data in the step that reads it."""
-
-    def __init__(self, transport: OfferingTransport, first: bytes) -> None:
-        super().__init__(transport, first)
-        self._offering = transport
-        self.offer_to = transport.offer_to
-
-    @property
-    def is_read(self) -> bool:
-        return self._offering.is_read
 
 
 async def attend_all(

@@ -17,6 +17,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.place import place_of
@@ -34,7 +35,6 @@ from acphold.live.server import bounds
 from acphold.live.server.fronts import Fronted, FrontStderr, KeptDesks, Prepare
 from acphold.live.server.principals import NEIGHBOUR, Principal
 from acphold.live.server.relay_protocol import read_relayed
-from acphold.live.server.server_front import ServerFronts
 from acphold.live.server.service import (
     Addresses,
     Service,
@@ -47,6 +47,9 @@ from acphold.live.server.service import (
 )
 from acphold.logs import heard_by
 from acphold.version import __version__
+
+if TYPE_CHECKING:  # late: see below
+    from acphold.live.server.server_front import ServerFronts
 
 log = logging.getLogger(__name__)
 
@@ -91,15 +94,20 @@ async def serve_journal(
             await attend(joining, service, transport, principal=principal)
 
         kept = KeptDesks()
-        servers = ServerFronts(hub, prepare, called, addresses, join, kept)
-        desks = FrontDesks(hub, prepare, kept, servers)
+
+        def make_servers() -> ServerFronts:
+            from acphold.live.server.server_front import ServerFronts  # an editor needs none
+
+            return ServerFronts(hub, prepare, called, addresses, join, kept)
+
+        desks = FrontDesks(hub, prepare, kept, make_servers)
 
         async def attend_process(transport: Transport) -> None:
             transport, relayed = await read_relayed(transport)
             if relayed is None:
                 await join(transport, NEIGHBOUR)
             else:
-                await servers.attend_relayed(relayed, transport)
+                await desks.servers.attend_relayed(relayed, transport)
 
         async with (
             hub.open(),
@@ -143,21 +151,32 @@ async def _wait_until_idle(
 class FrontDesks:
     """The desks of the fronts of a hub."""
 
-    def __init__(self, hub: Hub, prepare: Prepare, kept: KeptDesks, servers: ServerFronts) -> None:
+    def __init__(
+        self, hub: Hub, prepare: Prepare, kept: KeptDesks, make_servers: Callable[[], ServerFronts]
+    ) -> None:
         self.yielding = asyncio.Event()
         self._hub = hub
         self._prepare = prepare
-        self._servers = servers
+        self._make_servers = make_servers
+        self._servers: ServerFronts | None = None
         self._place = place_of()
         self._open: list[FrontDesk] = []
         self._kept = kept
         self._ending = asyncio.Event()
 
+    @property
+    def servers(self) -> ServerFronts:
+        """Those of the fronts that are of servers."""
+        if self._servers is None:
+            self._servers = self._make_servers()
+        return self._servers
+
     def yields_to(self, front: Front) -> bool:
         """Return True once this process makes room: it is of an older release than the front, or
         its files were replaced, and nobody needs it. One that is needed serves on."""
         has_editors = any(front.frame.kind != SERVER for front in self._hub.fronts)
-        has_work = self._servers.are_needed or any(desk.is_needed for desk in self._open)
+        has_servers = self._servers is not None and self._servers.are_needed
+        has_work = has_servers or any(desk.is_needed for desk in self._open)
         if not (has_editors or has_work or self.yielding.is_set()):
             is_newer = release_parts(front.frame.release) > release_parts(__version__)
             if is_newer or is_replaced():
@@ -178,7 +197,7 @@ class FrontDesks:
         try:
             self._require_here(front)
             if front.frame.kind == SERVER:
-                await self._servers.attend(front)
+                await self.servers.attend(front)
                 return
             desk = self._free_desk(front) or await self._new(front)
         except AcpError as exc:
@@ -254,7 +273,8 @@ class FrontDesks:
     async def aclose(self) -> None:
         """End all agents with their turns; clients leave."""
         self._ending.set()
-        self._servers.end()
+        if self._servers is not None:
+            self._servers.end()
         await self._kept.aclose()
 
 

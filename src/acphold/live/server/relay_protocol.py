@@ -25,9 +25,9 @@ from msgspec import Struct
 
 from acp_wire.rpc import Transport
 from acp_wire.schema import encode
+from acp_wire.transports.reread import reread
 from acphold.errors import InvalidParamsError
 from acphold.live.server import bounds
-from acphold.live.server.all_agents import reread
 from acphold.record.journal.access import Scope
 
 REGISTER: Final = "_acphold/serve"
