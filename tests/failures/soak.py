@@ -41,8 +41,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,18 @@ QUESTION = [
 ]
 
 
+@contextmanager
+def about_to_end() -> Iterator[None]:
+    """Whoever comes in this block may have found an owner that was told to end: they come again."""
+    try:
+        yield
+    except ConnectionError:
+        pass
+    except Refused as refusal:
+        if "acphold was stopped" not in refusal.message:
+            raise
+
+
 class Soak:
     """See the module."""
 
@@ -132,6 +144,7 @@ class Soak:
         self.kept = KeptSession(self.journal, "")
         self.turns: list[tuple[Visitor, asyncio.Future[Any], str]] = []
         self.refused: dict[str, str] = {}  # prompts, and why
+        self.told_to_end: set[int] = set()  # processes
         self.late = asyncio.Event()  # set when every open question must be answered
         self.was_settled = False  # an owner ended in order, and compacted the session
         self.told = ""  # events of this round, to explain a failure
@@ -213,7 +226,7 @@ class Soak:
     # -- one round --------------------------------------------------------------------------
 
     async def round(self, number: int) -> None:
-        if not self.present:
+        while not self.present:
             await self.come(self.chance.choice(self.people))
         self.late.clear()
         gate = self.folder / f"gate-{number}"
@@ -265,7 +278,9 @@ class Soak:
         for visitor, turn, text in self.turns:
             refusal = turn.exception()
             if isinstance(refusal, Refused) and visitor.kind == "line" and visitor.is_there:
-                self.refused[text] = refusal.message
+                assert visitor.client is not None
+                if visitor.client.process.pid not in self.told_to_end:  # it says so while it ends
+                    self.refused[text] = refusal.message
         self.turns.clear()
 
     # -- events -----------------------------------------------------------------------------
@@ -326,6 +341,7 @@ class Soak:
         """
         if (pid := await self.owner()) is not None:
             self.was_settled |= number != signal.SIGKILL
+            self.told_to_end.add(pid)
             kill(pid, number)
 
     async def kill_attaching(self, visitor: Visitor) -> None:
@@ -364,7 +380,7 @@ class Soak:
         for _ in range(3):
             await visitor.go()
             await self.start_client(visitor)
-            with suppress(ConnectionError):  # its owner was ended before it was in
+            with about_to_end():
                 if self.chance.random() < 0.2:
                     await asyncio.wait_for(visitor.begin_load(self.session), DEADLINE * 2)
                 elif not await visitor.come_back(self.session):
@@ -380,7 +396,7 @@ class Soak:
             client = await stack.enter_async_context(
                 editor(command, journal=self.journal, env=self.env)
             )
-            with suppress(ConnectionError):  # it found an owner that was about to end
+            with about_to_end():
                 await visitor.sit_down(stack, client, self.decide)
                 return
             await visitor.go()
