@@ -230,6 +230,7 @@ def test_importing_the_package_imports_neither_the_library_nor_what_is_optional(
 
 def test_what_few_agents_need_is_not_imported_while_the_editor_waits() -> None:
     late = {
+        "acphold.library.method_help",
         "acphold.library.session_servers",
         "acphold.live.lines.line",
         "acphold.live.mcp.transports",
@@ -240,6 +241,32 @@ def test_what_few_agents_need_is_not_imported_while_the_editor_waits() -> None:
     code = "import sys, acphold; acphold.Agent; print(*sys.modules)"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert late.isdisjoint(imported.stdout.decode().split())
+
+
+RARE = """
+import sys
+
+sys.modules["typing_extensions"] = None  # msgspec imports it where there is one, and it `inspect`
+import acphold
+
+agent = acphold.Agent("rare", version="1.0")
+
+@agent.prompt
+async def answer(turn: acphold.Turn) -> None:
+    await turn.say(" ".join({*turn.text.split()} & {*sys.modules}))
+
+agent.run()
+"""
+
+
+async def test_a_plain_turn_needs_nothing_of_python_that_only_errors_and_programs_need(
+    tmp_path: Path, journal: Path
+) -> None:
+    file = tmp_path / "rare.py"
+    file.write_text(RARE)
+    async with introduced([sys.executable, str(file)], journal=journal) as client:
+        await client.talk("ast dis inspect locale ssl subprocess tokenize asyncio")
+        assert client.text() == "asyncio"
 
 
 WRITES = """

@@ -7,12 +7,9 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import update_wrapper
-from inspect import Parameter, Signature, getdoc, iscoroutinefunction, signature
-from textwrap import fill
 from types import FunctionType, MethodType
 from typing import (
     TYPE_CHECKING,
-    Annotated,
     Concatenate,
     Final,
     Generic,
@@ -22,7 +19,6 @@ from typing import (
     TypeAlias,
     TypeVar,
     get_args,
-    get_origin,
 )
 
 from acp_wire import schema
@@ -45,6 +41,8 @@ from acphold.library.stdio import claim_stdio_as, run_on
 from acphold.serve_options import AgentOptions
 
 if TYPE_CHECKING:
+    from inspect import Signature
+
     from acphold.library.server import Server
     from acphold.library.session import Session
     from acphold.library.turn import Turn
@@ -61,6 +59,9 @@ OptionCategory: TypeAlias = (
 """The category of a config option, which says where clients show it."""
 
 CATEGORIES: Final[tuple[str, ...]] = get_args(get_args(OptionCategory)[0])
+
+IS_COROUTINE: Final = 0x80
+"""The flag of the code of an `async def`. Source: inspect, CO_COROUTINE."""
 
 NAME: Final = re.compile(r"\w[\w.+@-]*")
 """The name of an agent, which becomes part of addresses, lists and commands."""
@@ -116,33 +117,15 @@ class _Taking(Generic[P, Taken, R]):
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
-        told = [f"{getdoc(self._method)}\n"]
-        for each in signature(self._options).parameters.values():
-            if get_origin(each.annotation) is Annotated:
-                option = get_args(each.annotation)[1]
-                of_it = f"{each.name}: {option.meaning}"
-                told.append(fill(of_it, width=88, subsequent_indent="    "))
-        return "\n".join(told)
+        from acphold.library.method_help import help_on
+
+        return help_on(self._method, self._options)
 
     @property
     def __signature__(self) -> Signature:
-        parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
-        for each in signature(self._options).parameters.values():
-            kind = each.annotation
-            if get_origin(kind) is Annotated:
-                kind = get_args(kind)[0]
-            parameters.append(each.replace(annotation=kind))
-        return _InLines(parameters)
+        from acphold.library.method_help import signature_with
 
-
-class _InLines(Signature):
-    """A signature that `help` shows with one parameter per line, as Python 3.13 and later do."""
-
-    def __str__(self) -> str:
-        shown = [str(each) for each in self.parameters.values()]
-        kinds = [each.kind for each in self.parameters.values()]
-        shown.insert(kinds.index(Parameter.KEYWORD_ONLY), "*")
-        return "(\n    " + ",\n    ".join(shown) + ",\n)"
+        return signature_with(self._options)
 
 
 class Agent:
@@ -459,8 +442,13 @@ def _register(handlers: dict[str, MethodHandler], name: str) -> Callable[[M], M]
 
 def _coroutine(handler: F) -> F:
     """Return `handler` if it can be awaited; DeclarationError for a plain function."""
-    if isinstance(handler, FunctionType) and not iscoroutinefunction(handler):
-        raise DeclarationError(f"{handler.__qualname__} must be a coroutine function: `async def`")
+    if isinstance(handler, FunctionType) and not handler.__code__.co_flags & IS_COROUTINE:
+        from inspect import iscoroutinefunction  # late: few handlers are marked as coroutines
+
+        if not iscoroutinefunction(handler):
+            raise DeclarationError(
+                f"{handler.__qualname__} must be a coroutine function: `async def`"
+            )
     return handler
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from inspect import isasyncgenfunction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -82,6 +81,8 @@ Around: TypeAlias = "Callable[[Step], AbstractAsyncContextManager[Any]]"
 
 def around_each(middleware: Middleware) -> Around:
     """Return the middleware as a context manager; DeclarationError if it cannot be one."""
+    from inspect import isasyncgenfunction  # late: few agents have middleware
+
     if isasyncgenfunction(middleware):
         return asynccontextmanager(middleware)
     if not callable(middleware):

@@ -1,10 +1,11 @@
-"""asyncio that imports `ssl` only when somebody speaks TLS."""
+"""asyncio that imports `ssl` only when somebody speaks TLS, and others when they are needed."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 
 def _run(program: str) -> str:
@@ -80,6 +81,107 @@ def test_asyncio_is_afterwards_as_it_is_when_it_imports_ssl_itself() -> None:
     """
     late = "from acp_wire.transports.late_tls import load_asyncio\nload_asyncio()\n"
     assert _run(late + textwrap.dedent(program)) == _run(program)
+
+
+LATE = """
+import signal, sys
+from acp_wire.transports.late_tls import load_asyncio
+load_asyncio()
+import asyncio
+
+def late():
+    return sorted({"inspect", "subprocess", "tokenize"} & {*sys.modules})
+"""
+
+
+def _run_late(program: str) -> str:
+    return _run(LATE + textwrap.dedent(program))
+
+
+def test_a_loop_with_signal_handlers_tasks_and_sockets_needs_no_module_that_is_left_out() -> None:
+    program = """
+        async def main():
+            ended = asyncio.Event()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.wait_for(ended.wait(), 20))
+                signal.raise_signal(signal.SIGTERM)
+            (await asyncio.start_server(print, "127.0.0.1", 0)).close()
+            print(late())
+
+        asyncio.run(main())
+    """
+    assert _run_late(program) == "[]"
+
+
+def test_a_coroutine_function_is_refused_as_a_signal_handler() -> None:
+    program = """
+        async def main():
+            try:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, main)
+            except TypeError as error:
+                print(error, late())
+
+        asyncio.run(main())
+    """
+    assert _run_late(program) == "coroutines cannot be used with add_signal_handler() []"
+
+
+def test_what_was_left_out_is_there_once_it_is_used() -> None:
+    program = """
+        async def main():
+            program = await asyncio.create_subprocess_exec("true")
+            assert asyncio.iscoroutinefunction(main)
+            asyncio.ensure_future(Awaitable())
+            print(await program.wait(), late())
+            users = [asyncio.base_events.subprocess, asyncio.unix_events.subprocess]
+            assert {*users} == {sys.modules["subprocess"]}
+            assert asyncio.coroutines.inspect is asyncio.tasks.inspect is sys.modules["inspect"]
+
+        class Awaitable:
+            def __await__(self):
+                yield
+
+        asyncio.run(main())
+    """
+    assert _run_late(program) == "0 ['inspect', 'subprocess', 'tokenize']"
+
+
+def test_a_traceback_has_its_lines(tmp_path: Path) -> None:
+    failing = tmp_path / "failing.py"
+    failing.write_text("def fail():\n    raise ValueError('on purpose')\n")
+    program = f"""
+        import traceback
+        sys.path.insert(0, {str(tmp_path)!r})
+        import failing
+        assert late() == []
+        try:
+            failing.fail()
+        except ValueError:
+            print(traceback.format_exc())
+    """
+    assert "raise ValueError('on purpose')" in _run_late(program)
+
+
+def test_what_was_imported_already_is_used_at_once() -> None:
+    program = """
+        import inspect, subprocess
+        from acp_wire.transports.late_tls import load_asyncio
+        load_asyncio()
+        import asyncio
+        print(asyncio.coroutines.inspect is inspect, asyncio.base_events.subprocess is subprocess)
+    """
+    assert _run(program) == "True True"
+
+
+def test_asyncio_has_the_constants_of_subprocess() -> None:
+    program = """
+        early = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT, asyncio.subprocess.DEVNULL
+        assert late() == []
+        import subprocess
+        print(early == (subprocess.PIPE, subprocess.STDOUT, subprocess.DEVNULL))
+    """
+    assert _run_late(program) == "True"
 
 
 def test_an_ssl_that_is_imported_already_is_used_at_once() -> None:

@@ -95,7 +95,9 @@ class JournalFile:
                 if access is READ_WRITE:
                     _write_ahead(connection, path, busy_seconds)
                     if not version_of(connection):
-                        migrate(connection, path)
+                        # A connection keeps its statements, so these get one of their own.
+                        with closing(connect(path, busy_seconds)) as making:
+                            migrate(making, path)
                     if index is not None and index.has_lost_to(_LogIndex.of(path)):
                         log.error(
                             "the end of %s-wal is missing; the most recent writes are lost", path
