@@ -46,6 +46,9 @@ def _run(arguments: list[str]) -> None:
         from acp_wire.processes.own_program import leave_parent
 
         leave_parent()
+        from acp_wire.transports.late_tls import load_asyncio
+
+        load_asyncio()  # before anything else imports it
         from acphold.faces.cli.daemon import start_daemon
 
         sys.exit(start_daemon(arguments[1]))

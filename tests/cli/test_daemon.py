@@ -332,6 +332,16 @@ async def test_all_tasks_are_written_to_the_log_at_a_signal(home: Home) -> None:
         await one.new()
 
 
+async def test_the_daemon_has_no_openssl_in_memory(home: Home) -> None:
+    async with home.editor() as one:
+        await one.talk({"say": "hello"})
+        [daemon] = home.daemons()
+        loaded = {Path(each.path).name for each in psutil.Process(daemon).memory_maps()}
+    assert [name for name in loaded if name.startswith("_sqlite3")]
+    openssl = ("_hashlib", "_ssl", "libcrypto", "libssl")
+    assert [name for name in loaded if name.startswith(openssl)] == []
+
+
 @pytest.mark.slow
 async def test_the_daemon_may_open_as_many_files_as_the_system_lets_it(home: Home) -> None:
     async with home.editor() as one:

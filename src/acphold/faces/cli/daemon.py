@@ -24,7 +24,6 @@ from acp_wire.processes.installation import is_replaced
 from acp_wire.tasks import beside, tick
 from acp_wire.transports.child import StderrRelay
 from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER, FirstFrame
-from acp_wire.transports.late_tls import load_asyncio
 from acp_wire.transports.runtime_folder import lock, state_folder
 from acphold.errors import (
     AcpError,
@@ -74,7 +73,6 @@ def start_daemon(path: str) -> int:
         report(f"{FAILED} {exc}")
         return Exit.ERROR
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal and the login may end before us
-    load_asyncio()
     try:
         start_daemon_log()
         asyncio.run(_serve(path, held, default_location(), is_in_background=True))

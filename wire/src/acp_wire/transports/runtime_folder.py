@@ -72,7 +72,7 @@ def machine_id() -> str:
     Derived from that of the system (machine-id(5)), which must not be passed on itself; otherwise
     made once for this user.
     """
-    from hashlib import blake2b  # late, for a quick start
+    from _blake2 import blake2b  # hashlib brings OpenSSL
 
     own = os.path.join(state_folder(), "machine")
     for place in ("/etc/machine-id", own):
