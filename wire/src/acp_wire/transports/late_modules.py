@@ -1,5 +1,7 @@
 """Modules that others import for a few of their calls, imported at the first of these."""
 
+# See docs/decisions.md, 25.
+
 from __future__ import annotations
 
 import sys
