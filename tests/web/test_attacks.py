@@ -299,7 +299,8 @@ async def raw_socket(
             b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
             b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n" % (host(served), token.encode())
         )
-        assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b" 101 " in head, head
         yield reader, writer
     finally:
         writer.transport.abort()
@@ -403,7 +404,7 @@ async def test_the_connections_of_one_token_are_so_many_and_leave_room_for_other
     fortress: Served, token: str
 ) -> None:
     greedy = fortress.token("--name", "greedy")
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)  # which the server may have
     of_token = limits_for(limit).of_token
     async with AsyncExitStack() as stack:
         for _ in range(of_token):
@@ -433,8 +434,8 @@ async def test_who_reads_nothing_is_sent_away_with_little_kept_for_it(
         "requests": [INITIALIZE, *[json.dumps(list_)] * 50_000],
         "what is no request": [*["{}"] * 100_000],
     }
-    server = psutil.Process(fortress.process.pid)
-    before = server.memory_info().rss
+    both = [psutil.Process(fortress.process.pid), fortress.daemon]
+    before = sum(it.memory_info().rss for it in both)
     async with asyncio.timeout(180), asyncio.TaskGroup() as deaf:
         for messages in floods.values():
             frames = b"".join(
@@ -442,7 +443,7 @@ async def test_who_reads_nothing_is_sent_away_with_little_kept_for_it(
             )
             deaf.create_task(send_and_read_nothing(fortress, token, frames))
         deaf.create_task(have_a_turn(fortress, token))
-    assert server.memory_info().rss - before < 200 << 20
+    assert sum(it.memory_info().rss for it in both) - before < 200 << 20
 
 
 def frame(text: str) -> bytes:
@@ -484,6 +485,6 @@ async def test_messages_that_never_end_cost_their_own_connections_alone(
 def test_what_one_process_may_open_is_shared_between_them_and_what_they_need() -> None:
     for descriptors in (256, 1024, 4096, 1 << 20):
         found = limits_for(descriptors)
-        assert found.unknown + found.known <= max(descriptors - 256, 32)
+        assert found.unknown + 3 * found.known <= max(descriptors - 256, 32)
         assert found.unknown >= 8
         assert found.of_token < found.known

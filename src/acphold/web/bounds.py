@@ -14,8 +14,11 @@ UNKNOWN_CONNECTIONS: Final = 256
 KNOWN_CONNECTIONS: Final = 1024
 """Most authenticated connections."""
 
+DESCRIPTORS_OF_ONE: Final = 3
+"""File descriptors of an authenticated connection: its own, and two for the daemon."""
+
 RESERVED_DESCRIPTORS: Final = 256
-"""File descriptors left for journals, agents and connections just accepted."""
+"""File descriptors left for journals and connections just accepted."""
 
 ACCEPTED_AT_ONCE: Final = 16
 """Connections accepted before others get a turn.

@@ -140,7 +140,7 @@ def limits_for(descriptors: int) -> ConnectionLimits:
     """Return the limits for a process that may open `descriptors` files."""
     free = max(descriptors - bounds.RESERVED_DESCRIPTORS, 32)
     unknown = min(bounds.UNKNOWN_CONNECTIONS, free // 4)
-    known = min(bounds.KNOWN_CONNECTIONS, free - unknown)
+    known = min(bounds.KNOWN_CONNECTIONS, (free - unknown) // bounds.DESCRIPTORS_OF_ONE)
     return ConnectionLimits(unknown=unknown, known=known, of_token=known // 4)
 
 

@@ -316,9 +316,6 @@ PRESENT_SECONDS: Final = 3.0
 
 # -- the daemon -----------------------------------------------------------------------------
 
-DESCRIPTORS = 65_536
-"""Descriptors of a daemon, if the system sets no limit."""
-
 LIFE_SECONDS = 10.0
 """Seconds between the loop's signs of life: the length of the ticks that there are anyway."""
 

@@ -19,6 +19,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from acp_wire.processes.descriptors import allow_all
 from acp_wire.processes.guardian import leave_outer_guard
 from acp_wire.processes.installation import is_replaced
 from acp_wire.tasks import beside, tick
@@ -118,12 +119,7 @@ def _normalise() -> None:
     """Be the same process whoever starts us: nothing of the first editor is left."""
     os.chdir("/")
     os.umask(0o077)
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = hard if hard != resource.RLIM_INFINITY else max(soft, bounds.DESCRIPTORS)
-    with suppress(OSError, ValueError):  # a system may allow less than it says
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    allow_all()
 
 
 def report(message: str) -> None:

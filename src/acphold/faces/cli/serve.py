@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from acp_wire.processes.descriptors import allow_all
 from acp_wire.rpc import Transport
 from acp_wire.tasks import beside, finish
 from acp_wire.transports.addresses import connect, unix_address
@@ -411,6 +412,7 @@ async def _serve(
 
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
     frame = first_frame((), (), folder=folder, kind=SERVER)
+    allow_all()  # behind the frame: agents get the limits that we were started with
     async with beside(keep_own_code(), "keep code"):
         try:
             await server.serve(

@@ -1,8 +1,11 @@
-"""Our file descriptors: which ones children inherit, and safe use of 0, 1 and 2."""
+"""Our file descriptors: which ones children inherit, safe use of 0, 1 and 2, and how many."""
 
 from __future__ import annotations
 
 import os
+
+MOST = 65_536
+"""As many are enough where the system sets no limit."""
 
 
 def close_others_on_exec() -> None:
@@ -27,3 +30,16 @@ def keep_stdio_open() -> None:
         except OSError:
             null = os.open(os.devnull, os.O_RDWR)  # the lowest free one, which is `fd`
             os.set_inheritable(null, True)
+
+
+def allow_all() -> None:
+    """Let this process, and those that it starts, have as many as the system allows (getrlimit(2),
+    RLIMIT_NOFILE)."""
+    import resource  # late: few processes need it
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = hard if hard != resource.RLIM_INFINITY else max(soft, MOST)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (OSError, ValueError):
+        pass  # a system may allow less than it says
