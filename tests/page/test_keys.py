@@ -69,3 +69,26 @@ async def test_on_a_narrow_screen_the_search_is_found_from_a_session(
     await page.get_by_role("searchbox").blur()
     await page.keyboard.press("n")
     await expect(page.get_by_role("heading", name="New session")).to_be_visible()
+
+
+async def test_a_row_keeps_the_keyboard_where_it_or_another_becomes_the_newest(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    sessions = [await agent.new_session(cwd=tmp_path) for _ in range(7)]
+    for number, session in enumerate(sessions):
+        await session.prompt(steps({"say": f"Tansy {number}."}))
+    newest = page.locator(".home a.session").first
+    await expect(newest).to_have_attribute("href", f"#/session/{sessions[-1].id}")
+    # The last one that is listed without asking for more, which others push out of what is listed.
+    held = row_of(page, sessions[1])
+    await held.focus()
+    for moving in (sessions[3], sessions[0], sessions[1], sessions[2]):
+        await moving.prompt(steps({"say": "Again."}))
+        await expect(newest).to_have_attribute("href", f"#/session/{moving.id}")
+        await expect(held).to_be_focused()
+    await page.keyboard.press("k")
+    await expect(newest).to_be_focused()
+    await page.keyboard.press("j")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".said").first).to_have_text("Tansy 1.")

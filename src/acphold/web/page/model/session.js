@@ -58,6 +58,9 @@ const SCREEN = 4000;
 /** The place of what comes now. @returns {import("./timeline.js").Place} */
 const now = (seq = 0) => ({ seq, at: new Date().toISOString() });
 
+/** The frame after this one has begun; a page that nobody sees has no frames. */
+const drawn = () => new Promise((resolve) => (requestAnimationFrame(() => setTimeout(resolve)), setTimeout(resolve, 200)));
+
 export class Session {
   timeline = new Timeline();
   /** Counts changes of the timeline: views that show it read this. */
@@ -128,7 +131,8 @@ export class Session {
 
   /** Read the end, and follow it where it is live. @param {import("../wire/pages.js").Row} [row] */
   async open(row) {
-    const asked = row ?? rowOf(this.id).catch(() => null);
+    // Behind what there is to be seen: the browser has its hands full until then.
+    const asked = row ?? this.seen.then(drawn).then(() => rowOf(this.id)).catch(() => null);
     try {
       await (this.#loading ??= this.#load());
     } catch (error) {

@@ -1,5 +1,5 @@
 // What waits, and the sessions by project; below them, what a search has found.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { sessions } from "../wire/pages.js";
 import { grouping, standing } from "../model/rows.js";
 import { counted } from "../model/text.js";
@@ -7,6 +7,7 @@ import { panes, useWide } from "./columns.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
 import { memo } from "./memo.js";
+import { sessionPlace } from "./places.js";
 import { RowView } from "./rows.js";
 
 const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Active"], ["running", "Running"], ["waiting", "Waiting"], ["unseen", "Done since you last looked"]]);
@@ -17,8 +18,22 @@ const MINUTE = 60_000;
 /** Sessions of a project that are shown before somebody asks for more. */
 const FIRST = 6;
 
+/** The address of the row that has the keyboard, "" where none has it. */
+const held = () => (document.activeElement?.matches(".home a.session") ? (document.activeElement.getAttribute("href") ?? "") : "");
+
+/** A row that moves keeps the keyboard: a browser takes it from whatever is put elsewhere. Called while the list is drawn. */
+function useHeld() {
+  const was = held();
+  useLayoutEffect(() => {
+    if (!was || document.activeElement !== document.body) return;
+    const rows = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".home a.session"));
+    [...rows].find((each) => each.getAttribute("href") === was)?.focus({ preventScroll: true });
+  });
+}
+
 /** `isAll` while nothing else is open; the questions of the session `asking` stand beside it. @param {{desk: import("../model/desk.js").Desk, current: string, asking: string, isAll: boolean}} props */
 export function Home({ desk, current, asking, isAll }) {
+  useHeld();
   const [filter, setFilter] = useState("");
   const [byProject] = useState(grouping);
   const now = Math.floor(Date.now() / MINUTE) * MINUTE;
@@ -93,7 +108,8 @@ function useRows(q, isArchived, isOnline) {
 const Project = memo((/** @type {{group: import("../model/rows.js").Project, now: number, current: string, isAll: boolean}} */ { group, now, current, isAll }) => {
   const [isOpen, setOpen] = useState(false);
   const number = group.days.reduce((sum, day) => sum + day.places.length, 0);
-  let room = isAll || isOpen ? number : FIRST;
+  const at = group.days.flatMap(({ places }) => places).findIndex(({ row }) => sessionPlace(row.sessionId) === held());
+  let room = isAll || isOpen ? number : Math.max(FIRST, at + 1);
   const rest = number - room;
   return html`<section class="project">
     <h2 title=${group.cwd}>${group.name}</h2>

@@ -16,13 +16,21 @@ const ENTRIES = 40;
 /** @param {string} id @returns {Asked} */
 export function ask(id) {
   const address = `/sessions/${id}/entries?limit=${ENTRIES}`;
-  const fresh = request(address).then(readAnswer);
+  /** @type {Answer | null} */
+  let read = null;
+  // What is the same as what was kept is not read twice.
+  const fresh = request(address).then((answer) => {
+    if (!read?.tag || !answer.ok || answer.headers.get("etag") !== read.tag) return readAnswer(answer);
+    answer.body?.cancel().catch(() => {});
+    return read;
+  });
   fresh.catch(() => {});  // who takes it has to say so, and that may be later
   const known = device();
   // Without HTTPS there is no worker, and no cache either.
   const kept = known && globalThis.caches
     ?.match(address, { cacheName: keptOf(known.id), ignoreVary: true })
     .then((answer) => (answer ? readAnswer(answer) : null))
+    .then((answer) => (read = answer))
     .catch(() => null);
   return { id, fresh, kept: kept ?? Promise.resolve(null) };
 }
