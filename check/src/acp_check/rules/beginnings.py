@@ -40,13 +40,13 @@ NEXT_VERSION = 2
 
 @RULES.case("initialize.answer", MUST, INITIALIZATION)
 async def answer(stage: Stage) -> None:
-    """`initialize` is answered with a protocol version and capabilities."""
+    """`initialize` gets a protocol version and capabilities."""
     await stage.judge(first_response)
 
 
 @RULES.case("initialize.same-version", MUST, VERSIONS)
 async def same_version(stage: Stage) -> None:
-    """A request for version 1 is answered with 1."""
+    """A request for version 1 gets 1."""
     answer = await stage.need(first_answer)
     version = _version(answer)
     if version != 1:
@@ -63,7 +63,7 @@ async def _introduction(stage: Stage, version: int) -> AnswerLine:
 
 @RULES.case("initialize.other-version", MUST, VERSIONS)
 async def other_version(stage: Stage) -> None:
-    """A request for an unsupported version is answered with the latest supported one."""
+    """A request for an unsupported version gets the latest supported one."""
     spoken = _version(await stage.need(first_answer))
     answer = await _introduction(stage, UNKNOWN_VERSION)
     version = _version(answer)
@@ -183,7 +183,7 @@ def unique_ids(record: Record, witness: Witness) -> None:
     unless="the agent advertises no authentication methods",
 )
 def terminal_offered(record: Record, witness: Witness) -> None:
-    """Only clients that offer terminal sign-in get methods of type `terminal`."""
+    """Only clients that offer terminal sign-in get `terminal` methods."""
     if (record.offers.get("auth") or {}).get("terminal"):
         return
     for answer, methods in _methods(record):
@@ -223,7 +223,7 @@ def terminal_arguments(record: Record, witness: Witness) -> None:
     unless="no request was answered with `auth_required`",
 )
 def methods_for_sign_in(record: Record, witness: Witness) -> None:
-    """An agent that requires a sign-in advertises a method for it."""
+    """An agent that requires a sign-in advertises a method."""
     for exchange in record.exchanges("client"):
         if exchange.error.get("code") == AUTH_REQUIRED:
             why = "the agent requires a sign-in, but `authMethods` is empty"
@@ -232,7 +232,7 @@ def methods_for_sign_in(record: Record, witness: Witness) -> None:
 
 @RULES.case("auth.unknown-method", EXPECTED, RuleSource(SIGN_IN, "Protocol-driven authentication"))
 async def unknown_method(stage: Stage) -> None:
-    """`authenticate` with a method that was not advertised is refused."""
+    """`authenticate` with an unadvertised method is refused."""
     if not (await stage.hello()).auth_methods:
         raise NotObservable("the agent advertises no authentication methods")
     dialogue = await stage.main()
@@ -303,7 +303,7 @@ async def second_session(stage: Stage) -> CheckedSession:
 
 @RULES.case("new.answer", MUST, CREATING)
 async def new_answer(stage: Stage) -> None:
-    """`session/new` is answered with the id of a session."""
+    """`session/new` gets a session's id."""
     session = await stage.judge(plain_session)
     if not session.id:
         raise Violation("the session's id is empty", *session.answer.lines)
@@ -337,7 +337,7 @@ async def session_of_another_process(stage: Stage) -> CheckedSession:
 
 @RULES.case("new.unique-over-restarts", EXPECTED, SESSION_ID)
 async def unique_over_restarts(stage: Stage) -> None:
-    """No two processes of the agent use the same session id."""
+    """No two of the agent's processes use the same session id."""
     first = await stage.need(plain_session)
     second = await stage.need(second_session)
     other = await stage.need(session_of_another_process)
@@ -454,7 +454,7 @@ def not_early(record: Record, witness: Witness) -> None:
 
 @RULES.case("session.unknown-id", EXPECTED, SESSION_ID)
 async def unknown_id(stage: Stage) -> None:
-    """A prompt for an unknown session is answered with an error."""
+    """A prompt for an unknown session gets an error."""
     await stage.need(plain_session)
     dialogue = await stage.main()
     params = {"sessionId": "check-no-such-session", "prompt": [{"type": "text", "text": "Hello"}]}

@@ -76,7 +76,7 @@ def unknown_request(record: Record, witness: Witness) -> None:
 
 @RULES.observer("client.unknown-request-error", SHOULD, REQUESTS, unless=NO_TOUR)
 def unknown_request_error(record: Record, witness: Witness) -> None:
-    """An unknown request is answered with -32601."""
+    """An unknown request gets -32601."""
     for fence in record.exchanges("agent", FENCE):
         if fence.answer is not None:
             is_unknown = fence.error.get("code") == METHOD_NOT_FOUND
@@ -190,7 +190,7 @@ def _same_text(found: object, wanted: str) -> bool:
     "client.file-created", MUST, RuleSource(FILES, "Writing Files"), unless="no file was written"
 )
 def file_created(record: Record, witness: Witness) -> None:
-    """Writing a file that does not exist creates it."""
+    """Writing a missing file creates it."""
     writes = [it for it, _ in _file_calls(record) if not _is_read(it)]
     for first in writes[:1]:
         if not first.is_refused:
@@ -276,7 +276,7 @@ def file_lines(record: Record, witness: Witness) -> None:
     unless="no missing file was read",
 )
 def file_missing(record: Record, witness: Witness) -> None:
-    """Reading a file that does not exist is answered with an error."""
+    """Reading a missing file gets an error."""
     calls = [it for it, _ in _file_calls(record)]
     for exchange in calls[:1]:
         if _is_read(exchange):
@@ -472,7 +472,7 @@ def _is_late(record: Record, use: RecordedExchange, following: RecordedExchange 
     unless="no terminal was released and used again",
 )
 def terminal_released(record: Record, witness: Witness) -> None:
-    """The id of a released terminal is no longer valid."""
+    """A released terminal's id is no longer valid."""
     for terminal in _terminals(record, SHOWS):
         for released in terminal.of("release"):
             for use in terminal.of("output"):
@@ -489,7 +489,7 @@ def terminal_released(record: Record, witness: Witness) -> None:
     unless="no terminal was released while its command ran",
 )
 def terminal_release_ends(record: Record, witness: Witness) -> None:
-    """Releasing a terminal kills its command if that still runs."""
+    """Releasing a terminal kills its running command."""
     for terminal in _terminals(record, LATE):
         released = terminal.first("release")
         if released is None or released.answer is None or released.is_refused:

@@ -48,7 +48,7 @@ def members(record: Record, witness: Witness) -> None:
     "client.methods", MUST, RuleSource("Extensibility", "Extension Methods"), unless=SILENT
 )
 def methods(record: Record, witness: Witness) -> None:
-    """Methods that the protocol does not define begin with an underscore."""
+    """Custom methods begin with an underscore."""
     own_methods(record, "client", witness)
 
 

@@ -69,7 +69,7 @@ def terminals_offered(record: Record, witness: Witness) -> None:
     unless=NO_TURN,
 )
 def elicitation_offered(record: Record, witness: Witness) -> None:
-    """Forms and URLs go only to clients that offer to show them."""
+    """Forms and URLs go only to clients that offer them."""
     for line in record.lines:
         if line.by == "client" and line.method == "session/prompt":
             if not has_capability(record.offers, "elicitation"):

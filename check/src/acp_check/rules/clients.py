@@ -107,7 +107,7 @@ def info(record: Record, witness: Witness) -> None:
     "client.advertised-methods", MUST, RuleSource(SETUP, "Checking Support"), unless=SILENT
 )
 def only_advertised_methods(line_record: Record, witness: Witness) -> None:
-    """The client calls no methods that the agent did not advertise."""
+    """The client calls only methods that the agent advertises."""
     can = agent_capabilities(line_record)
     for line in line_record.by("client"):
         path = NEEDS.get(line.method or "")
@@ -217,7 +217,7 @@ def absolute(record: Record, witness: Witness) -> None:
     unless="the client sent nothing about a session",
 )
 def only_known_sessions(record: Record, witness: Witness) -> None:
-    """The client only uses sessions that it has created, loaded or resumed."""
+    """The client only uses sessions that it created, loaded or resumed."""
     answers = record.exchanges_by_answer("client")
     known: set[object] = set()
     for line in record.lines:
@@ -248,7 +248,7 @@ OF_OPEN_SESSIONS = (
     unless="no session with a known folder was reopened",
 )
 def same_folder(record: Record, witness: Witness) -> None:
-    """The client reopens a session in the session's own folder."""
+    """The client reopens a session in its own folder."""
     folders: dict[object, object] = {}
     for exchange in record.exchanges("client", *SETUPS, "session/list"):
         if exchange.request.method == "session/new":
@@ -334,7 +334,7 @@ def cursors(record: Record, witness: Witness) -> None:
     unless="the client sent no prompt",
 )
 def one_turn(record: Record, witness: Witness) -> None:
-    """A session's next prompt is sent after the previous one is answered."""
+    """A session's next prompt follows the previous one's answer."""
     last: dict[object, WireLine | None] = {}
     for exchange in record.exchanges("client", "session/prompt"):
         line = exchange.request
@@ -399,7 +399,7 @@ OFFERED = {
     unless="the client answered no permission request",
 )
 def permission_options(record: Record, witness: Witness) -> None:
-    """A permission request is answered with one of its options, or `cancelled`."""
+    """A permission request gets one of its options, or `cancelled`."""
     for exchange in record.exchanges("agent", "session/request_permission"):
         outcome = exchange.result.get("outcome")
         if not isinstance(outcome, dict):
@@ -418,7 +418,7 @@ def permission_options(record: Record, witness: Witness) -> None:
     unless="no turn was cancelled while a permission request was pending",
 )
 def permission_cancelled(record: Record, witness: Witness) -> None:
-    """A cancelled turn's pending permissions are answered with `cancelled`."""
+    """A cancelled turn's pending permissions get `cancelled`."""
     # The agent may also cancel its request itself, and the client confirms that with an error.
     withdrawn = [it.params.get("requestId") for it in record.calls("agent", "$/cancel_request")]
     for exchange in record.exchanges("agent", "session/request_permission"):

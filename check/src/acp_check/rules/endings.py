@@ -33,7 +33,7 @@ SEMANTICS = RuleSource("Session Delete", "Semantics")
 
 @RULES.case("close.answer", MUST, CLOSING, "close")
 async def close_answer(stage: Stage) -> None:
-    """`session/close` is answered with an empty result."""
+    """`session/close` gets an empty result."""
     dialogue, session = await stage.session_after(plain_session)
     answer = await dialogue.ask("session/close", {"sessionId": session.id})
     answer.fitting(CloseSessionResponse)
@@ -61,7 +61,7 @@ async def close_in_turn(stage: Stage) -> Closed:
 
 @RULES.case("close.cancels", MUST, CLOSING, "close")
 async def cancels(stage: Stage) -> None:
-    """Closing a session cancels its turn: the prompt is answered with `cancelled`."""
+    """Closing a session ends its turn with `cancelled`."""
     ended, closed, lines = await stage.judge(close_in_turn)
     ended.require_cancelled(*lines)
     closed.require_result()
@@ -69,7 +69,7 @@ async def cancels(stage: Stage) -> None:
 
 @RULES.case("close.no-other", MUST, CLOSING, "close")
 async def close_no_other(stage: Stage) -> None:
-    """Closing a session does not affect the turns of other sessions."""
+    """Closing a session does not affect others' turns."""
     dialogue, session = await session_with_turn(stage)
     idle = await stage.new_session(dialogue)
     async with long_turn(stage, dialogue, session) as call:
@@ -160,7 +160,7 @@ async def delete_one(stage: Stage) -> Deleted:
 
 @RULES.case("delete.answer", MUST, DELETING, "delete")
 async def delete_answer(stage: Stage) -> None:
-    """`session/delete` is answered with an empty result."""
+    """`session/delete` gets an empty result."""
     (await stage.judge(delete_one)).answer.fitting(DeleteSessionResponse)
 
 

@@ -185,7 +185,7 @@ def one_answer(record: Record, witness: Witness) -> None:
 
 @RULES.observer("json-rpc.in-time", EXPECTED, RESPONSE, unless=ALWAYS)
 def in_time(record: Record, witness: Witness) -> None:
-    """A request is answered within the time that the check waits."""
+    """A request is answered while the check waits."""
     for exchange in record.exchanges("client"):
         is_late = exchange.request in record.awaited
         why = f"{exchange.request.method} was not answered in time"
@@ -295,7 +295,7 @@ async def unknown_request(stage: Stage) -> AnswerLine:
 
 @RULES.case("json-rpc.unknown-method", MUST, ERROR_OBJECT)
 async def unknown_method(stage: Stage) -> None:
-    """A method that does not exist is answered with -32601."""
+    """An unknown method gets -32601."""
     answer = await stage.judge(unknown_request)
     if answer.code != errors.METHOD_NOT_FOUND:
         found = "a result" if answer.error is None else f"the code {answer.code}"
@@ -325,14 +325,14 @@ async def misfits(stage: Stage) -> list[AnswerLine]:
 
 @RULES.case("json-rpc.invalid-params", MUST, ERRORS)
 async def invalid_params(stage: Stage) -> None:
-    """Invalid parameters are answered with an error."""
+    """Invalid parameters get an error."""
     for answer in await stage.judge(misfits):
         answer.require_error(f"`{answer.asked.method}` accepted invalid parameters")
 
 
 @RULES.case("json-rpc.invalid-params-code", MUST, ERROR_OBJECT)
 async def invalid_params_code(stage: Stage) -> None:
-    """The error code for invalid parameters is -32602."""
+    """Invalid parameters get -32602."""
     for answer in await stage.need(misfits):
         if answer.error is None:
             raise verdicts.NotObservable("the invalid parameters were answered with a result")
@@ -515,7 +515,7 @@ async def leave(stage: Stage) -> str | None:
 
 @RULES.case("stdio.ends-with-stdin", EXPECTED, STDIO, only=verdicts.Reach.PROGRAM)
 async def ends_with_stdin(stage: Stage) -> None:
-    """The agent ends by itself when its stdin ends."""
+    """The agent ends when its stdin ends."""
     if await stage.judge(leave) is None:
         seconds = stage.settings.timeout
         raise verdicts.Violation(f"the agent still ran {seconds:g} s after the end of its stdin")
@@ -523,7 +523,7 @@ async def ends_with_stdin(stage: Stage) -> None:
 
 @RULES.case("stdio.leaves-nothing", EXPECTED, STDIO, only=verdicts.Reach.PROGRAM)
 async def leaves_nothing(stage: Stage) -> None:
-    """When the agent has ended, so have the processes that it started."""
+    """The agent's processes end with it."""
     if await stage.need(leave) is None:
         raise verdicts.NotObservable("the agent did not end by itself")
     if stage.leftovers is None:

@@ -359,7 +359,7 @@ async def capabilities(stage: Stage) -> None:
 
 @RULES.case("list.known-session", EXPECTED, RuleSource(PAGE, ""), "list")
 async def lists_session(stage: Stage) -> None:
-    """A session that was used is listed, with its folder."""
+    """A used session is listed, with its folder."""
     session = await stage.need(session_before)
     _is_listed(session, await pages(await stage.main(), cwd=session.cwd))
 
@@ -407,7 +407,7 @@ async def _time_of(dialogue: Dialogue, session: CheckedSession) -> tuple[datetim
 
 @RULES.case("list.after-restart", EXPECTED, RuleSource(PAGE, ""), "list")
 async def after_restart(stage: Stage) -> None:
-    """Sessions are still listed after a restart of the agent."""
+    """Sessions are listed after the agent's restart."""
     session = (await stage.need(past)).session
     _is_listed(session, await stage.judge(pages_after_restart))
 

@@ -48,7 +48,7 @@ ROOTS = RuleSource(PAGE, "Additional Workspace Roots")
 
 @RULES.case("load.after-restart", MUST, SUPPORT, "load")
 async def after_restart(stage: Stage) -> None:
-    """A session can be loaded after a restart of the agent."""
+    """A session can be loaded after the agent's restart."""
     await stage.judge(load_after_restart)
 
 
@@ -246,7 +246,7 @@ async def _remembers_code_word(stage: Stage) -> None:
 
 @RULES.case("session.own-context", MUST, RuleSource(PAGE, ""))
 async def own_context(stage: Stage) -> None:
-    """A session does not know what was said in other sessions."""
+    """A session does not know what other sessions said."""
     await stage.need(_remembers_code_word)
     dialogue = await stage.main()
     turn = await stage.prompt(dialogue, await stage.new_session(dialogue), RECALL)
@@ -283,7 +283,7 @@ async def grow(stage: Stage) -> Grown:
 
 @RULES.case("load.grows", MUST, LOADING, "load")
 async def grows(stage: Stage) -> None:
-    """The next load also replays what was said after a load."""
+    """The next load also replays what followed a load."""
     now = await stage.judge(grow)
     for kind, who, new in (
         ("user_message_chunk", "the user", "".join(GROWING.split())),
@@ -395,7 +395,7 @@ async def folder(stage: Stage) -> None:
 
 @RULES.case("load.directories", MUST, ROOTS, "load", "directories")
 async def load_directories(stage: Stage) -> None:
-    """A load with additional folders is accepted if the agent advertises them."""
+    """A load can name additional folders if the agent advertises them."""
     await stage.need(load_after_restart)
     await _reopen_with_directories(stage, "load")
 
@@ -416,7 +416,7 @@ GROWING = f"{GREET.words} It is a fine day."
 
 @RULES.case("load.unknown-id", EXPECTED, LOADING, "load")
 async def unknown_id(stage: Stage) -> None:
-    """A session that does not exist cannot be loaded."""
+    """Unknown sessions cannot be loaded."""
     await _refuses_unknown(stage, "session/load")
 
 
@@ -522,7 +522,7 @@ async def after_kill(stage: Stage) -> None:
 
 @RULES.case("load.after-kill-in-turn", EXPECTED, SUPPORT, "load", only=Reach.PROGRAM)
 async def after_kill_in_turn(stage: Stage) -> None:
-    """A load replays what was seen of a turn that `kill -9` interrupted."""
+    """A load replays the seen part of a turn that `kill -9` interrupted."""
     killed = await stage.need(kill_and_load)
     if not killed.seen:
         raise NotObservable("the agent was killed before it said anything")
@@ -608,5 +608,5 @@ async def resume_directories(stage: Stage) -> None:
 
 @RULES.case("resume.unknown-id", EXPECTED, RESUMING, "resume")
 async def resume_unknown(stage: Stage) -> None:
-    """A session that does not exist cannot be resumed."""
+    """Unknown sessions cannot be resumed."""
     await _refuses_unknown(stage, "session/resume")

@@ -125,7 +125,7 @@ def members(record: Record, witness: Witness) -> None:
     unless="the agent called no method",
 )
 def methods(record: Record, witness: Witness) -> None:
-    """Methods that the protocol does not define begin with an underscore."""
+    """Custom methods begin with an underscore."""
     own_methods(record, "agent", witness)
 
 
@@ -156,7 +156,7 @@ def data_is_base64(record: Record, witness: Witness) -> None:
     unless="the agent sent no updates, or only some that the client offered to show",
 )
 def updates_on_offer(record: Record, witness: Witness) -> None:
-    """Notices, compactions and sub-agents go only to clients that offer to show them."""
+    """Notices, compactions and sub-agents go only to clients that offer them."""
     for line in record.updates():
         kind = UPDATE_KINDS.get(line.update_kind)
         places = () if kind is None else kind.needs
@@ -184,7 +184,7 @@ async def custom_answer(stage: Stage) -> None:
 
 @RULES.case("extension.unknown-request", SHOULD, CUSTOM)
 async def unknown_request(stage: Stage) -> None:
-    """An unknown custom request is answered with -32601."""
+    """An unknown custom request gets -32601."""
     answer = await stage.need(custom_request)
     if answer.line.message.get("result"):
         raise NotObservable("the agent answers as if it knew the request", *answer.lines)

@@ -309,7 +309,7 @@ MESSAGING = RuleSource(RFD, "Bidirectional Messaging")
 
 @RULES.case("http.initialize", MUST, FLOW)
 async def initialize(stage: Stage) -> None:
-    """`initialize` is answered with 200, the answer as JSON, and `Acp-Connection-Id`."""
+    """`initialize` gets 200, the answer as JSON, and `Acp-Connection-Id`."""
     async with http_of(stage) as http:
         found = http.hello
         found.expect(200)
@@ -385,7 +385,7 @@ async def not_json(stage: Stage) -> None:
 
 @RULES.case("http.unknown-session", SHOULD, ROUTING)
 async def unknown_session(stage: Stage) -> None:
-    """A GET with an unknown `Acp-Session-Id` is answered with 404."""
+    """A GET with an unknown `Acp-Session-Id` gets 404."""
     async with connection(stage) as http:
         sent = EVENTS | http.connection | {SESSION_ID: "check-no-such-session"}
         (await http.ask("GET", sent)).expect(404)
@@ -393,7 +393,7 @@ async def unknown_session(stage: Stage) -> None:
 
 @RULES.case("http.content-type", MUST, VALIDATION)
 async def content_type(stage: Stage) -> None:
-    """A POST that is not `application/json` is answered with 415."""
+    """A POST that is not `application/json` gets 415."""
     async with connection(stage) as http:
         sent = {**http.connection, "Content-Type": "text/plain"}
         (await http.ask("POST", sent, UNKNOWN)).expect(415)
@@ -401,7 +401,7 @@ async def content_type(stage: Stage) -> None:
 
 @RULES.case("http.accept", MUST, VALIDATION)
 async def accept(stage: Stage) -> None:
-    """A GET that does not accept `text/event-stream` is answered with 406."""
+    """A GET that does not accept `text/event-stream` gets 406."""
     async with connection(stage) as http:
         sent = {**http.connection, "Accept": "application/json"}
         (await http.ask("GET", sent)).expect(406)
@@ -409,7 +409,7 @@ async def accept(stage: Stage) -> None:
 
 @RULES.case("http.no-connection", MUST, ROUTING)
 async def no_connection(stage: Stage) -> None:
-    """A request without `Acp-Connection-Id` is answered with 400."""
+    """A request without `Acp-Connection-Id` gets 400."""
     async with connection(stage) as http:
         (await http.ask("POST", body=UNKNOWN)).expect(400)
         (await http.ask("GET", EVENTS)).expect(400)
@@ -418,7 +418,7 @@ async def no_connection(stage: Stage) -> None:
 
 @RULES.case("http.unknown-connection", MUST, ROUTING)
 async def unknown_connection(stage: Stage) -> None:
-    """A request with an unknown `Acp-Connection-Id` is answered with 404."""
+    """A request with an unknown `Acp-Connection-Id` gets 404."""
     async with connection(stage) as http:
         (await http.ask("POST", NOBODY, UNKNOWN)).expect(404)
         (await http.ask("GET", {**NOBODY, **EVENTS})).expect(404)
@@ -426,7 +426,7 @@ async def unknown_connection(stage: Stage) -> None:
 
 @RULES.case("http.batch", MUST, VALIDATION)
 async def batch(stage: Stage) -> None:
-    """An array of messages is answered with 501."""
+    """An array of messages gets 501."""
     async with connection(stage) as http:
         several = b"[%b]" % message_of("check/no_such_method", {}, id=2)
         (await http.ask("POST", http.connection, several)).expect(501)

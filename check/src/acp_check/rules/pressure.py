@@ -70,7 +70,7 @@ async def unread_count(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
 
 @RULES.case("pressure.slow-client", EXPECTED, STDIO)
 async def slow_client(stage: Stage) -> None:
-    """A client that stops reading for a while gets the whole turn afterwards."""
+    """A client that stops reading for a while still gets the whole turn."""
     turn, after = await stage.judge(unread_count)
     counted = _numbers(turn.text)
     if len(counted) < COUNTED or "result" not in after.answer.line.message:

@@ -58,7 +58,7 @@ async def plain_turn(stage: Stage) -> CheckedTurn:
 
 @RULES.case("prompt.answer", MUST, COMPLETION)
 async def answer(stage: Stage) -> None:
-    """A prompt is answered with a stop reason."""
+    """A prompt gets a stop reason."""
     turn = await stage.judge(plain_turn)
     reason = turn.answer.stop_reason
     if reason not in REASONS:
@@ -217,7 +217,7 @@ def is_of_turn(line: WireLine) -> bool:
     "prompt.updates-first", EXPECTED, COMPLETION, over=TURNS, unless="no prompt was answered"
 )
 def updates_first(record: Record, witness: Witness) -> None:
-    """All updates of a turn arrive before its prompt is answered."""
+    """All updates of a turn precede its answer."""
     busy: set[object] = set()
     over: dict[object, WireLine] = {}
     asked = record.exchanges_by_answer("client")
@@ -426,7 +426,7 @@ async def stop_reason(stage: Stage) -> None:
 
 @RULES.case("cancel.updates-first", MUST, CANCELLATION)
 async def updates_before_cancelled(stage: Stage) -> None:
-    """Updates of a cancelled turn arrive before its answer."""
+    """Updates of a cancelled turn precede its answer."""
     cancelled = await stage.need(cancel_turn)
     if cancelled.late:
         raise Violation("an update arrived after the answer", *cancelled.lines, cancelled.late[0])
@@ -434,7 +434,7 @@ async def updates_before_cancelled(stage: Stage) -> None:
 
 @RULES.case("cancel.at-once", MUST, CANCELLATION)
 async def at_once(stage: Stage) -> None:
-    """A cancel sent right after the prompt ends the turn, too."""
+    """A cancel right after the prompt ends the turn."""
     if (await stage.need(cancel_turn)).answer.stop_reason != "cancelled":
         raise NotObservable("a cancel that is sent later does not end a turn either")
     dialogue, session = await stage.session_after(plain_turn)
@@ -459,7 +459,7 @@ async def soon(stage: Stage) -> None:
 
 @RULES.case("cancel.next-prompt", EXPECTED, CANCELLATION)
 async def prompt_after_cancel(stage: Stage) -> None:
-    """After a cancelled turn the session accepts the next prompt."""
+    """After a cancelled turn the session accepts prompts."""
     cancelled = await stage.need(cancel_turn)
     turn = await stage.prompt(await stage.main(), cancelled.session, GREET)
     if turn.answer.stop_reason == "cancelled":
@@ -468,7 +468,7 @@ async def prompt_after_cancel(stage: Stage) -> None:
 
 @RULES.case("cancel.idle", EXPECTED, CANCELLATION)
 async def idle(stage: Stage) -> None:
-    """A cancel without a turn does not affect the next turn."""
+    """A cancel between turns does not affect the next."""
     dialogue, session = await session_with_turn(stage)
     cancellation = cancel(dialogue, session)
     await dialogue.catch_up()
@@ -479,7 +479,7 @@ async def idle(stage: Stage) -> None:
 
 @RULES.case("cancel.other-session", EXPECTED, CANCELLATION)
 async def other_session(stage: Stage) -> None:
-    """A cancel ends only the turn of its own session."""
+    """A cancel ends only its own session's turn."""
     dialogue, session = await stage.session_after(plain_turn)
     idle_one = await stage.new_session(dialogue)
     async with long_turn(stage, dialogue, session) as call:
@@ -520,7 +520,7 @@ async def request_answered(stage: Stage) -> None:
     unless="the agent reported no request as cancelled",
 )
 def cancellation_code(record: Record, witness: Witness) -> None:
-    """The error of a cancelled request has the code -32800."""
+    """A cancelled request's error is -32800."""
     for line in record.by("agent"):
         if SAYS_CANCELLED.fullmatch(str(line.error.get("message"))):
             code = line.error.get("code")
@@ -558,7 +558,7 @@ async def request_unknown(stage: Stage) -> None:
     unless="no prompt was answered",
 )
 def only_asked(record: Record, witness: Witness) -> None:
-    """Only a cancelled turn is answered with `cancelled`."""
+    """Only cancelled turns end with `cancelled`."""
     for exchange in record.exchanges("client", "session/prompt"):
         if exchange.answer is None:
             continue

@@ -113,7 +113,7 @@ async def set_mode(stage: Stage) -> None:
 
 @RULES.case("modes.unknown", EXPECTED, RuleSource(MODES, "From the Client"))
 async def unknown_mode(stage: Stage) -> None:
-    """A mode that is not available is refused."""
+    """An unavailable mode is refused."""
     dialogue, session, _ = await _with_modes(stage)
     params = {"sessionId": session.id, "modeId": "check-no-such-mode"}
     answer = await dialogue.ask("session/set_mode", params)
@@ -211,7 +211,7 @@ def current_values(record: Record, witness: Witness) -> None:
     unless="the agent sent no config options to a client without boolean options",
 )
 def boolean_offered(record: Record, witness: Witness) -> None:
-    """Options of type `boolean` go only to clients that offer to show them."""
+    """Boolean options go only to clients that offer them."""
     for line, options in _options(record):
         if not has_capability(record.offers, "session", "configOptions", "boolean"):
             witness.saw()
@@ -231,7 +231,7 @@ CATEGORIES = {"mode", "model", "model_config", "thought_level"}
     unless="no config option has a category",
 )
 def categories(record: Record, witness: Witness) -> None:
-    """Categories that the protocol does not define begin with an underscore."""
+    """Custom categories begin with an underscore."""
     for line, options in _options(record):
         for option in options:
             category = option.get("category")
@@ -264,7 +264,7 @@ def and_modes(record: Record, witness: Witness) -> None:
     unless="the agent does not have both an option for the mode and modes",
 )
 def in_step(records: Sequence[Record], witness: Witness) -> None:
-    """The option for the mode and the current mode agree."""
+    """The mode's option and the current mode agree."""
     for record in records:
         for exchange in record.exchanges("client", *OPENING):
             modes = exchange.result.get("modes")
@@ -550,7 +550,7 @@ def _in_time(
 
 @RULES.case("options.unknown", EXPECTED, SETTING)
 async def unknown_option(stage: Stage) -> None:
-    """An option that does not exist is refused."""
+    """An unknown option is refused."""
     dialogue, session, _ = await _with_options(stage)
     answer = await set_to(dialogue, session, {"id": "check-no-such-option"}, "any")
     answer.require_error("the agent accepted an unknown option")
@@ -558,7 +558,7 @@ async def unknown_option(stage: Stage) -> None:
 
 @RULES.case("options.unknown-value", EXPECTED, SETTING)
 async def unknown_value(stage: Stage) -> None:
-    """A value that an option does not have is refused."""
+    """A value that the option lacks is refused."""
     dialogue, session, options = await _with_options(stage)
     selects = [option for option in options if option.get("type") == "select"]
     if not selects:
@@ -569,7 +569,7 @@ async def unknown_value(stage: Stage) -> None:
 
 @RULES.case("options.set-boolean", MUST, RuleSource(OPTIONS, "From the Client"))
 async def set_boolean(stage: Stage) -> None:
-    """The client can set a boolean option if it offers to show it."""
+    """Clients that offer boolean options can set them."""
     dialogue, session = await stage.full_session_after(plain_session)
     for option in objects(session.answer.result.get("configOptions")):
         if option.get("type") == "boolean":

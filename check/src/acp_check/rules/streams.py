@@ -386,17 +386,17 @@ async def _refuses_nameless(stage: Stage, what: str) -> None:
 
 @RULES.case("http.session-header", SHOULD, ROUTING)
 async def session_header(stage: Stage) -> None:
-    """A prompt without `Acp-Session-Id` is answered with 400."""
+    """A prompt without `Acp-Session-Id` gets 400."""
     await _refuses_nameless(stage, PROMPTED)
 
 
 @RULES.case("http.cancel-header", SHOULD, ROUTING)
 async def cancel_header(stage: Stage) -> None:
-    """A `session/cancel` without `Acp-Session-Id` is answered with 400."""
+    """A `session/cancel` without `Acp-Session-Id` gets 400."""
     await _refuses_nameless(stage, "session/cancel")
 
 
 @RULES.case("http.response-header", SHOULD, ROUTING)
 async def response_header(stage: Stage) -> None:
-    """An answer to a permission request without `Acp-Session-Id` is refused with 400."""
+    """An answer to a permission request without `Acp-Session-Id` gets 400."""
     await _refuses_nameless(stage, PERMISSION)

@@ -337,14 +337,14 @@ async def hold_turn(stage: Stage) -> tuple[CheckedSession, SentRequest, AnswerLi
 
 @RULES.case("cancel.permission", MUST, CANCELLATION)
 async def cancel_at_permission(stage: Stage) -> None:
-    """A turn cancelled while it waits for a permission is answered with `cancelled`."""
+    """A turn cancelled while waiting for permission ends with `cancelled`."""
     _, call, answer, cancellation = await stage.judge(hold_turn)
     answer.require_cancelled(call.asked, cancellation, answer.line)
 
 
 @RULES.case("cancel.file", MUST, CANCELLATION)
 async def cancel_at_file(stage: Stage) -> None:
-    """A turn cancelled while it waits for a file is answered with `cancelled`."""
+    """A turn cancelled while waiting for a file ends with `cancelled`."""
     dialogue, session = await stage.full_session_after(read_turn)
     host = dialogue.host
     host.waits_for_file = False
@@ -370,7 +370,7 @@ async def cancel_at_file(stage: Stage) -> None:
 
 @RULES.case("permission.cancelled-is-no-yes", EXPECTED, CANCELLATION)
 async def cancel_is_no_yes(stage: Stage) -> None:
-    """A call that waits for permission when its turn is cancelled is not executed."""
+    """A call waiting for permission when its turn is cancelled is not executed."""
     _, _, answer, cancellation = await stage.need(hold_turn)
     if stage.has("held.txt"):
         raise Violation("the file was written anyway", cancellation, answer.line)
@@ -396,7 +396,7 @@ def options(record: Record, witness: Witness) -> None:
     unless="no permission was granted or denied",
 )
 def once(record: Record, witness: Witness) -> None:
-    """A permission that was granted or denied is not requested again."""
+    """A granted or denied permission is not requested again."""
     decided: dict[tuple[object, ...], RecordedExchange] = {}
     for exchange in record.exchanges("agent", "session/request_permission"):
         asked, call = exchange.request, exchange.request.params.get("toolCall")

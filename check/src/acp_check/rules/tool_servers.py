@@ -464,7 +464,7 @@ async def _in_spite_of(stage: Stage, name: str, named: Json) -> None:
 
 @RULES.case("mcp.missing", EXPECTED, SERVERS)
 async def missing(stage: Stage) -> None:
-    """A server that cannot be started does not block the agent."""
+    """A server that does not start does not block the agent."""
     named: Json = {"name": "gone", "command": "/no/such/server", "args": [], "env": []}
     await _in_spite_of(stage, "missing server", named)
 

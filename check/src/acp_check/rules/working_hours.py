@@ -114,7 +114,7 @@ async def side_by_side(stage: Stage) -> tuple[CheckedTurn, CheckedTurn]:
 
 @RULES.case("prompt.side-by-side", MUST, OUTPUT)
 async def own_turn(stage: Stage) -> None:
-    """Two turns at once are reported each in its own session."""
+    """Two simultaneous turns are reported in their own sessions."""
     now = await stage.need(hour)
     turns = await stage.need(side_by_side)
     lines = now.dialogue.record.lines[turns[0].asked.number :]
@@ -203,7 +203,7 @@ async def cancel_tool(stage: Stage) -> CancelledTool:
 
 @RULES.case("cancel.tool", MUST, CANCELLATION)
 async def tool_cancelled(stage: Stage) -> None:
-    """A turn cancelled while a tool runs is answered with `cancelled`."""
+    """A turn cancelled during a tool ends with `cancelled`."""
     await stage.need(hour)
     cancelled = await stage.judge(cancel_tool)
     cancelled.answer.require_cancelled(*cancelled.lines)
@@ -211,7 +211,7 @@ async def tool_cancelled(stage: Stage) -> None:
 
 @RULES.case("cancel.tool-updates-first", MUST, CANCELLATION)
 async def tool_updates_first(stage: Stage) -> None:
-    """Updates of a turn cancelled while a tool runs arrive before its answer."""
+    """Updates of a turn cancelled during a tool precede its answer."""
     await stage.need(hour)
     cancelled = await stage.need(cancel_tool)
     if cancelled.late:
@@ -490,7 +490,7 @@ FEW = 3
 
 @RULES.case("load.cancelled-text", EXPECTED, LOADING, "load")
 async def text_before_cancel(stage: Stage) -> None:
-    """A load replays what was said in a turn before it was cancelled."""
+    """A load replays what a turn said before its cancel."""
     loaded, _ = await stage.need(reopen)
     cancelled = await stage.need(cancel_count)
     live = bare_text(await _live(stage, cancelled), "agent_message_chunk")
@@ -547,7 +547,7 @@ async def own_session(stage: Stage) -> None:
 
 @RULES.case("load.after-resume", MUST, LOADING, "load", "resume")
 async def after_resume(stage: Stage) -> None:
-    """A load replays what was said after a resume."""
+    """A load replays what followed a resume."""
     turn = (await stage.need(go_on)).last
     loaded, _ = await stage.need(reopen)
     if not loaded.has_prompt(FINE):
