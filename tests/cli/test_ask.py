@@ -234,7 +234,7 @@ def test_an_agent_that_ignores_the_cancel_is_waited_for_as_long_as_the_settings_
 ) -> None:
     defaults(cancel_grace=0.1)
     prompt = steps({"say": "so far"}, {"until": "cancel ignored"})
-    done = ask(acphold, prompt, "--timeout", "0.5")
+    done = ask(acphold, prompt, "--timeout", "3")  # by then the agent has the prompt
     assert done.code == Exit.TIMEOUT
     assert "the --timeout expired (cancelled)" in done.err  # the daemon's answer comes first
 
