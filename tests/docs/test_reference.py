@@ -89,7 +89,7 @@ def test_every_key_and_field_of_alerts_is_in_their_section() -> None:
 
 def test_the_examples_of_alerts_can_be_used() -> None:
     examples = re.findall(r"```toml\n(\[alerts\].*?)```", PAGE, flags=re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 2
     for example in examples:
         assert alert_rules(tomllib.loads(example), "here").on_waiting[:2] == ("sh", "-c")
 
