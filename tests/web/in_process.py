@@ -45,7 +45,7 @@ from acphold.web.metrics import Metrics
 from acphold.web.notices import Notices, Sender
 from acphold.web.page_files import PageFiles
 from acphold.web.push import KeptSubscriptions
-from acphold.web.relay import Reach, ReachedDaemon, Relay, ServedAgent
+from acphold.web.relay import Reach, ReachedDaemon, Relay, RelayedAgent
 from acphold.web.reports import Reports
 from acphold.web.rule_requests import RuleRequests
 from tests.journal.conversations import Pieces, append
@@ -265,7 +265,7 @@ async def site(
     pairing = Pairing(asyncio.get_running_loop().time)
     activity = Activity()
     agents = [
-        ServedAgent(AskedAgent(name, (name,), ()), str(path), it.options.max_message)
+        RelayedAgent(AskedAgent(name, (name,), ()), str(path), it.options.max_message)
         for name, it in services.items()
     ]
     try:

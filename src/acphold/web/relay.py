@@ -69,7 +69,7 @@ class Attending(Protocol):
         """Serve one client until it leaves; `headers` are those of its first request."""
 
 
-class ServedAgent(Struct, frozen=True):
+class RelayedAgent(Struct, frozen=True):
     """An agent to serve, the place of its journal, and the longest message to it in bytes."""
 
     asked: AskedAgent
@@ -103,7 +103,7 @@ class Relay:
 
     def __init__(
         self,
-        agents: Sequence[ServedAgent],
+        agents: Sequence[RelayedAgent],
         reach: Reach,
         activity: Activity,
         *,
@@ -160,23 +160,20 @@ class Relay:
     ) -> None:
         """Relay one client of this agent, or of all agents if it asks for that, until it leaves."""
         line = self._line_of(name)
-
-        def client(mark: str, number: int) -> RelayedClient:
-            return RelayedClient(
-                mark,
-                number,
-                name,
-                self.limit(name),
-                principal.name,
-                tuple(sorted(principal.scopes)),
-                principal.tenant,
-                principal.session_id,
-                principal.sees_all,
-            )
-
         try:
             with line.number(principal) as number:
-                await line.relay(lambda mark: client(mark, number), transport)
+                client = RelayedClient(
+                    await line.mark(),
+                    number,
+                    name,
+                    self.limit(name),
+                    principal.name,
+                    tuple(sorted(principal.scopes)),
+                    principal.tenant,
+                    principal.session_id,
+                    principal.sees_all,
+                )
+                await line.relay(client, transport)
         except AcpError as exc:
             log.error("%s: %s", name, exc)
             await refuse(transport, exc, self._ending)
@@ -194,7 +191,7 @@ class Relay:
         ConnectionLostError."""
         for line in self._lines.values():
             if line.node_mark == mark:
-                await line.relay(lambda _: RelayedClient(mark, None), transport)
+                await line.relay(RelayedClient(mark, None), transport)
 
 
 class DaemonLine:
@@ -211,16 +208,14 @@ class DaemonLine:
         self._activity = activity
         self._numbers = itertools.count(1)
         self._clients: dict[int, Principal] = {}
-        self._peer: Peer | None = None
-        self._daemon: ReachedDaemon | None = None
+        self._registered: tuple[ReachedDaemon, Peer, Registered] | None = None
         self._problem: AcpError | None = None
         self._changed = asyncio.Event()
-        self._marks: Registered | None = None
 
     @property
     def node_mark(self) -> str | None:
         """The mark of the daemon for other nodes; None while there is none."""
-        return None if self._marks is None else self._marks.node_mark
+        return None if self._registered is None else self._registered[2].node_mark
 
     # -- to the daemon --------------------------------------------------------------------
 
@@ -235,8 +230,8 @@ class DaemonLine:
                         raw = await peer.call_raw(
                             REGISTER, encode(self._registration), seconds=bounds.DAEMON_SECONDS
                         )
-                        self._marks = msgspec.json.decode(raw, type=Registered)
-                        self._daemon, self._peer = daemon, peer
+                        marks = msgspec.json.decode(raw, type=Registered)
+                        self._registered = daemon, peer, marks
                         self._note(None)
                         pause, was_registered = 0.0, True
                         await asyncio.wait({pump})
@@ -246,7 +241,7 @@ class DaemonLine:
                     log.error("cannot serve %s: %s", self._names, exc)
                 self._note(exc if isinstance(exc, AcpError) else AgentStartError(str(exc)))
             finally:
-                self._daemon = self._peer = self._marks = None
+                self._registered = None
             self._activity.stir()
             await asyncio.sleep(pause)
             pause = min(bounds.DAEMON_PAUSE_SECONDS, pause * 2 or 0.1)
@@ -260,35 +255,41 @@ class DaemonLine:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def wait_until_registered(self) -> tuple[ReachedDaemon, Peer]:
+    async def wait_until_registered(self) -> tuple[ReachedDaemon, Peer, Registered]:
         """Wait for the daemon; raises the AcpError for which there is none."""
         try:
             async with asyncio.timeout(bounds.DAEMON_SECONDS):
-                while self._daemon is None or self._peer is None:
+                while self._registered is None:
                     if self._problem is not None:
                         raise self._problem
                     await self._changed.wait()
         except TimeoutError:
             raise AgentStartError("the background process cannot be reached") from None
-        return self._daemon, self._peer
+        return self._registered
+
+    async def mark(self) -> str:
+        """Return the mark of our clients at the daemon; raises AcpError if there is none."""
+        _, _, marks = await self.wait_until_registered()
+        return marks.mark
 
     async def hear_out(self) -> None:
         """Wait for what the daemon has to say of clients that have left."""
-        if self._peer is not None:
+        if self._registered is not None:
+            _, peer, _ = self._registered
             with suppress(AcpError):
                 asked = encode(SessionAsked(""))
-                await self._peer.call_raw(AGENT_OF, asked, seconds=bounds.LAST_DEEDS_SECONDS)
+                await peer.call_raw(AGENT_OF, asked, seconds=bounds.LAST_DEEDS_SECONDS)
 
     async def agent_of(self, session_id: str) -> str | None:
         """Return the agent of a session; None if it is unknown or not served. Raises AcpError."""
-        _, peer = await self.wait_until_registered()
+        _, peer, _ = await self.wait_until_registered()
         asked = encode(SessionAsked(session_id))
         raw = await peer.call_raw(AGENT_OF, asked, seconds=bounds.DAEMON_SECONDS)
         return msgspec.json.decode(raw, type=AgentTold).agent
 
     async def appends(self) -> Durations:
         """Return how long appends have taken there; raises AcpError."""
-        _, peer = await self.wait_until_registered()
+        _, peer, _ = await self.wait_until_registered()
         raw = await peer.call_raw(APPENDS, b"{}", seconds=bounds.DAEMON_SECONDS)
         return msgspec.json.decode(raw, type=Durations)
 
@@ -321,16 +322,15 @@ class DaemonLine:
                 bounds.LAST_DEEDS_SECONDS, self._clients.pop, number
             )
 
-    async def relay(self, introduced: Callable[[str], RelayedClient], client: Transport) -> None:
+    async def relay(self, introduced: RelayedClient, client: Transport) -> None:
         """Pass on what a client and the daemon say to each other, until one of them leaves.
 
         Raises AcpError if there is no daemon.
         """
-        daemon, _ = await self.wait_until_registered()
-        mark = "" if self._marks is None else self._marks.mark
+        daemon, _, _ = await self.wait_until_registered()
         transport = await daemon.connect()
         try:
-            transport.send(introduced(mark).line)
+            transport.send(introduced.line)
             async with (
                 beside(_pass_on(client, transport), "pass on to the daemon") as there,
                 beside(_pass_on(transport, client), "pass on to a client") as back,

@@ -45,7 +45,7 @@ from acphold.web.notices import Notices
 from acphold.web.page_files import PageFiles
 from acphold.web.protocols import Arrival, HttpProtocol, SocketProtocol
 from acphold.web.push import KeptSubscriptions, PushSender
-from acphold.web.relay import Reach, Relay, ServedAgent
+from acphold.web.relay import Reach, Relay, RelayedAgent
 from acphold.web.reports import Export, Reports
 from acphold.web.rule_requests import RuleRequests
 from acphold.web.running_servers import Running, noted
@@ -180,7 +180,7 @@ class ServerOutput(PairingListener, Protocol):
 
 
 async def serve(
-    agents: Sequence[ServedAgent],
+    agents: Sequence[RelayedAgent],
     reach: Reach,
     listening: Listening,
     *,

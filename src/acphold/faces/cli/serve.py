@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from acphold.faces.cli.settings import NamedAgent
     from acphold.record.history import Entry
     from acphold.record.journal import SessionRow
-    from acphold.web.relay import ReachedDaemon, ServedAgent
+    from acphold.web.relay import ReachedDaemon, RelayedAgent
     from acphold.web.server import Listening, ServerOutput, Serving
 
 
@@ -351,13 +351,13 @@ def export_page(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, As
 
 def _served(
     agents: dict[str, NamedAgent], journal: str | None, log: Sequence[str]
-) -> list[ServedAgent]:
+) -> list[RelayedAgent]:
     """Return the agents as their daemons are asked for them; `log` are options of that. Raises
     UsageError, SettingsError."""
     from acphold.faces.cli.front import journal_of
     from acphold.faces.cli.wrap import settings_of
     from acphold.live.server.relay_protocol import AskedAgent
-    from acphold.web.relay import ServedAgent
+    from acphold.web.relay import RelayedAgent
 
     options = [*log] if journal is None else [f"--journal={journal}", *log]
     found = []
@@ -366,7 +366,7 @@ def _served(
         words = [agent.name] if agent.name else ["--", *agent.command]
         asked = AskedAgent(name, (*options, *words), agent.command, {**agent.env})
         place = journal_of((), settings.journal)
-        found.append(ServedAgent(asked, place, settings.max_message))
+        found.append(RelayedAgent(asked, place, settings.max_message))
     return found
 
 
@@ -398,7 +398,7 @@ async def _reach(frame: bytes, stderr: int, journal: str) -> AsyncIterator[Reach
 
 
 async def _serve(
-    agents: list[ServedAgent],
+    agents: list[RelayedAgent],
     listening: Listening,
     output: ServerOutput,
     stderr: int,

@@ -203,7 +203,8 @@ class FrontDesks:
         except AcpError as exc:
             log.warning("%s", exc)
             front.is_refused = True
-            StderrRelay(front.stderr).pass_on(f"acphold wrap: {visible(str(exc))}\n".encode())
+            if front.frame.kind != SERVER:  # that one says it itself
+                StderrRelay(front.stderr).pass_on(f"acphold wrap: {visible(str(exc))}\n".encode())
             await refuse(front.transport, exc, self._ending)
             return
         desk.welcome(front)

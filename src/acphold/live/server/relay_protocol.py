@@ -1,4 +1,4 @@
-"""What a server in front of a network and the daemon say to each other.
+"""The words between a server in front of a network and the daemon.
 
 Over the streams of the server's front both speak JSON-RPC:
 
@@ -88,9 +88,9 @@ class DeedTold(Struct, frozen=True):
 
 
 class RelayedClient(Struct, frozen=True):
-    """The params of RELAYED: the mark, the number of the client there, the agent,
-    the longest message in bytes, and the principal. Another node is no client: it has no number,
-    and joins what is live."""
+    """The params of RELAYED: the mark, the number of the client there, the agent, the longest
+    message in bytes, and the principal. Another node is no client: it has no number, and joins what
+    is live."""
 
     mark: str
     client: int | None

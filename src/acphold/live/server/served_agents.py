@@ -67,7 +67,8 @@ class ServedAgents:
     ) -> None:
         self.folder = folder
         self.stderr = stderr
-        self.has_server = True
+        self._has_server = True
+        self._is_over = False
         self._hub = hub
         self._journal = hub.journal
         self._agents = agents
@@ -91,22 +92,28 @@ class ServedAgents:
         """True while any of them runs, or may have to."""
         return bool(self._desks)
 
+    @property
+    def are_free(self) -> bool:
+        """True if another server may have them."""
+        return not (self._has_server or self._is_over)
+
     def take_leave(self) -> None:
         """Note that the server has gone."""
-        self.has_server = False
+        self._has_server = False
         self.stderr.lead_nowhere()
         self._changed.set()
 
     def come_back(self, front: Front) -> None:
         """Note that an equal server has come in its place, through this front."""
-        self.has_server = True
+        self._has_server = True
         self.stderr.lead_to(front)
 
     async def wait_until_over(self) -> None:
         """Wait until the server has gone, and all agents have ended."""
-        while self.has_server or self._desks:
+        while self._has_server or self._desks:
             self._changed.clear()
             await self._changed.wait()
+        self._is_over = True  # in the same step: no server may come to them any more
 
     async def aclose(self) -> None:
         """End all agents with their turns."""
@@ -184,7 +191,7 @@ class ServedAgents:
         since = loop.time()
         while True:
             linger = self._agents[name].linger
-            if not self.has_server:
+            if not self._has_server:
                 linger = min(linger, bounds.SERVER_AWAY_SECONDS)
             if loop.time() >= since + linger:
                 break

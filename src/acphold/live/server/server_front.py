@@ -20,7 +20,7 @@ from acp_wire.rpc.requests import Request
 from acp_wire.rpc.wire_errors import incident
 from acp_wire.schema import encode
 from acp_wire.surroundings import Surroundings
-from acp_wire.tasks import beside, end, first
+from acp_wire.tasks import beside, first
 from acp_wire.transports.addresses import NODE_TOKEN, OWNERS, become_node
 from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.known_servers import origin_of
@@ -112,7 +112,7 @@ class ServerFronts:
         ones. Raises AcpError."""
         identity = (asked.agents, asked.folder, front.frame.identity)
         for its, served in self._kept:
-            if its == identity and not served.has_server:
+            if its == identity and served.are_free:
                 served.come_back(front)
                 return served
         opened: asyncio.Future[ServedAgents] = asyncio.get_running_loop().create_future()
@@ -143,13 +143,12 @@ class ServerFronts:
                     opened.set_result(served)
                 try:
                     with heard_by(fronted[served.default].heard):
-                        resuming = asyncio.create_task(served.resume_queues(), name="resume queues")
-                    async with (
-                        beside(served.wait_until_over(), "served agents") as over,
-                        beside(self._ending.wait(), "ending") as ending,
-                    ):
-                        await first(over, ending)
-                    await end(resuming)
+                        async with (
+                            beside(served.resume_queues(), "resume queues"),
+                            beside(served.wait_until_over(), "served agents") as over,
+                            beside(self._ending.wait(), "ending") as ending,
+                        ):
+                            await first(over, ending)
                 finally:
                     self._kept.remove((identity, served))
                     await served.aclose()

@@ -28,8 +28,8 @@ class LateModule(ModuleType):
         return getattr(module, name)
 
 
-class LeftOut:
-    """What is imported in this block gets a `LateModule` for each of these modules.
+class StandIns:
+    """A block in which imports get a `LateModule` for each of these modules.
 
     `names` has for each module what may be used of it before it is imported. Those that are
     imported already stay. After the block, only what was imported in it has the stand-ins.

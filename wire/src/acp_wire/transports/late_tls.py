@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from types import FunctionType
 
-from acp_wire.transports.late_modules import LeftOut
+from acp_wire.transports.late_modules import StandIns
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the rest
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def load_asyncio() -> None:
         return
     sys.modules["ssl"] = None  # type: ignore[assignment]
     try:
-        with LeftOut(LATE):
+        with StandIns(LATE):
             import asyncio.sslproto  # noqa: F401 — all of asyncio, which asks for ssl only here
     finally:
         del sys.modules["ssl"]
