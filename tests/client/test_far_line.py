@@ -9,8 +9,9 @@ from typing import Any
 from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.transports.streams import memory_pair
-from acphold.client.far_line import GAP_HOW, FarLine
+from acphold.client.far_line import FarClient
 from acphold.errors import InvalidParamsError
+from acphold.live.server.far_line import GAP_HOW
 
 DEADLINE = 30.0
 
@@ -79,7 +80,7 @@ class Client:
 async def test_a_position_goes_with_its_lineage_and_a_lost_one_is_told_as_a_gap() -> None:
     server, client = Server(), Client()
     ours, theirs = memory_pair()
-    line = FarLine(theirs, server.dial, "there", MAX_MESSAGE, await server.dial())
+    line = FarClient(theirs, server.dial, "there", MAX_MESSAGE, await server.dial())
     running = asyncio.create_task(line.run())
     peer = Peer(ours, client, name="there", is_agent=True)
     notices = {"clientCapabilities": {"session": {"notices": {}}}, "protocolVersion": 1}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from acp_wire.rpc import Transport
 from acp_wire.rpc.requests import Answer
 from acp_wire.schema import AgentCapabilities, decode
 from acp_wire.surroundings import Surroundings
@@ -200,6 +201,11 @@ class InMemory(Caller):
         await self.call("initialize", params)
 
 
+async def nowhere(transport: Transport) -> None:
+    """No session of these clients is anywhere else."""
+    raise AssertionError("a line to this process")
+
+
 class Onlooker(InMemory):
     """One that is attached to a hub of this process."""
 
@@ -255,7 +261,9 @@ class Shared:
     def stranger(self, principal: Principal = THIS_USER) -> Onlooker:
         """One more client, which has not introduced itself."""
         near, far = memory_pair()
-        connection = ClientConnection(self.desk, far, unstable=self.unstable, principal=principal)
+        connection = ClientConnection(
+            self.desk, far, unstable=self.unstable, principal=principal, attend_here=nowhere
+        )
         client = Onlooker(near, connection)
         self._tasks.append(asyncio.create_task(self._serve(client)))
         self._tasks.append(asyncio.create_task(client.read()))

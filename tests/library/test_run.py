@@ -235,7 +235,7 @@ def test_what_few_agents_need_is_not_imported_while_the_editor_waits() -> None:
         "acphold.live.lines.line",
         "acphold.live.mcp.transports",
         "acp_wire.processes.program",
-        "acphold.live.server.owner_line",
+        "acphold.live.server.far_line",
     }
     assert [name for name in late if find_spec(name) is None] == []
     code = "import sys, acphold; acphold.Agent; print(*sys.modules)"

@@ -100,6 +100,6 @@ async def posed_owner(journal: Path, session: str) -> AsyncIterator[PosedOwner]:
     try:
         yield owner
     finally:
-        owner.die()
+        await owner.has_died()
         await owner.journal.aclose()
         path.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ import pytest
 from acphold.errors import HELD_ELSEWHERE
 from acphold.live.agents.capabilities import LINE
 from acphold.live.server import bounds
-from acphold.live.server.owner_line import OwnerLine
+from acphold.live.server.far_line import FarLine
 from acphold.record.journal.sql.store import SqlJournal, at_one_moment
 from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, open_params, scripted_agent
@@ -79,7 +79,6 @@ async def test_a_client_of_an_owner_that_was_stopped_goes_on_at_the_one_that_too
 async def test_a_line_to_an_owner_that_was_stopped_notices_that_another_has_its_session(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 0.1)
     async with guest(scripted_agent(), journal) as left, guest(scripted_agent(), journal) as right:
         await left.initialize()
         await right.initialize()
@@ -142,7 +141,7 @@ async def test_what_a_client_that_has_just_come_had_not_been_told_when_the_owner
                 await one.prompt(session, {"say": "before "})
             with monkeypatch.context() as patch:
                 # As if nothing but the answer had arrived before the owner was killed.
-                patch.setattr(OwnerLine, "on_notifications", heard_nothing)
+                patch.setattr(FarLine, "on_notifications", heard_nothing)
                 await come(other, session, way, journal)
                 await one.prompt(session, {"say": "since"})
                 await one.kill()

@@ -16,10 +16,9 @@ import pytest
 from acphold.live.server import bounds
 from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, introduced, scripted_agent, wrap_command
-from tests.owners import lone_command, owning
-from tests.served import Guest, wrapped
-from tests.server.posed_owner import posed_owner
-from tests.server.test_owner_ends import kept, opened_at
+from tests.owners import lone_command, owning, program
+from tests.served import Guest, guest, wrapped
+from tests.server.test_owner_ends import kept
 
 CONTAINER = "unshare --user --map-root-user --uts --pid --fork --kill-child --mount"
 """Other names for hosts and processes, as a container has them, and the same files."""
@@ -97,7 +96,6 @@ async def test_two_containers_that_see_the_same_files_share_a_session(
 async def test_a_container_whose_sockets_nobody_sees_keeps_its_session_and_others_are_told_where(
     journal: Path, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "OWNER_ATTEMPTS", 10**9)
     monkeypatch.setattr(bounds, "OWNER_SEARCH_SECONDS", 10**9)  # as for one that may be reached
     (hidden := short / "hidden").mkdir(0o700)
     mount = f"mount -t tmpfs -o mode=700 none {hidden}"
@@ -137,19 +135,19 @@ async def test_what_is_open_in_a_process_that_shares_nothing_is_told_at_once(
             await other.load(session)
 
 
-@pytest.mark.of_a_file
-async def test_a_session_that_its_owner_lost_and_has_again_is_opened_there_anew(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_client_of_an_owner_that_finds_its_session_taken_follows_it_to_the_next(
+    journal: Path,
 ) -> None:
-    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 0.02)
-    async with kept(journal) as (other, session), posed_owner(journal, session) as owner:
-        await opened_at(owner, other, session)
+    async with guest(scripted_agent(), journal) as other, program(journal) as owner:
+        await other.initialize()
+        session = await owner.talk({"say": "hello "})
+        await other.load(session)
         await had_by_another(journal, session)
-        await owner.journal.acquire(session)
-        request = await owner.next("session/resume")
-        owner.answer(request)
-        owner.tell(request, 5, "still here")
-        await other.until_text("still here")
+        await other.until(lambda: len(other.updates(session)) > 0)
+        async with program(journal) as taker:
+            await taker.load(session)
+            await taker.prompt(session, {"say": "from the next"})
+            await other.until_text("from the next")
 
 
 async def had_by_another(journal: Path, session: str) -> None:

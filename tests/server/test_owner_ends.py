@@ -21,12 +21,15 @@ from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.attachment import Attachment
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
-from acphold.live.server import bounds, remote_sessions, session_opener
-from acphold.live.server.owner_line import OwnerLine
+from acphold.live.server import bounds, far_line
+from acphold.live.server.far_line import FarLine
+from acphold.live.server.remote_sessions import OWNER
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused, open_params, prompt_params, scripted_agent
 from tests.served import Guest, guest
 from tests.server.posed_owner import PosedOwner, posed_owner
+
+AWAY, BACK = (title.format(OWNER) for title in (far_line.AWAY, far_line.BACK))
 
 NOTICES: dict[str, Any] = {"session": {"notices": {}}}
 
@@ -56,13 +59,13 @@ async def opened_at(owner: PosedOwner, client: Guest, session: str) -> None:
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set once a line has heard something, for which its client may have no room."""
-    event, hear = asyncio.Event(), OwnerLine.on_notifications
+    event, hear = asyncio.Event(), FarLine.on_notifications
 
-    def noted(self: OwnerLine, batch: list[NotificationReceived]) -> Awaitable[None] | None:
+    def noted(self: FarLine, batch: list[NotificationReceived]) -> Awaitable[None] | None:
         event.set()
         return hear(self, batch)
 
-    monkeypatch.setattr(OwnerLine, "on_notifications", noted)
+    monkeypatch.setattr(FarLine, "on_notifications", noted)
     monkeypatch.setattr(
         pipes, "TURN_BYTES", 64 * hub_bounds.LAG_BYTES
     )  # else others run behind so much
@@ -133,33 +136,16 @@ async def test_owners_that_die_one_after_the_other_while_they_open_a_session_are
 async def test_who_waits_for_a_session_that_is_opened_again_is_told_so_and_when_it_is_there(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "SILENCE_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "UNTOLD_SECONDS", 0.0)
     async with kept(journal) as (other, session), AsyncExitStack() as stack:
         first = await stack.enter_async_context(posed_owner(journal, session))
         await opened_at(first, other, session)
         second = await stack.enter_async_context(posed_owner(journal, session))
         first.die()
         request = await second.next("session/resume")
-        await other.until(lambda: session_opener.AWAY in str(other.updates(session)))
+        await other.until(lambda: AWAY in str(other.updates(session)))
         second.answer(request)
-        await other.until(lambda: remote_sessions.BACK in str(other.updates(session)))
-
-
-@pytest.mark.of_a_file
-async def test_a_session_on_its_way_to_its_client_comes_also_if_that_is_refused_to_load_it_anew(
-    journal: Path,
-) -> None:
-    async with kept(journal) as (other, session), AsyncExitStack() as stack:
-        first = await stack.enter_async_context(posed_owner(journal, session))
-        await opened_at(first, other, session)
-        second = await stack.enter_async_context(posed_owner(journal, session))
-        first.die()
-        await second.next("session/resume")
-        await other.refused("session/load", open_params(session, "/elsewhere"))
-        request = await second.next("session/resume")
-        second.answer(request)
-        second.tell(request, 5, "and on")
-        await other.until_text("hello and on")
+        await other.until(lambda: BACK in str(other.updates(session)))
 
 
 @pytest.mark.of_a_file

@@ -15,7 +15,7 @@ import pytest
 
 from acp_wire.transports import unix
 from acp_wire.transports.runtime_folder import runtime_folder
-from acphold.live.server import bounds, owner_line
+from acphold.live.server import bounds, remote_sessions
 from acphold.record.journal import At, Free, Whose
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent
@@ -359,7 +359,7 @@ async def test_what_a_dead_owner_had_is_free_at_once_and_nobody_is_waited_for(
                 raise AssertionError("it is dead")
 
             with monkeypatch.context() as patch:
-                patch.setattr(owner_line, "connect", asked)
+                patch.setattr(remote_sessions, "connect", asked)
                 await other.load(session)
         taken = await owner(journal, session)
         assert isinstance(taken, At)
@@ -462,7 +462,7 @@ async def test_only_this_users_processes_are_let_in(
         monkeypatch.setattr(
             unix, "credentials", lambda at: unix.Credentials(os.getuid() + 1, kernel(at).pid)
         )
-        monkeypatch.setattr(bounds, "OWNER_WAIT_SECONDS", 0.0)
+        monkeypatch.setattr(bounds, "OWNER_SEARCH_SECONDS", 0.0)
         with pytest.raises(Refused, match=f"process {os.getpid()} on .* belongs to another user"):
             await other.load(session)
         await one.prompt(session, {"say": "mine still"})

@@ -9,14 +9,12 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from acphold.live.server.openings import Openings
-from acphold.live.server.owner_line import OwnerLine
-from acphold.live.server.session_requests import SessionRequests
+from acp_wire.rpc import Peer
+from acphold.live.server.far_line import FarLine
 from acphold.record.history import Entry
 from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, received, scripted_agent
@@ -188,27 +186,27 @@ async def test_a_prompt_whose_request_was_cancelled_is_not_sent_again(journal: P
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> list[OwnerLine]:
-    """The lines to owners, as they are made."""
-    made: list[OwnerLine] = []
-    start = OwnerLine.start
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[Peer]:
+    """The connections of lines to owners, as they are made."""
+    made: list[Peer] = []
+    restore = FarLine._restore
 
-    async def noted(self: OwnerLine, introduction: bytes) -> None:
-        made.append(self)
-        await start(self, introduction)
+    async def noted(self: FarLine, server: Peer) -> None:
+        made.append(server)
+        await restore(self, server)
 
-    monkeypatch.setattr(OwnerLine, "start", noted)
+    monkeypatch.setattr(FarLine, "_restore", noted)
     return made
 
 
 async def test_a_turn_goes_on_when_the_line_to_its_owner_is_cut(
-    journal: Path, tmp_path: Path, lines: list[OwnerLine]
+    journal: Path, tmp_path: Path, lines: list[Peer]
 ) -> None:
     go = tmp_path / "go"
     async with sharing(journal) as (other, _, session):
         turn = other.begin_prompt(session, {"say": "half "}, {"until": str(go)}, {"say": "whole"})
         await other.until_text("half ")
-        await lines[-1].peer.aclose()
+        await lines[-1].aclose()
         go.touch()
         assert await turn == {"stopReason": "end_turn"}
         assert other.text().endswith("half whole")
@@ -217,7 +215,7 @@ async def test_a_turn_goes_on_when_the_line_to_its_owner_is_cut(
 
 
 async def test_prompts_that_wait_at_their_owner_run_once_when_the_line_to_it_is_cut(
-    journal: Path, tmp_path: Path, lines: list[OwnerLine]
+    journal: Path, tmp_path: Path, lines: list[Peer]
 ) -> None:
     go = tmp_path / "go"
     async with sharing(journal) as (other, owner, session):
@@ -225,7 +223,7 @@ async def test_prompts_that_wait_at_their_owner_run_once_when_the_line_to_it_is_
         await other.until_text("half ")
         turns = [other.begin_prompt(session, {"say": f"{n} "}) for n in range(3)]
         await other.refused("no/such", {"sessionId": session})  # they are all there
-        await lines[-1].peer.aclose()
+        await lines[-1].aclose()
         await other.refused("no/such", {"sessionId": session})  # and once more
         go.touch()
         assert [await turn for turn in (first, *turns)] == [{"stopReason": "end_turn"}] * 4
@@ -236,46 +234,14 @@ async def test_prompts_that_wait_at_their_owner_run_once_when_the_line_to_it_is_
 
 
 async def test_a_turn_that_is_cancelled_while_the_line_to_its_owner_is_cut_ends_there(
-    journal: Path, lines: list[OwnerLine]
+    journal: Path, lines: list[Peer]
 ) -> None:
     async with sharing(journal) as (other, owner, session):
         turn = other.begin_prompt(session, {"say": "half "}, {"until": "cancel"})
         await other.until_text("half ")
-        await lines[-1].peer.aclose()
+        await lines[-1].aclose()
         other.tell("session/cancel", {"sessionId": session})
         assert await turn == {"stopReason": "cancelled"}
         await owner.prompt(session, {"say": "next"})  # it waits for the end of the one before
         ends = [entry.raw for entry in await entries(journal, session) if entry.kind == "turn_end"]
         assert b"cancelled" in ends[1]
-
-
-async def test_a_prompt_cancelled_in_the_step_in_which_its_session_is_open_again_is_answered() -> (
-    None
-):
-    answers: list[bytes] = []
-
-    class Answered:
-        def answer(self, result: bytes) -> None:
-            answers.append(result)
-
-    openings = Openings()
-    lost = SimpleNamespace(prompts=SimpleNamespace(remove=lambda sent: None))
-    sent: Any = SimpleNamespace(
-        request=Answered(),
-        session_id="s",
-        line=lost,
-        refusal=None,
-        is_cancelled=False,
-        epoch=1,
-    )
-    hub: Any = SimpleNamespace(holds=lambda session_id: True)
-    remote = SimpleNamespace(line=lambda session_id: None)
-    opener: Any = SimpleNamespace(openings=openings, remote=remote)
-    others: Any = None
-    requests = SessionRequests(hub, others, others, others, opener)
-    with openings.track("s"):
-        handling = asyncio.create_task(requests.prompt_again(sent))
-        await asyncio.sleep(0)
-    sent.is_cancelled = True  # `session/cancel` finds no opening any more
-    await handling
-    assert [json.loads(answer) for answer in answers] == [{"stopReason": "cancelled"}]

@@ -30,7 +30,6 @@ MODES = {"currentModeId": "ask", "availableModes": [{"id": m, "name": m} for m i
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent owner is found out at once."""
     monkeypatch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 0.1)
 
 
 @contextmanager
@@ -87,7 +86,6 @@ async def test_a_prompt_that_is_cancelled_at_a_stopped_owner_is_answered(
 async def test_a_prompt_that_its_owner_refuses_because_it_has_lost_the_session_runs_at_the_next(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "OWNER_CHECK_SECONDS", 2 * DEADLINE)
     monkeypatch.setattr(bounds, "OWNER_ANSWER_SECONDS", 2 * DEADLINE)
     async with sharing(journal) as (owner, client, session):
         with stopped(owner):
@@ -101,7 +99,7 @@ async def test_a_prompt_that_its_owner_refuses_because_it_has_lost_the_session_r
 
 async def test_an_extension_of_a_stopped_owner_is_refused_with_what_to_do(journal: Path) -> None:
     async with sharing(journal) as (owner, client, session):
-        with stopped(owner), pytest.raises(Refused, match="send this again"):
+        with stopped(owner), pytest.raises(Refused, match="unknown if that was done"):
             await client.call("_vendor/method", {"sessionId": session})
         await client.prompt(session, {"say": "again"})
 
@@ -130,12 +128,12 @@ async def test_an_owner_that_takes_its_time_and_says_that_it_is_there_keeps_the_
 async def test_who_waits_for_a_stopped_owner_is_told_so_and_when_it_goes_on(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "SILENCE_SECONDS", 0.3)
+    monkeypatch.setattr(bounds, "UNTOLD_SECONDS", 0.3)
     async with sharing(journal) as (owner, client, session):
         with stopped(owner):
             turn = client.begin_prompt(session, {"say": "at last"}, {"until": "cancel"})
             await client.until_text(remote_sessions.MUTE)
-        await client.until_text(remote_sessions.BACK)
+        await client.until_text(remote_sessions.RESPONDING)
         await client.until_text("at last")
         client.tell("session/cancel", {"sessionId": session})
         assert await turn == {"stopReason": "cancelled"}

@@ -59,8 +59,5 @@ turn."""
 
 # A server far away.
 
-UNTOLD_SECONDS: Final = 3.0
-"""Seconds without a connection before the person is notified."""
-
-REOPEN_SECONDS: Final = 20.0
-"""Seconds the server has to answer when a session is opened again."""
+LAST_ANSWERS_SECONDS: Final = 5.0
+"""Seconds that it has to answer the last requests of a client that has gone."""

@@ -9,14 +9,13 @@ EXPORTS = """
     hub.alerts hub.annotations hub.bounds hub.choices hub.desk hub.forks hub.frames
     hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.prompt_updates
     hub.session_list hub.turns
-    lines.line
     mcp mcp.bridge mcp.messages mcp.offers mcp.reconnection mcp.servers
     origins.changes origins.kept_changes origins.why
     presentation.diffs presentation.json_facts presentation.permissions
     presentation.present_diffs presentation.scenes presentation.visible_text
     reading.inbox reading.local_reader reading.neighbours reading.present_files
     reading.requests reading.rule_offers reading.server_reader reading.session_reader
-    server.alert_commands server.daemon server.fronts server.owner_line server.positions
+    server.alert_commands server.daemon server.far_line server.fronts server.positions
     server.principals server.relay_protocol server.service
 """
 """The modules that other wings may import; nobody reaches past them."""

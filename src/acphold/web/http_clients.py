@@ -57,12 +57,12 @@ from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, InvalidParamsError
 from acphold.live.agents.capabilities import asking_for_positions
 from acphold.live.hub.frames import PARENT
-from acphold.live.server.owner_line import session_of_update
 from acphold.live.server.positions import (
     is_only_position,
     lineage_of_answer,
     position_of_update,
     resume_params,
+    session_of_update,
 )
 from acphold.newest import Newest
 from acphold.web import bounds

@@ -24,7 +24,7 @@ from acp_wire.transports.known_servers import (
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.route import TOKEN_VARIABLE, Route, explanation, why
 from acp_wire.transports.stdio import claim_stdio
-from acphold.client.far_line import FarLine
+from acphold.client.far_line import FarClient
 from acphold.errors import AcpError, ConnectionLostError, RemoteRefusalError
 from acphold.extras import require
 from acphold.faces.cli import bounds
@@ -67,7 +67,7 @@ async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:
     stop = stop_at_signals()
     try:
         dial = await _dial_to(server)
-        line = FarLine(editor, dial, origin_of(server.url), MAX_MESSAGE, await dial())
+        line = FarClient(editor, dial, origin_of(server.url), MAX_MESSAGE, await dial())
     except AcpError as exc:
         print(visible(f"acphold connect: {exc}"), file=sys.stderr)
         await refuse(editor, exc, stop)

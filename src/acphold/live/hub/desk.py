@@ -257,16 +257,15 @@ class Desk:
         return conversation
 
     async def load(
-        self, client: Client, session_id: str, setup: Setup, over: int | None = None
+        self, client: Client, session_id: str, setup: Setup
     ) -> tuple[Conversation, Attachment]:
         """Replay a session to `client` and restore the agent's side meanwhile.
 
         The attachment is held: call `open_to` when the client has its answer. Raises
         UnknownSessionError, InvalidParamsError for another working directory, RemoteError if the
-        agent asks the person to sign in, and HeldElsewhereError if another process that may be
-        reachable has it live, unless `over` is the epoch of that process's lease.
+        agent asks the person to sign in, and HeldElsewhereError if another process has it live.
         """
-        conversation = await self._open(client, session_id, setup, over)
+        conversation = await self._open(client, session_id, setup)
         session = conversation.session
         end = session.last_seq
         attachment = session.attachments.attach(client, after=0, live_after=end)
@@ -293,7 +292,6 @@ class Desk:
         client: Client,
         session_id: str,
         setup: Setup,
-        over: int | None = None,
         *,
         after: int | None = None,
         lineage: str | None = None,
@@ -304,7 +302,7 @@ class Desk:
         gets the rest after the answer, as it would have live. Raises InvalidParamsError if it
         cannot go on there.
         """
-        conversation = await self._open(client, session_id, setup, over)
+        conversation = await self._open(client, session_id, setup)
         session = conversation.session
         # Updates of the agent during the restoring are new, and come after the answer.
         start = session.last_seq if after is None else after
@@ -379,9 +377,7 @@ class Desk:
         elif not restoring.cancelled():  # an earlier wait may have given up on it
             restoring.result()
 
-    async def _open(
-        self, client: Client | None, session_id: str, setup: Setup, over: int | None
-    ) -> Conversation:
+    async def _open(self, client: Client | None, session_id: str, setup: Setup) -> Conversation:
         """Return the session, live here: as it is, or opened from the journal, or adopted from the
         agent for a client that may prompt."""
         starts = client is None or "prompt" in client.scopes_in(session_id)
@@ -390,13 +386,13 @@ class Desk:
         if session_id not in self.hub.adopting:
             async with self.hub.alone(session_id):
                 if session_id in self.hub.live or await self._adoption.is_known(session_id):
-                    return await self._wake(session_id, setup, over, starts=starts)
+                    return await self._wake(session_id, setup, starts=starts)
             if not starts:
                 raise errors.UnknownSessionError(session_id)
         await self._adoption.once(session_id, setup)
         async with self.hub.alone(session_id):
             # It was adopted with the setup of the first client; others may want another one.
-            return await self._wake(session_id, setup, over, starts=starts)
+            return await self._wake(session_id, setup, starts=starts)
 
     async def keep(self, session_id: str) -> None:
         """Have a session in the journal, adopting it if only the agent has it;
@@ -408,7 +404,7 @@ class Desk:
             raise errors.UnknownSessionError(session_id)
         cwd = listed.info.cwd
         params = schema.encode({"sessionId": session_id, "cwd": cwd, "mcpServers": []})
-        await self._open(None, session_id, Setup(cwd, (), params), None)
+        await self._open(None, session_id, Setup(cwd, (), params))
         await self.close(session_id)
 
     async def folders(self, session_id: str) -> tuple[str, tuple[str, ...]]:
@@ -422,9 +418,7 @@ class Desk:
             return listed.info.cwd, ()
         return row.cwd, row.additional_directories
 
-    async def _wake(
-        self, session_id: str, setup: Setup, over: int | None, *, starts: bool
-    ) -> Conversation:
+    async def _wake(self, session_id: str, setup: Setup, *, starts: bool) -> Conversation:
         """Make a session of the journal live and owned; close in it what a crash left open.
 
         Its queued prompts begin once a client that `starts` the agent has it open.
@@ -444,9 +438,9 @@ class Desk:
             if setup.stays and row.agent != self.agent.key:
                 # If it is live elsewhere, its own agent may be at work: the client then joins it
                 # there.
-                await self.hub.ownership.require_free(session_id, over)
+                await self.hub.ownership.require_free(session_id)
                 raise errors.OtherAgentError(session_id, row.agent)
-            conversation = await self.hub.ownership.take(row, setup, over, self._shared)
+            conversation = await self.hub.ownership.take(row, setup, self._shared)
         else:
             check_folder(conversation.session.row.cwd, setup.cwd)
             try:

@@ -29,7 +29,7 @@ from acphold.live.hub.session import HubSession, SessionJournal
 from acphold.live.hub.tool_calls import close_children
 from acphold.live.hub.turns import SharedParts
 from acphold.record.history.decisions import closed_question
-from acphold.record.history.entries import ANSWER, PROMPT, SENT, TURN_END, Entry, id_of_sent
+from acphold.record.history.entries import ANSWER, SENT, TURN_END, Entry, id_of_sent
 from acphold.record.journal import (
     Free,
     Gone,
@@ -112,16 +112,6 @@ class Whereabouts:
             after = page[-1].last_seq
         return accepted
 
-    async def has_prompt(self, session_id: str, prompt: bytes, after: int) -> bool:
-        """Return True if these content blocks were prompted after entry `after`;
-        UnknownSessionError."""
-        while page := await self._journal.read(session_id, after):
-            for segment in page:
-                if segment.kind == PROMPT and prompt in segment.raw.split(b"\n"):
-                    return True
-            after = page[-1].last_seq
-        return False
-
 
 def _clock() -> float:
     """Return seconds of a clock that nobody sets and that goes on while the machine sleeps."""
@@ -147,32 +137,35 @@ class Ownership:
         self.settling = asyncio.Semaphore(bounds.SETTLING_AT_ONCE)
         self._seen: int | None = None  # the last change of rows that was looked at
         self.deleted: set[str] = set()
+        self._given_up: dict[str, int] = {}
 
-    async def take(
-        self, row: SessionRow, setup: Setup, over: int | None, shared: SharedParts
-    ) -> Conversation:
-        """Make a session live at a desk, if it has no owner, or a silent one whose epoch is
-        `over`.
+    def give_up(self, session_id: str, epoch: int) -> None:
+        """Note that the owner of a session does not respond, whose lease has this epoch: this
+        process may take it."""
+        self._given_up[session_id] = epoch
+
+    async def take(self, row: SessionRow, setup: Setup, shared: SharedParts) -> Conversation:
+        """Make a session live at a desk, if nobody owns it.
 
         Raises HeldElsewhereError, and SessionMovedError if it is another machine's.
         """
-        whose = await self.require_free(row.session_id, over)
+        whose = await self.require_free(row.session_id)
         # Before the lease, too: a move that is under way is not ended by a look.
         refuse_moved(row)
         lease = await self._journal.acquire(row.session_id, seen=whose.epoch)
         row = await row_here(self._journal, lease)
         return await self.enter(lease, row, setup, shared)
 
-    async def require_free(self, session_id: str, over: int | None) -> Whose:
-        """Return the last owner of a session that may be taken, as in `take`;
-        HeldElsewhereError."""
+    async def require_free(self, session_id: str) -> Whose:
+        """Return the last owner of a session that may be taken: it has ended, yields it, or was
+        given up on. Raises HeldElsewhereError."""
         whose = await self._journal.owner(session_id)
         if isinstance(whose, Gone):
             from acp_wire.transports.addresses import are_deserted  # late, for a quick start
 
             if await are_deserted(whose.owner.addresses, bounds.DESERTED_SECONDS):
                 return whose
-        refuse_held(session_id, whose, over)
+        refuse_held(session_id, whose, self._given_up.get(session_id))
         return whose
 
     async def enter(
@@ -202,6 +195,7 @@ class Ownership:
             await conversation.title.look()
         self._live[session.id] = conversation
         self.deleted.discard(session.id)
+        self._given_up.pop(session.id, None)
         return conversation
 
     async def keep(self) -> None:

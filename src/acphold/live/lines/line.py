@@ -46,7 +46,7 @@ answers nothing: no answer is made up for it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from acp_wire.schema import INITIALIZE, LOAD_SESSION, PROMPT
@@ -55,7 +55,6 @@ from acp_wire.schema.splice import session_id_in
 from acphold.newest import Newest
 
 R = TypeVar("R")
-S = TypeVar("S")
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
@@ -66,23 +65,19 @@ ANSWERS: Final = 100
 """Most answers of the client that are kept in case their questions are asked again."""
 
 
-class OpenSession(Generic[S]):
+class OpenSession:
     """One open session. `setup` is the client's request for it, to open it again.
 
     `position` is that of the last update that the client was sent; before the first one, the
     position where it began, None if unknown. It belongs to a `lineage`, which the answer that
-    opened the session named. `is_open` is set once the client has that answer. `epoch` is that of
-    the owner's lease, if the line leads to an owner.
+    opened the session named. `is_open` is set once the client has that answer.
     """
 
-    __slots__ = ("epoch", "is_open", "lineage", "position", "setup")
+    __slots__ = ("is_open", "lineage", "position", "setup")
 
-    def __init__(
-        self, setup: S, position: int | None, epoch: int = 0, lineage: str | None = None
-    ) -> None:
+    def __init__(self, setup: bytes, position: int | None, lineage: str | None = None) -> None:
         self.setup = setup
         self.position = position
-        self.epoch = epoch
         self.lineage = lineage
         self.is_open = False
 
@@ -95,17 +90,17 @@ class OpenSession(Generic[S]):
         self.lineage = lineage or self.lineage
 
 
-class OpenSessions(dict[str, OpenSession[S]]):
+class OpenSessions(dict[str, OpenSession]):
     """Sessions by their ids; see the module."""
 
-    def begin(self, session_id: str, opening: OpenSession[S]) -> SessionOpening[S]:
+    def begin(self, session_id: str, opening: OpenSession) -> SessionOpening:
         """Note that the client asks to open a session; its updates count from now on."""
         begun = SessionOpening(self, session_id, opening, self.get(session_id))
         self[session_id] = opening
         return begun
 
     def on_answer(
-        self, method: str, session_id: str | None, setup: S, result: bytes, lineage: str | None
+        self, method: str, session_id: str | None, setup: bytes, result: bytes, lineage: str | None
     ) -> str | None:
         """Note what the client has open by an answer; return the session's id if it opens one.
 
@@ -130,15 +125,15 @@ class OpenSessions(dict[str, OpenSession[S]]):
         return opened_id
 
 
-class SessionOpening(Generic[S]):
+class SessionOpening:
     """A session that is being opened: `before` is what the client had open of it until then."""
 
     def __init__(
         self,
-        sessions: OpenSessions[S],
+        sessions: OpenSessions,
         session_id: str,
-        opening: OpenSession[S],
-        before: OpenSession[S] | None,
+        opening: OpenSession,
+        before: OpenSession | None,
     ) -> None:
         self._sessions = sessions
         self._session_id = session_id
@@ -158,15 +153,20 @@ class SessionOpening(Generic[S]):
 class Pending(Generic[R]):
     """A request of the client that is not answered: `request` is the object that gets the answer.
 
-    `sent_id` is the id under which a prompt is known, `after` a position from before it.
+    `sent_id` is the id under which a prompt is known, `after` a position from before it. A request
+    that opens a session `begins` there, if that is known. `due` is the time since when the answer
+    has been due; `on_answered` is called with the answer.
     """
 
     __slots__ = (
         "after",
+        "begins",
+        "due",
         "id",
         "is_cancelled",
         "is_sent",
         "method",
+        "on_answered",
         "opening",
         "params",
         "request",
@@ -184,7 +184,10 @@ class Pending(Generic[R]):
         self.id: int | None = None  # its id on the present connection
         self.is_sent = False
         self.is_cancelled = False
-        self.opening: SessionOpening[bytes] | None = None
+        self.opening: SessionOpening | None = None
+        self.begins: OpenSession | None = None
+        self.due: float | None = None
+        self.on_answered: Callable[[], object] = bool
 
 
 class ResumePlace(NamedTuple):
@@ -198,7 +201,7 @@ class Resumed(NamedTuple):
     """A session to resume, and the ids of its prompts that were sent and wait."""
 
     session_id: str
-    opened: OpenSession[bytes]
+    opened: OpenSession
     known: Sequence[str]
 
 
@@ -216,7 +219,7 @@ class LastingLine(Generic[R]):
 
     def __init__(self) -> None:
         self.knows_positions = False
-        self.sessions: OpenSessions[bytes] = OpenSessions()
+        self.sessions: OpenSessions = OpenSessions()
         self.pending: list[Pending[R]] = []
         self._answers: Newest[str, bytes] = Newest(ANSWERS)
 
@@ -241,7 +244,7 @@ class LastingLine(Generic[R]):
             if was_sent and opened is not None and opened.position:
                 return ResumePlace(opened.position, opened.lineage)
             if not was_sent:  # replayed updates have positions, and come before the answer
-                opening = OpenSession(asked.params, None)
+                opening = asked.begins or OpenSession(asked.params, None)
                 asked.opening = self.sessions.begin(asked.session_id, opening)
         return None
 
@@ -265,10 +268,12 @@ class LastingLine(Generic[R]):
             if asked.opening is not None:
                 asked.opening.undo()
 
-    def cancel(self, session_id: str | None) -> Sequence[Pending[R]]:
-        """Mark the client's prompts in a session as cancelled, and return them."""
+    def cancel(self, session_id: str | None, sent_id: str | None = None) -> Sequence[Pending[R]]:
+        """Mark the client's prompts in a session as cancelled, or the one with its own id
+        `sent_id`, and return them."""
         prompts = [it for it in self.pending if it.method == PROMPT.name]
         prompts = [it for it in prompts if it.session_id == session_id]
+        prompts = [it for it in prompts if sent_id in (None, it.sent_id)]
         for asked in prompts:
             asked.is_cancelled = True
         return prompts

@@ -364,7 +364,7 @@ class AgentLine:
     ) -> None:
         self.name = name
         self.reads = reads
-        self.sessions: OpenSessions[bytes] = OpenSessions()
+        self.sessions: OpenSessions = OpenSessions()
         self.awaited = 0
         self.is_over = False
         self._client = client

@@ -59,20 +59,6 @@ OWNER_ANSWER_SECONDS = 10.0
 """Seconds an owner has to answer, which it does at once. One that was stopped, or hangs, loses its
 sessions; long enough for a machine under heavy load."""
 
-OWNER_CHECK_SECONDS = 5.0
-"""Seconds between checks of the owners of sessions that are open elsewhere."""
-
-SILENCE_SECONDS = 3.0
-"""Seconds the client waits for a silent owner before we report that."""
-
-OWNER_ATTEMPTS = 25
-"""Attempts to find the owner while it changes: each time it has ended, or another process was
-quicker. An owner that ends while it opens the session costs two attempts."""
-
-OWNER_WAIT_SECONDS = 0.5
-"""Most seconds of one wait for an owner that runs and listens nowhere: its socket was removed and
-will be bound again, or it is about to end. OWNER_ATTEMPTS limits this, too."""
-
 OWNER_SEARCH_SECONDS = journal_bounds.SILENT_SECONDS + 15.0
 """Seconds to look for an owner that cannot be reached: by then the journal knows if it is silent,
 and an attempt may take some seconds."""
@@ -81,13 +67,11 @@ UNSEEN_OWNER_SECONDS = 2.5
 """Seconds to look for an owner without an address that can be tried from here, as in another
 container. A socket that was removed with its folder is bound anew sooner."""
 
-REOPEN_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds between attempts to open a session again by ourselves: for a moment no descriptor may be
-free, a disk full, or the journal locked by another program. Its prompts wait meanwhile."""
+UNTOLD_SECONDS = 3.0
+"""Seconds without a connection, or without a sign of the owner, before the person is notified."""
 
-HOMES = 5
-"""Most homes of a session that a request is sent to, one after the other has ended or fallen
-silent."""
+REOPEN_SECONDS = 20.0
+"""Seconds another process has to answer when a session is opened there again."""
 
 ADDED_BYTES = 64 * 1024
 """More bytes than an owner adds to a message of an agent or client: a position, ids, its author. A

@@ -46,6 +46,7 @@ from acphold.live.server.principals import (
     Principal,
     Visitor,
 )
+from acphold.live.server.remote_sessions import AttendHere
 from acphold.live.server.session_opener import SessionOpener
 from acphold.live.server.session_requests import Handler, SessionRequests
 from acphold.live.server.unstable import UnstableMethods, archive_filter, copy_session
@@ -73,6 +74,7 @@ class ClientConnection:
         door: Door | None = None,
         headers: Mapping[str, str] | None = None,
         stays: bool = False,
+        attend_here: AttendHere,
     ) -> None:
         self.offer = capabilities.ClientOffer()
         self.info = b""
@@ -90,7 +92,9 @@ class ClientConnection:
         self._introduction: Introduction = "awaited"
         self._unstable = unstable
         entrance = self._entrance
-        opener = SessionOpener(desk, self, entrance, principal, limit, stays=stays)
+        opener = SessionOpener(
+            desk, self, entrance, principal, limit, stays=stays, attend_here=attend_here
+        )
         requests = SessionRequests(desk, self, self.peer, entrance, opener)
         methods = UnstableMethods(desk, self, opener, principal.note)
         self._opener, self._requests = opener, requests
@@ -144,6 +148,11 @@ class ClientConnection:
 
     def owns(self, tenant: str) -> bool:
         return not self._is_guest and self.principal.owns(tenant)
+
+    @property
+    def is_lost(self) -> bool:
+        """True once the client has gone."""
+        return self.peer.is_lost
 
     @property
     def buffered(self) -> int:
@@ -372,7 +381,7 @@ class ClientConnection:
         self._own.clear()
         await self._opener.abandon()
         self.detach()
-        await self._opener.leave()
+        await self._opener.remote.leave()
 
     async def _on_signed_in(self, request: Request) -> bytes:
         if not self._entrance.principal.sees_all:
@@ -433,7 +442,7 @@ class ClientConnection:
     async def aclose(self) -> None:
         """Detach the client, which has gone, here and from every owner."""
         self.detach()
-        await self._opener.aclose()
+        await self._opener.remote.aclose()
 
     def dismiss(self) -> None:
         """Refuse the client's open requests: this process ends, and the client stays.

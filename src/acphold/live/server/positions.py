@@ -5,55 +5,35 @@ again and gets only the entries after it. It names the position in `_meta` of `s
 where the protocol has room for it (spec v1, extensibility), together with the lineage of the
 session, which it got with the answer that opened it: see `journal.lineage`.
 
-When a line to an owner ends, some prompts that the client has sent over it may be unanswered. The
-end of a line does not mean that the owner has ended: the journal knows the session's owner, and
-since when.
+A client names its prompts, so that it can send one again when the connection is lost before the
+answer. The entry of a prompt in the journal has its id, so the process that owns the session, the
+same one or the next, knows what has become of it:
 
-    the prompt         if the same process still owns the session, under the same epoch
-    -----------------  ----------------------------------------------------------------------
-    is not cancelled   is sent again over the new line, under its id: the owner continues it,
-                       begins it, or reports how it ended
-    is cancelled       is answered as cancelled, and the owner is asked to cancel it
-
-An owner that dies takes some prompts with it. It puts a prompt of ours into the journal before its
-agent gets it, and reports the prompt's position to us: such a prompt has begun, and its turn ended
-with its owner. A prompt that is not in the journal has reached no agent, and can be sent to the
-next owner like a new one.
-
-    the prompt         if another process owns the session now
-    -----------------  ----------------------------------------------------------------------
-    is on its way      the former owner can no longer journal it: if the journal does not have
-                       it, it is sent again
-    has arrived        is answered with an error: the turn was interrupted
-    is cancelled       is answered as cancelled, whether it has arrived or not
-
-The same applies if another process has taken the session from an owner that was stopped, whether
-we notice that or the owner reports it.
+    in the journal                      the repeated prompt
+    ----------------------------------  -----------------------------------------------------------
+    is no entry with the id             begins: no agent has got it
+    is one, and its turn runs here      joins that turn
+    is one, and its turn has ended      is answered as the turn was; a turn ends with its owner, as
+                                        interrupted
 """
 
 # See docs/decisions.md, 19 and 32.
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeGuard
-from uuid import uuid4
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
-from acp_wire.rpc import Peer
-from acp_wire.rpc.requests import Answer, Request
-from acp_wire.schema import PROMPT
 from acp_wire.schema.splice import UNREADABLE, in_meta, members, splice, with_meta, without_meta
-from acphold.errors import HELD_ELSEWHERE, InvalidParamsError, OwnerLostError, RemoteError
-from acphold.live.hub.frames import EMPTY_UPDATE, POSITION
+from acphold.errors import InvalidParamsError
+from acphold.live.hub.frames import EMPTY_UPDATE, PARENT, POSITION
 from acphold.live.hub.questions import QUESTION_KEY, SENT
 from acphold.live.server import bounds
-from acphold.record.history.raw_update import PROMPT_BEGUN, string
+from acphold.record.history.raw_update import string
 
 AFTER = "acphold/after"
 LINEAGE = "acphold/lineage"
@@ -183,10 +163,23 @@ def is_only_position(params: bytes) -> bool:
     return len(params) < BARE_BYTES and EMPTY_UPDATE in params
 
 
-def reports_begin(params: bytes) -> bool:
-    """Return True if the params of an update report that the turn of this client's own prompt
-    begins."""
-    return len(params) < BARE_BYTES and PROMPT_BEGUN in params
+class _UpdateMeta(Struct):
+    parent: str = field(name=PARENT, default="")
+
+
+class _Params(Struct):
+    sessionId: str = ""
+    meta: _UpdateMeta = field(name="_meta", default_factory=_UpdateMeta)
+
+
+def session_of_update(params: bytes) -> str:
+    """Return the session in which an update has its position: for a sub-agent's, the one it belongs
+    to."""
+    try:
+        update = msgspec.json.decode(params, type=_Params)
+        return update.meta.parent or update.sessionId
+    except msgspec.MsgspecError:
+        return ""
 
 
 def ids_in(meta: Mapping[str, bytes], key: str) -> list[str]:
@@ -213,165 +206,3 @@ def resume_params(
         added[SENT] = msgspec.json.encode(known)
     meta = splice(meta if meta.startswith(b"{") else b"{}", added)
     return splice(params, {"_meta": meta})
-
-
-if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
-
-    class PromptLine(Protocol):
-        """The line to the owner: `server.owner_line.OwnerLine`. `is_over` is set once it has
-        gone."""
-
-        prompts: SentPrompts
-        is_over: asyncio.Event
-
-        def ask(self, method: str, params: bytes, reply: Callable[[Answer], None]) -> int: ...
-
-        def expect(self, id_: int) -> None:
-            """Expect the answer to this request from now on."""
-
-        def give_up(self, id_: int) -> None:
-            """Stop waiting for the answer: `$/cancel_request`."""
-
-        def withdraw(self, id_: int) -> None:
-            """Drop the request: cancel it at the owner, and ignore its answer."""
-
-    class PromptSender(Protocol):
-        """Sends the prompts of a client to the owners of its sessions."""
-
-        async def prompt_again(self, sent: SentPrompt) -> None:
-            """Handle a prompt whose line ended before the answer."""
-
-
-class SentPrompt:
-    """One prompt of a client at an owner.
-
-    `prompt` is its content blocks; `after` is an entry that was in the journal when it was sent to
-    an owner with this `epoch`. `sender` handles it if the line ends before the answer; `peer` is
-    its client. `refusal` is the error of a process that is no longer the owner, and knows that
-    before we do. `id` names it to the owner, `sent_id` is the client's own id for it, "" if it gave
-    none. `before` is the same prompt, sent over a line that was lost.
-    """
-
-    def __init__(
-        self,
-        line: PromptLine,
-        peer: Peer,
-        request: Request,
-        session_id: str,
-        prompt: bytes,
-        after: int,
-        epoch: int,
-        sender: PromptSender,
-        before: SentPrompt | None = None,
-    ) -> None:
-        self.line = line
-        self.request = request
-        self.session_id = session_id
-        self.prompt = prompt
-        self.epoch = epoch
-        self.is_cancelled = False
-        self.refusal: RemoteError | None = None
-        self._peer = peer
-        self._sender = sender
-        self._request_id = 0
-        named = find_sent(request.params)
-        self.sent_id = "" if named is None else named.id
-        if before is None:
-            self.id = self.sent_id or uuid4().hex
-            self.after = after
-            self.has_arrived = False
-            self._params = request.params if named else with_sent(request.params, Sent(self.id))
-        else:
-            self.id = before.id
-            self.after = before.after
-            self.has_arrived = before.has_arrived
-            # The client may have repeated it itself already, from an earlier entry.
-            earliest = before.after
-            if named is not None and named.after is not None:
-                earliest = min(earliest, named.after)
-            self._params = with_sent(request.params, Sent(self.id, earliest))
-
-    def send(self) -> None:
-        """Send it to the owner, and the owner's answer to the client."""
-        self.line.prompts.add(self)
-        self.request.on_cancel = self._give_up
-        try:
-            self._request_id = self.line.ask(PROMPT.name, self._params, self._on_answer)
-        except OwnerLostError as exc:
-            self._on_answer(exc)
-
-    def _on_answer(self, answer: Answer) -> None:
-        if is_not_owner(answer):
-            self.refusal = answer
-        elif not isinstance(answer, OwnerLostError):
-            self.line.prompts.remove(self)
-            self.request.reply(answer)
-            return
-        if not self._peer.is_lost:
-            self.request.on_cancel = None
-            self._peer.continue_with(self.request, self._sender.prompt_again(self))
-
-    def _give_up(self) -> None:
-        self.is_cancelled = True
-        if not self._peer.is_lost:  # the turn of a client that has gone continues
-            self.line.give_up(self._request_id)
-
-    def cancel(self) -> None:
-        """Cancel it: the owner has to answer now."""
-        self.is_cancelled = True
-        self.line.expect(self._request_id)
-
-    def lose(self) -> None:
-        """Take it back: its owner has lost the session, and has not ended."""
-        if self.refusal is not None:
-            return  # the owner has reported that already
-        self.line.withdraw(self._request_id)
-        self._on_answer(OwnerLostError(PROMPT.name))
-
-
-def is_not_owner(answer: Answer) -> TypeGuard[RemoteError]:
-    """Return True if the process at the other end is not the owner, or no longer."""
-    return isinstance(answer, RemoteError) and answer.code == HELD_ELSEWHERE
-
-
-class SentPrompts:
-    """The prompts of one client at one owner, in the order in which they were sent."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, list[SentPrompt]] = {}
-        self.looking = asyncio.Lock()
-        """Held while a prompt is looked up in the journal."""
-
-    def add(self, sent: SentPrompt) -> None:
-        """Add a prompt that is sent."""
-        self._open.setdefault(sent.session_id, []).append(sent)
-
-    def remove(self, sent: SentPrompt) -> None:
-        """Remove a prompt: it is answered, or its line has ended and it is handled elsewhere."""
-        waiting = self._open[sent.session_id]
-        waiting.remove(sent)
-        if not waiting:
-            del self._open[sent.session_id]
-
-    def on_arrival(self, session_id: str) -> None:
-        """Note that the oldest has arrived: the owner has reported a prompt's position, and handles
-        them in wire order."""
-        for sent in self._open.get(session_id, ()):
-            if not sent.has_arrived:
-                sent.has_arrived = True
-                return
-
-    def ids(self, session_id: str) -> list[str]:
-        """Return the owner's ids of those in this session."""
-        return [sent.id for sent in self._open.get(session_id, ())]
-
-    def lose(self, session_id: str) -> None:
-        """Take back those in a session that another process has taken: its owner can begin none."""
-        for sent in tuple(self._open.get(session_id, ())):
-            sent.lose()
-
-    def cancel(self, session_id: str, sent_id: str | None = None) -> None:
-        """Cancel the client's prompts in this session, or the one with its own id `sent_id`."""
-        for sent in self._open.get(session_id, ()):
-            if sent_id in (None, sent.sent_id):
-                sent.cancel()

@@ -339,7 +339,7 @@ class OwnSessions:
         if self._desk.hub.holds(session_id):
             session = self._desk.hub.conversation(session_id).session
             return self._entrance.principal.owns(session.tenant)
-        is_open = self._remote.line(session_id) is not None or self._openings.has(session_id)
+        is_open = self._remote.has(session_id) or self._openings.has(session_id)
         return is_open and session_id in self._known  # checked when the client opened it
 
     async def require(self, method: str, params: bytes) -> None:

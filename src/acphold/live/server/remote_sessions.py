@@ -1,8 +1,11 @@
 """The sessions that a client of this process has open in other processes, their owners.
 
-If a client opens a session that another process owns, its requests go over a line to that owner
-(`server.session_opener`). Here the lines are kept, and watched: when an owner ends, or another
-process takes a session from one that was stopped, the session is opened again for the client.
+Each has a line of its own (`server.far_line`), on which this process is a client of the owner. When
+the owner ends, or another process takes the session from one that was stopped, the line's next
+connection leads to the next owner; to this process, if the session has none. So the client goes on
+as over any lost connection: it is resumed after its last position, and its prompts are sent again
+under their ids. The journal decides if such a prompt has begun (`session_requests`): it knows the
+entry of its id.
 """
 
 # See docs/decisions.md, 16.
@@ -11,203 +14,254 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
-from weakref import WeakSet
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
+from acp_wire.rpc import Transport
+from acp_wire.rpc.requests import Request
+from acp_wire.schema import CLOSE_SESSION, encode
 from acp_wire.tasks import END_SECONDS, TaskSet, end
+from acp_wire.transports.addresses import are_here, connect
+from acp_wire.transports.streams import memory_pair
 from acphold import errors
-from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import Client
-from acphold.live.hub.attachments import DELETED_NOTICE
 from acphold.live.hub.desk import Desk
-from acphold.live.hub.frames import Frames
+from acphold.live.lines.line import OpenSession
 from acphold.live.reading.neighbours import is_answering
 from acphold.live.server import bounds
 from acphold.record.journal import Silent
-from acphold.record.journal.owners import other_owner
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere
-    from acphold.live.server.owner_line import Opened, OwnerLine
+    from acphold.live.server.far_line import FarLine, LineClient
+
+    class OwnersClient(LineClient, Client, Protocol):
+        """A client of this process that may have sessions at owners."""
+
 
 log = logging.getLogger(__name__)
+
+OWNER = "the process that owns this session"
 
 MUTE = "The process that owns this session is not responding"
 MUTE_HOW = (
     "It was stopped, or the connection to it is down. Your messages are waiting for it. To "
     "continue without it, cancel, and send them again."
 )
-BACK = "This session can be reached again"
-BACK_HOW = "The updates that you missed follow."
+RESPONDING = "The process that owns this session is responding again"
+
+AttendHere = Callable[[Transport], Coroutine[Any, Any, None]]
+"""Attends a client of this process."""
 
 
 class RemoteSessions:
     """See the module. `introduction` introduces the client to owners:
-    `capabilities.introduction_for_owner`; `reopen` starts to open a session again,
-    as the client had it."""
+    `capabilities.introduction_for_owner`; `attend_here` attends its line if that leads here."""
 
     def __init__(
-        self, desk: Desk, client: Client, limit: int, reopen: Callable[[str, Opened], None]
+        self, desk: Desk, client: OwnersClient, limit: int, attend_here: AttendHere
     ) -> None:
         self.introduction = b"{}"
-        self.is_over = False
-        self._reopen = reopen
+        self._is_over = False
         self._desk = desk
         self._client = client
-        self._limit = limit
-        self._lines: dict[str, OwnerLine] = {}
-        self._reaching = asyncio.Lock()
+        self._limit = limit + bounds.ADDED_BYTES
+        self._attend_here = attend_here
+        self._lines: dict[str, SessionLine] = {}
         self._ending = TaskSet()
-        # Includes a lost line until all prompts that were sent over it are answered.
-        self._all_lines: WeakSet[OwnerLine] = WeakSet()
         self._watching: asyncio.Task[None] | None = None
 
-    def line(self, session_id: str) -> OwnerLine | None:
-        """Return the line to the owner of a session that the client has open there."""
-        for line in self._lines.values():
-            if session_id in line.opened:
-                return line
-        return None
+    def has(self, session_id: str) -> bool:
+        """Return True if the client has a session open over a line, or is opening it there."""
+        return session_id in self._lines
 
-    def cancel_prompts(self, session_id: str, sent_id: str | None = None) -> None:
-        """Cancel the client's prompts in a session, at every owner; or only the one with its own
-        id."""
-        for line in self._all_lines:
-            line.prompts.cancel(session_id, sent_id)
+    async def reach(self, held: errors.HeldElsewhereError) -> None:
+        """Make a line to the owner of a session, over which nothing is open yet; none if the owner
+        has ended or hangs, and may be replaced from now on. Raises as `connect_to`."""
+        if (connection := await self.connect_to(held)) is not None:
+            self._begin(held.session_id, held, connection)
 
-    def prompts(self, session_id: str) -> list[str]:
-        """Return the ids of the client's prompts in a session, at every owner."""
-        return [id_ for line in self._all_lines for id_ in line.prompts.ids(session_id)]
+    async def connect_to(self, held: errors.HeldElsewhereError) -> Transport | None:
+        """Return a connection to the owner of a session; None if it may be replaced, as in `reach`.
 
-    async def reach(self, held: errors.HeldElsewhereError) -> OwnerLine:
-        """Return a line to the owner. Raises SilentPeerError if it does not answer,
-        ConnectionLostError if it listens nowhere."""
-        from acphold.live.server.owner_line import line_to
-
-        async with self._reaching:
-            line = self._lines.get(held.owner_id)
-            if (
-                line is not None
-                and not line.peer.is_lost
-                and await self._is_silent(held.owner_id, held.session_id, held.addresses)
-            ):
-                self.on_lost(line)  # the client's other sessions there are taken over, too
-                raise errors.SilentPeerError("the process that owns the session does not answer")
-            if line is None or line.peer.is_lost:
-                line = await line_to(held, self.introduction, self._client, self._limit, self)
-                self._lines[held.owner_id] = line
-                self._all_lines.add(line)
-                if self._watching is None and not self.is_over:
-                    self._watching = asyncio.create_task(self._watch_owners(), name="watch owners")
-            return line
-
-    async def _is_silent(self, owner_id: str, session_id: str, addresses: Sequence[str]) -> bool:
-        """Return True if the owner of a session neither answers nor has ended."""
+        Raises ConnectionLostError if it cannot be reached at present, and UnreachableOwnerError if
+        it never can from here.
+        """
         try:
-            return not await is_answering(addresses, bounds.OWNER_ANSWER_SECONDS)
-        except errors.ConnectionLostError:
-            # It listens nowhere just now; its next address will be asked.
-            whose = await self._desk.hub.whereabouts.owner(session_id)
-            return isinstance(whose, Silent) and whose.owner.id == owner_id
+            # Over a connection of its own, because a line may have much to deliver first.
+            if not await is_answering(held.addresses, bounds.OWNER_ANSWER_SECONDS):
+                raise errors.SilentPeerError("it does not answer")
+            return await connect(held.addresses, bounds.OWNER_ANSWER_SECONDS, self._limit)
+        except errors.ConnectionLostError as problem:
+            # On another machine the network may be the cause, so the journal decides.
+            hangs = isinstance(problem, errors.SilentPeerError) and are_here(held.addresses)
+            if hangs or isinstance(problem, errors.EndedPeerError) or held.is_silent:
+                log.info("session %s may be taken over: %s", held.session_id, problem)
+                self._desk.hub.ownership.give_up(held.session_id, held.epoch)
+                return None
+            why = f"it is open in {held.where}, which cannot be reached from here: {problem}"
+            if held.owner_id and not held.addresses:
+                raise errors.UnreachableOwnerError(held.session_id, why) from problem
+            raise errors.ConnectionLostError(why) from problem
 
-    def forget(self, session_id: str, but: OwnerLine | None = None) -> None:
-        """Forget the session on the lines where it is not open any more."""
-        for line in self._lines.values():
-            if line is not but:
-                line.opened.pop(session_id, None)
-
-    # -- watching -------------------------------------------------------------------------
-
-    async def _watch_owners(self) -> None:
-        """Check regularly for silent owners, and for sessions that have another owner now: one that
-        was stopped cannot report that it lost them."""
-        while True:
-            await asyncio.sleep(min(bounds.OWNER_CHECK_SECONDS, bounds.OWNER_ANSWER_SECONDS))
-            for owner_id, line in tuple(self._lines.items()):
-                if line.is_overdue and await self._has_fallen_silent(owner_id, line):
-                    self.on_lost(line)
-                elif waiting := [it for it in line.opened if line.prompts.ids(it)]:
-                    await self._report_silence(line, waiting)
-                for session_id, opened in tuple(line.opened.items()):
-                    if opened.is_open:
-                        await self._check_session(owner_id, line, session_id, opened.epoch)
-
-    async def _report_silence(self, line: OwnerLine, waiting: Sequence[str]) -> None:
-        """Notify a client whose prompts wait for an owner when that stops responding, and when it
-        responds again."""
-        was_mute = line.is_mute
-        line.is_mute = not await line.is_responding(bounds.SILENCE_SECONDS)
-        if line.is_mute != was_mute and not line.peer.is_lost:
-            update = notice(MUTE, MUTE_HOW, "warning") if line.is_mute else notice(BACK, BACK_HOW)
-            for session_id in waiting:
-                self.notify(session_id, update)
-
-    async def _has_fallen_silent(self, owner_id: str, line: OwnerLine) -> bool:
-        for session_id in (*line.opened, line.made_for):
-            try:
-                whose = await self._desk.hub.whereabouts.owner(session_id)
-                owner = other_owner(whose)
-                if owner is not None and owner.id == owner_id:
-                    return await self._is_silent(owner_id, session_id, owner.addresses)
-            except errors.AcpError as exc:
-                log.info("cannot find the owner of session %s: %s", session_id, exc)
-        return False
-
-    async def check_owner(self, session_id: str) -> None:
-        """Check at once if a session that is open over a line has another owner."""
-        for owner_id, line in tuple(self._lines.items()):
-            if (opened := line.opened.get(session_id)) is not None:
-                await self._check_session(owner_id, line, session_id, opened.epoch)
-
-    async def _check_session(
-        self, owner_id: str, line: OwnerLine, session_id: str, epoch: int
-    ) -> None:
+    async def open(self, request: Request, session_id: str, opening: OpenSession) -> None:
+        """Send a request that opens a session over its line, and return once it is answered."""
+        line = self._lines[session_id]
         try:
-            is_moved = (await self._desk.hub.whereabouts.owner(session_id)).epoch != epoch
-            # The client may have closed it meanwhile, or the line may have ended.
-            is_here = self._lines.get(owner_id) is line and session_id in line.opened
-            if is_moved and is_here:
-                # The owner at this line has lost it, though it may have acquired it again.
-                log.info("session %s has another owner now; opening it there", session_id)
-                self._reopen(session_id, line.opened.pop(session_id))
-                line.prompts.lose(session_id)
-                if not line.opened:
-                    del self._lines[owner_id]
-                    self._ending.start(line.aclose(), "end line")
+            await line.far.open(request, opening)
+        finally:
+            self._end_if_left(session_id, line)
+
+    def follow(self, session_id: str, opened: OpenSession) -> None:
+        """Have the client follow a session that this process has lost."""
+        if not self._is_over:
+            self._begin(session_id).far.follow(session_id, opened)
+
+    def _begin(
+        self,
+        session_id: str,
+        held: errors.HeldElsewhereError | None = None,
+        connection: Transport | None = None,
+    ) -> SessionLine:
+        from acphold.live.server.far_line import FarLine
+
+        line = SessionLine(session_id, self, self._desk, self._attend_here, held)
+        line.far = FarLine(
+            self._client,
+            line.dial,
+            OWNER,
+            self._limit,
+            connection,
+            introduction=self.introduction,
+        )
+        self._lines[session_id] = line
+        line.running = asyncio.create_task(self._run(session_id, line), name="session line")
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch(), name="watch owners")
+        return line
+
+    async def _run(self, session_id: str, line: SessionLine) -> None:
+        try:
+            await line.far.run()
         except errors.UnknownSessionError:
-            # It was deleted. Its owner notifies all its clients, if it can.
-            is_reported = await line.report_change(session_id)
             self._desk.hub.was_deleted(session_id)
-            if line.opened.pop(session_id, None) is not None and not is_reported:
-                self.notify(session_id, DELETED_NOTICE)
         except errors.AcpError as exc:
-            log.info("cannot find the owner of session %s: %s", session_id, exc)
-        except Exception:  # nobody awaits this task, and it has to go on
-            log.exception("could not check the owner of session %s", session_id)
+            log.warning("session %s is not open any more: %s", session_id, exc)
+        finally:
+            self._end_if_left(session_id, line)
 
-    def on_lost(self, line: OwnerLine) -> None:
-        """See `server.owner_line.LineUser`."""
-        for owner_id, known in tuple(self._lines.items()):
-            if known is line:
-                del self._lines[owner_id]
-        for session_id, each in line.take_opened().items():
-            if each.is_open:  # otherwise the request that opens it is sent again, or refused
-                self._reopen(session_id, each)
-        self._ending.start(line.peer.aclose(), "end line")
+    def ask(self, session_id: str, request: Request) -> None:
+        """Have the owner answer a request about a session."""
+        line = self._lines[session_id]
+        if request.method == CLOSE_SESSION.name and not line.far.is_connected:
+            self._end(session_id)
+            request.answer(b"{}")
+            return
+        line.far.ask(request, partial(self._end_if_left, session_id, line))
 
-    def notify(self, session_id: str, update: bytes) -> None:
-        """Send an update to the client alone; it is not journalled."""
-        self._client.send(Frames(session_id, self._client.offer).aside(update))
+    async def notify(self, session_id: str, method: str, params: bytes) -> None:
+        """Send a notification about a session to its owner."""
+        await self._lines[session_id].far.notify(method, params)
 
-    async def stop(self) -> None:
-        """Start nothing more: the client has gone."""
-        self.is_over = True
-        await end(self._watching)
+    async def close(self, session_id: str) -> None:
+        """Close a session at its owner, if the client has it open there."""
+        if (line := self._lines.get(session_id)) is not None:
+            await line.far.call(CLOSE_SESSION.name, encode({"sessionId": session_id}))
+            self._end(session_id)
+
+    def _end_if_left(self, session_id: str, line: SessionLine) -> None:
+        """End a line over which the client has nothing open."""
+        if self._lines.get(session_id) is line and not line.far.has(session_id):
+            self._end(session_id)
+
+    def _end(self, session_id: str) -> None:
+        line = self._lines.pop(session_id)
+        line.far.close()
+        self._ending.start(line.aclose(), "end line")
+
+    async def _watch(self) -> None:
+        """Check regularly for owners that have stopped."""
+        while self._lines:
+            await asyncio.sleep(bounds.OWNER_ANSWER_SECONDS / 2)
+            for session_id, line in tuple(self._lines.items()):
+                try:
+                    await line.check()
+                except errors.AcpError as exc:
+                    log.info("cannot find the owner of session %s: %s", session_id, exc)
 
     async def leave(self) -> None:
         """Leave every owner."""
+        lines, self._lines = self._lines, {}
+        await asyncio.gather(*(line.aclose() for line in lines.values()))
         await self._ending.aclose(END_SECONDS)
-        lines = tuple(self._lines.values())
-        self._lines.clear()
-        for line in lines:
-            await line.aclose()
+
+    async def aclose(self) -> None:
+        """Leave every owner, and begin nothing any more: the client has gone."""
+        self._is_over = True
+        await end(self._watching)
+        await self.leave()
+
+
+class SessionLine:
+    """The line of one session, to the owner that `held` names; None if it leads to this process."""
+
+    far: FarLine
+    running: asyncio.Task[None]
+
+    def __init__(
+        self,
+        session_id: str,
+        remote: RemoteSessions,
+        desk: Desk,
+        attend_here: AttendHere,
+        held: errors.HeldElsewhereError | None,
+    ) -> None:
+        self._session_id = session_id
+        self._remote = remote
+        self._hub = desk.hub
+        self._attend_here = attend_here
+        self._held = held
+        self._is_mute = False
+        self._attending = TaskSet()
+
+    async def dial(self) -> Transport:
+        """Connect to the process that has the session: see `far_line.OpenTransport`."""
+        try:
+            await self._hub.ownership.require_free(self._session_id)
+        except errors.HeldElsewhereError as held:
+            if (transport := await self._remote.connect_to(held)) is not None:
+                self._held = held
+                return transport
+        except errors.JournalError as exc:
+            raise errors.ConnectionLostError(str(exc)) from exc
+        self._held = None
+        near, far = memory_pair()
+        self._attending.start(self._attend_here(far), "attend line")
+        return near
+
+    async def check(self) -> None:
+        """Tell the client if the owner does not respond to it; replace the connection if the owner
+        has lost the session, or has owed an answer for too long."""
+        held = self._held
+        if held is None or not self.far.is_waiting:
+            return
+        whereabouts = self._hub.whereabouts
+        try:
+            responds = await is_answering(
+                held.addresses, min(bounds.UNTOLD_SECONDS, bounds.OWNER_ANSWER_SECONDS)
+            )
+        except errors.ConnectionLostError:  # it listens nowhere just now
+            responds = not isinstance(await whereabouts.owner(self._session_id), Silent)
+        if not responds:
+            is_moved = (await whereabouts.owner(self._session_id)).epoch != held.epoch
+            if is_moved or self.far.is_overdue(bounds.OWNER_ANSWER_SECONDS):
+                self.far.give_up()
+                return
+        if self._is_mute == responds:
+            self._is_mute = not responds
+            self.far.notify_client(*((RESPONDING, "") if responds else (MUTE, MUTE_HOW)))
+
+    async def aclose(self) -> None:
+        """End it, and leave the owner."""
+        await end(self.running)
+        await self._attending.aclose(END_SECONDS)

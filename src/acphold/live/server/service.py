@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -214,6 +215,7 @@ async def attend(
         door=service.door,
         headers=headers,
         stays=service.stays,
+        attend_here=partial(attend, desk, service, principal=NEIGHBOUR),
     )
     guest = Guest(connection, transport)
     if guests is not None:

@@ -1,26 +1,22 @@
 """One client's requests in sessions: each goes to the session's home, where it is live.
 
 A `LocalHome` is this process. A `RemoteHome` is another process, the owner, at the end of a line.
-Each call to an owner has a time limit: `RemoteSessions` notices an owner that was stopped, or
-hangs, and takes the session from it. Then a call that can be repeated ends with OwnerLostError, and
-goes to the session's next home; any other is refused, and the error says what to do.
 
-A prompt that was sent before its line ended is sent again, unless the journal has it: see
-`server.positions`.
+A prompt that is sent again after its connection was lost begins only if the journal does not have
+it: see `server.positions`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from acp_wire import schema
 from acp_wire.rpc import Peer
 from acp_wire.rpc.requests import Request
-from acp_wire.schema.methods import LEAVING, REPEATABLE
+from acp_wire.schema.methods import LEAVING
 from acp_wire.schema.splice import session_id_in
 from acphold import errors
 from acphold.live.agents import capabilities
@@ -30,32 +26,20 @@ from acphold.live.hub.desk import Desk
 from acphold.live.hub.prompt_turn import CANCELLED, PromptTurn
 from acphold.live.hub.router import Asker
 from acphold.live.reading.neighbours import tell_owner
-from acphold.live.server import bounds
 from acphold.live.server.checked_params import prompt_in, queue_request, session_id_of
 from acphold.live.server.positions import (
     Sent,
-    SentPrompt,
     find_sent,
     find_sent_in_meta,
-    with_sent,
     without_position,
 )
 from acphold.live.server.principals import Entrance
+from acphold.live.server.remote_sessions import RemoteSessions
 from acphold.live.server.session_opener import SessionOpener, as_readable
 from acphold.record.history.timeline import answer_in
 
-if TYPE_CHECKING:
-    from acphold.live.server.owner_line import OwnerLine
-    from acphold.live.server.positions import PromptSender
-
 SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
-
-UNKNOWN_OUTCOME = (
-    "the outcome of this prompt is unknown: the acphold process that owns the session cannot be "
-    "reached any more. If that process is still running, the prompt continues there; load the "
-    "session again before you send this again"
-)
 
 
 class SessionHome(Protocol):
@@ -256,55 +240,26 @@ class LocalHome:
 
 
 class RemoteHome:
-    """Another process. `sender` handles a prompt whose line ended before the answer."""
+    """The owner of a session, at the end of the client's line."""
 
-    def __init__(self, line: OwnerLine, peer: Peer, session_id: str, sender: PromptSender) -> None:
-        self._line = line
-        self._peer = peer
+    def __init__(self, remote: RemoteSessions, session_id: str) -> None:
+        self._remote = remote
         self._session_id = session_id
-        self._sender = sender
 
     def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
         if is_cancelled:
             request.answer(CANCELLED)
-            return
-        self._send(request, prompt)
-
-    def repeat(self, before: SentPrompt) -> None:
-        """Repeat a prompt that was sent over a lost line, whether it arrived there or not."""
-        if before.is_cancelled:
-            params = schema.encode({"sessionId": self._session_id})
-            self._line.peer.tell(schema.CANCEL.name, with_sent(params, Sent(before.id)))
         else:
-            self._send(before.request, before.prompt, before)
-
-    def _send(self, request: Request, prompt: bytes, before: SentPrompt | None = None) -> None:
-        opened = self._line.opened[self._session_id]
-        sent = SentPrompt(
-            self._line,
-            self._peer,
-            request,
-            self._session_id,
-            prompt,
-            opened.position or 0,
-            opened.epoch,
-            self._sender,
-            before,
-        )
-        sent.send()
+            self._remote.ask(self._session_id, request)
 
     async def cancel(self, params: bytes) -> None:
-        self._line.peer.tell(schema.CANCEL.name, params)
+        await self.tell(schema.CANCEL.name, params)
 
     async def answer(self, request: Request) -> None:
-        def on_result(_: bytes) -> None:
-            if request.method in LEAVING:
-                self._line.opened.pop(self._session_id, None)
-
-        await self._line.forward(request, on_result, may_retry=lambda: request.method in REPEATABLE)
+        self._remote.ask(self._session_id, request)
 
     async def tell(self, method: str, params: bytes) -> None:
-        self._line.peer.tell(method, params)
+        await self._remote.notify(self._session_id, method, params)
 
 
 Handler = Callable[[Request], Awaitable[bytes | None] | None]
@@ -326,7 +281,6 @@ class SessionRequests:
         self._client = client
         self._peer = peer
         self._entrance = entrance
-        self._opener = opener
         self._openings = opener.openings
         self._remote = opener.remote
         self._in_order = asyncio.Lock()
@@ -344,88 +298,32 @@ class SessionRequests:
         is_cancelled = await self._openings.wait(session_id, request)
         self.home(session_id).prompt(request, prompt, meta, is_cancelled=is_cancelled)
 
-    async def prompt_again(self, sent: SentPrompt) -> None:
-        """Handle a prompt whose line ended before the answer, or whose owner lost the session.
-
-        First wait until the session is open again. If it is still with the same owner, repeat the
-        prompt there. Otherwise the journal decides if it has begun: then its turn was interrupted,
-        else it is sent to the new home like a new prompt. See `server.positions`.
-        """
-        request, session_id = sent.request, sent.session_id
-        try:
-            if sent.refusal is not None:
-                await self._remote.check_owner(session_id)
-            elif self._remote.line(session_id) is sent.line:
-                await sent.line.is_over.wait()
-            if sent.is_cancelled:
-                request.answer(CANCELLED)  # a client that cancels does not wait for the owner
-                await self._openings.wait(session_id)
-            else:
-                is_cancelled = await self._openings.wait(session_id, request)
-                if is_cancelled or sent.is_cancelled:  # the cancel may arrive as the wait ends
-                    sent.is_cancelled = True
-                    request.answer(CANCELLED)
-        finally:
-            sent.line.prompts.remove(sent)
-        line = self._remote.line(session_id)
-        is_same_owner = line is not None and line.opened[session_id].epoch == sent.epoch
-        if line is not None and is_same_owner and sent.refusal is None:
-            RemoteHome(line, self._peer, session_id, self).repeat(sent)
-            return
-        if sent.is_cancelled:
-            return
-        if line is None and not self._desk.hub.holds(session_id):
-            raise errors.AcpError(UNKNOWN_OUTCOME)
-        # One at a time: a database answers in any order, but the prompts must keep theirs.
-        async with sent.line.prompts.looking:
-            has_begun = sent.has_arrived or await self._desk.hub.whereabouts.has_prompt(
-                session_id, sent.prompt, sent.after
-            )
-        if has_begun:
-            raise errors.InterruptedTurnError
-        if sent.refusal is not None and self._remote.line(session_id) is sent.line:
-            raise sent.refusal  # no other process has it
-        _, prompt, meta = prompt_in(request.params)
-        await self._prompt_when_open(request, session_id, prompt, meta)
-
     async def cancel(self, params: bytes) -> None:
         session_id = session_id_of(params)
-        sent = find_sent(params)
         self._openings.cancel(session_id)
-        self._remote.cancel_prompts(session_id, None if sent is None else sent.id)
-        is_open = self._desk.hub.holds(session_id) or self._remote.line(session_id) is not None
+        is_open = self._desk.hub.holds(session_id) or self._remote.has(session_id)
         if is_open or not self._openings.has(session_id):
             await self.home(session_id).cancel(params)
 
     def home(self, session_id: str | None) -> SessionHome:
         """Return the home of a session, whether it is open to this client or not."""
-        line = None if session_id is None else self._remote.line(session_id)
-        if session_id is None or line is None:
-            return LocalHome(
-                self._desk,
-                self._client,
-                self._peer,
-                session_id,
-                self._entrance,
-                self._in_order,
-            )
-        return RemoteHome(line, self._peer, session_id, self)
+        if session_id is not None and self._remote.has(session_id):
+            return RemoteHome(self._remote, session_id)
+        return LocalHome(
+            self._desk,
+            self._client,
+            self._peer,
+            session_id,
+            self._entrance,
+            self._in_order,
+        )
 
     async def answer(self, request: Request) -> None:
-        """Let the session's home answer, once the session is open.
-
-        If the owner ends or falls silent before it answers, the next home gets the request. A
-        request by which the client leaves the session ends any opening of it, without waiting.
-        """
+        """Let the session's home answer, once the session is open; at once if the client leaves the
+        session."""
         session_id = session_id_in(request.params)
         if request.method in LEAVING:
-            await self._opener.stop_reopening(session_id_of(request.params))
+            session_id = session_id_of(request.params)
         elif session_id is not None:
             await self._openings.wait(session_id)
-        for _ in range(bounds.HOMES - 1):
-            with suppress(errors.OwnerLostError):
-                await self.home(session_id).answer(request)
-                return
-            if session_id is not None:  # its next home is being opened
-                await self._openings.wait(session_id)
         await self.home(session_id).answer(request)

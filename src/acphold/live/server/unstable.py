@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from acp_wire.rpc.requests import Request
-from acp_wire.schema import CLOSE_SESSION, ResumeSessionRequest, decode, encode
+from acp_wire.schema import ResumeSessionRequest, decode, encode
 from acp_wire.schema.methods import ARCHIVE_SESSION, FORK_SESSION
 from acp_wire.schema.session_requests import ForkSessionRequest
 from acp_wire.schema.shapes import Extensible
@@ -94,9 +94,7 @@ class UnstableMethods:
 
     async def _archive(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
-        if (line := self._opener.remote.line(session_id)) is not None:
-            await line.call(CLOSE_SESSION.name, encode({"sessionId": session_id}))
-            line.opened.pop(session_id, None)
+        await self._opener.remote.close(session_id)
         await self._desk.listed.archive(session_id, self._client)
         await self._tell_owner(session_id)
         return b"{}"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from types import SimpleNamespace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from acp_wire.rpc import NotificationReceived, Peer, connected
+from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.peer import UNREAD
 from acp_wire.rpc.requests import Request
+from acp_wire.tasks import beside
 from acp_wire.transports.streams import memory_pair
 from acphold.live.agents.capabilities import ClientOffer
-from acphold.live.hub.agent_session import Setup
-from acphold.live.server.owner_line import Opened, OwnerLine
-from acphold.record.journal.access import SCOPES, Scope
+from acphold.live.lines.line import OpenSession
+from acphold.live.server import bounds
+from acphold.live.server.far_line import FarLine
 
 DEADLINE = 30.0
 
@@ -25,26 +27,10 @@ class Client:
     """A client that takes whatever it is told (hub.Client)."""
 
     offer = ClientOffer()
-    info = b""
     buffered = 0
-    sees_all = True
-
-    def owns(self, tenant: str) -> bool:
-        return True
-
-    def scopes_in(self, session_id: str) -> frozenset[Scope]:
-        return frozenset(SCOPES)
-
-    only_joins = False
-
-    async def hang_up(self) -> None:
-        return None
-
-    def only_watches(self, session_id: str) -> bool:
-        return False
+    is_lost = False
 
     def __init__(self) -> None:
-        self.known_prompts: set[str] = set()
         self.told: list[int] = []
         self.sent: list[bytes] = []
 
@@ -71,35 +57,50 @@ class Owner:
         return None
 
 
+@asynccontextmanager
+async def line_to(
+    limit: int, client: Client, owner: Peer, near: Transport
+) -> AsyncIterator[FarLine]:
+    """A line of the client to the owner, which has answered over it."""
+
+    async def dial() -> Transport:
+        raise AssertionError("the connection holds")
+
+    line = FarLine(client, dial, "there", limit, near, introduction=b"{}")
+    line.follow("s", OpenSession(b"{}", 1))
+    async with (
+        connected(owner),
+        beside(line.run(), "line") as running,
+        asyncio.timeout(DEADLINE),
+    ):
+        while not line.is_connected:  # noqa: ASYNC110 - in a few steps
+            await asyncio.sleep(0)
+        yield line
+        assert not running.done()
+
+
 async def test_client_and_owner_can_both_say_much_at_once() -> None:
     near, far = memory_pair()
     client, limit = Client(), 2 * UNREAD
-    line = OwnerLine(near, client, limit, SimpleNamespace(lost=print))
-    async with (
-        connected(Peer(far, Owner(), name="client", limit=limit)) as pump,
-        asyncio.timeout(DEADLINE),
-    ):
-        assert not pump.done()
-        await line.start(b"{}")
+    owner = Peer(far, Owner(), name="client", limit=limit)
+    async with line_to(limit, client, owner, near) as line:
         much = json.dumps({"sessionId": "s", "text": "x" * (UNREAD + 1_000_000)}).encode()
-        line.peer.tell("said", much)
+        telling = asyncio.create_task(line.notify("said", much))
         far.send(b'{"jsonrpc":"2.0","method":"said","params":%b}\n' % much)
-        assert await line.peer.call_raw("asked", b"{}") == b"{}"
+        await telling
+        await line.call("asked", b"{}")
         assert client.told == [len(much)]
-        await line.aclose()
 
 
 async def test_what_an_owner_adds_to_a_message_of_just_the_size_limit_fits() -> None:
     near, far = memory_pair()
     client, limit = Client(), 100_000
-    line = OwnerLine(near, client, limit, SimpleNamespace(lost=print))
-    async with connected(Peer(far, Owner(), name="client")), asyncio.timeout(DEADLINE):
-        await line.start(b"{}")
+    owner = Peer(far, Owner(), name="client")
+    async with line_to(limit + bounds.ADDED_BYTES, client, owner, near) as line:
         params = json.dumps({"text": "x" * limit, "_meta": {"acphold/seq": 7}}).encode()
         far.send(b'{"jsonrpc":"2.0","method":"said","params":%b}\n' % params)
-        assert await line.peer.call_raw("asked", b"{}") == b"{}"
+        await line.call("asked", b"{}")
         assert client.told == [len(params)]
-        await line.aclose()
 
 
 @pytest.mark.parametrize(
@@ -111,18 +112,16 @@ async def test_what_is_too_long_is_told_in_the_session_that_it_belongs_to(
 ) -> None:
     near, far = memory_pair()
     client, limit = Client(), 100_000
-    line = OwnerLine(near, client, limit, SimpleNamespace(lost=print))
-    line.opened["s"] = Opened(Setup("/", (), b"{}"), 1)
-    async with connected(Peer(far, Owner(), name="client")), asyncio.timeout(DEADLINE):
-        await line.start(b"{}")
+    owner = Peer(far, Owner(), name="client")
+    async with line_to(limit, client, owner, near) as line:
+        client.sent.clear()  # that updates are missing: this owner knows no positions
         update = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "x" * 2 * limit}
         params = json.dumps({"sessionId": session, "update": update, "_meta": meta})
         sent = params.replace('": ', '":').replace(', "', ',"').encode()
         for told in (sent, b'{"sessionId":"no","update":"%b"}' % (b"x" * 2 * limit)):
             far.send(b'{"jsonrpc":"2.0","method":"session/update","params":%b}\n' % told)
-        assert await line.peer.call_raw("asked", b"{}") == b"{}"
+        await line.call("asked", b"{}")
         [said] = [json.loads(lines)["params"] for lines in client.sent]
         assert said["sessionId"] == "s"
         assert "is over the limit" in said["update"]["description"]
-        assert line.opened["s"].position == 7
-        await line.aclose()
+        assert line._line.sessions["s"].position == 7

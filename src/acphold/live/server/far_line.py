@@ -1,0 +1,555 @@
+"""A client's line to another process: the connection to it is replaced whenever it is lost.
+
+To the client it is an agent that is always connected. The process is a remote server, or the owner
+of a session, which may be another one after each loss (`server.remote_sessions`). `lines.line`
+decides what has to be sent over the next connection; it is sent here, in this order:
+
+1. `initialize`, as the client sent it;
+2. for each session that the client has open, `session/resume` after its last position, so that no
+   update is missing or arrives twice;
+3. the client's unanswered requests, in the order in which it sent them;
+4. the client's notifications since.
+
+The other process repeats its own unanswered requests; the earlier ones are withdrawn from the
+client here. A prompt that was cancelled is not sent again: it is answered, and cancelled by its id
+over the next connection, and no other turn is.
+
+A server that is not an acphold knows no positions: its sessions are resumed, and the client is
+notified of the gap.
+"""
+
+# See docs/decisions.md, 16 and 19.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from acp_wire import schema
+from acp_wire.rpc import CutNotification, NotificationReceived, Peer, Transport, connected
+from acp_wire.rpc.requests import Answer, Request, hand_on
+from acp_wire.schema.methods import CANCEL_REQUEST, OPENING
+from acp_wire.schema.splice import session_id_in, splice
+from acp_wire.tasks import beside, first
+from acphold import errors
+from acphold.live.agents.capabilities import asking_for_positions, keeps_positions
+from acphold.live.agents.interface import session_of
+from acphold.live.hub import bounds as hub_bounds
+from acphold.live.hub.annotations import missing_update, notice
+from acphold.live.hub.frames import PARENT, POSITION, Frames
+from acphold.live.hub.prompt_turn import CANCELLED
+from acphold.live.lines.line import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    LastingLine,
+    OpenSession,
+    Pending,
+    Resumed,
+)
+from acphold.live.server import bounds
+from acphold.live.server.positions import (
+    Sent,
+    find_sent,
+    is_only_position,
+    lineage_of_answer,
+    position_of_update,
+    question_in,
+    resume_params,
+    session_of_update,
+    with_sent,
+)
+from acphold.record.history.replay import Replayed
+
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+    from acphold.live.agents.capabilities import ClientOffer
+
+    class LineClient(Protocol):
+        """The client of a line: see `hub.attachment.Client`."""
+
+        @property
+        def offer(self) -> ClientOffer: ...
+
+        @property
+        def is_lost(self) -> bool: ...
+
+        @property
+        def buffered(self) -> int: ...
+
+        def send(self, lines: bytes) -> None: ...
+
+        async def drain(self) -> None: ...
+
+        async def ask(self, method: str, params: bytes) -> bytes: ...
+
+        def tell(self, method: str, params: bytes) -> None: ...
+
+
+log = logging.getLogger(__name__)
+
+AWAY = "The connection to {} is lost"
+AWAY_HOW = (
+    "acphold is reconnecting, and your messages wait. If only the connection is lost, running "
+    "turns go on."
+)
+BACK = "The connection to {} is back"
+BACK_HOW = "Nothing is missing."
+GAP_HOW = "Some updates from the meantime are not shown here: load the session to see all of them."
+NOT_OPEN = "This session is not open any more"
+NOT_OPEN_HOW = "{}. To continue, load it again."
+
+OpenTransport = Callable[[], Awaitable[Transport]]
+"""Makes a connection. Raises ConnectionLostError if it may succeed later; any other AcpError ends
+the line."""
+
+OnAway = Callable[[float | None], object]
+"""Called with the time of a loss (seconds since the epoch), and with None when reconnected."""
+
+
+class FarLine:
+    """See the module. `dial` connects to the process that is called `name`; `first_connection` was
+    made already. `introduction` are the params of the client's `initialize`, if it
+    was answered elsewhere. `on_away` is called at once when the connection is lost; the client gets
+    a notice if it stays lost for UNTOLD_SECONDS.
+    """
+
+    def __init__(
+        self,
+        client: LineClient,
+        dial: OpenTransport,
+        name: str,
+        limit: int,
+        first_connection: Transport | None,
+        *,
+        introduction: bytes | None = None,
+        on_away: OnAway = bool,
+    ) -> None:
+        self._client = client
+        self._dial = dial
+        self._on_away = on_away
+        self._name = name
+        self._limit = limit
+        self._first = first_connection
+        self._server: Peer | None = None
+        self._introduction = introduction
+        self._line = LastingLine[Request]()
+        self._kept: list[tuple[str, bytes]] = []
+        self._given_up = asyncio.Event()
+        self._is_away_reported = False
+        self._away: asyncio.TimerHandle | None = None
+        self._pause = FIRST_PAUSE
+        self._tried = 0.0
+        self._restoring_since: float | None = None
+        self._is_closed = False
+
+    async def run(self) -> None:
+        """Stay connected: reconnect after each loss.
+
+        Raises what ends the line, like RemoteRefusalError if the server does not admit us any more.
+        Then its requests are refused with it, and the client is told in its sessions.
+        """
+        try:
+            while True:
+                await self._stay_connected()
+        except errors.AcpError as exc:
+            self._refuse_pending(exc)
+            for session_id in tuple(self._line.sessions):
+                self._lose(session_id, exc)
+            with suppress(errors.ConnectionLostError):
+                await self._client.drain()
+            raise
+        finally:
+            if self._away is not None:
+                self._away.cancel()
+
+    async def _stay_connected(self) -> None:
+        """Connect, and return when that connection is lost, or given up."""
+        transport = await self._next_connection()
+        server = Peer(
+            transport,
+            self,
+            name=self._name,
+            limit=self._limit,
+            is_agent=True,
+            on_cut=self._on_cut,
+        )
+        self._given_up.clear()
+        try:
+            async with (
+                connected(server) as pump,
+                beside(self._given_up.wait(), "given up") as giving_up,
+                beside(self._restore(server), "restore") as restoring,
+            ):
+                await first(restoring, pump, giving_up)
+                if restoring.done():
+                    restoring.result()
+                    self._go_on(server)
+                await first(pump, giving_up)
+        except errors.ConnectionLostError as exc:
+            log.info("%s", exc)
+        finally:
+            self._server = self._restoring_since = None
+        if self._away is None:
+            loop = asyncio.get_running_loop()
+            self._away = loop.call_later(bounds.UNTOLD_SECONDS, self._notify_all, AWAY, AWAY_HOW)
+            self._on_away(time.time())
+
+    async def _restore(self, server: Peer) -> None:
+        """Introduce the client over a new connection, and resume its open sessions."""
+        if self._introduction is None or self._line.introduces_itself:
+            return
+        self._restoring_since = asyncio.get_running_loop().time()
+        answer = await server.call_raw(
+            schema.INITIALIZE.name,
+            asking_for_positions(self._introduction),
+            seconds=bounds.REOPEN_SECONDS,
+        )
+        self._line.knows_positions = keeps_positions(answer)
+        for resumed in self._line.on_reconnect().resume:
+            await self._reopen(server, resumed)
+
+    def _go_on(self, server: Peer) -> None:
+        """Go on over a new connection: the sessions are open there."""
+        self._restoring_since = None
+        self._pause = FIRST_PAUSE
+        if self._away is not None:
+            self._away.cancel()
+            self._away = None
+            self._on_away(None)
+        if self._is_away_reported:
+            self._notify_all(BACK, BACK_HOW)
+        self._server = server
+        self._send_pending()
+
+    async def _next_connection(self) -> Transport:
+        """Return the next connection, however long that takes."""
+        made, self._first = self._first, None
+        if made is not None:
+            return made
+        now = asyncio.get_running_loop().time
+        while True:
+            # Measured from one start to the next: retry at once if the connection held, and slowly
+            # if we are let in and cut off again and again.
+            next_try = self._tried + self._pause * random.uniform(0.5, 1.0)
+            await asyncio.sleep(max(0.0, next_try - now()))
+            self._tried = now()
+            try:
+                return await self._dial()
+            except errors.ConnectionLostError as exc:
+                log.info("%s", exc)
+                self._pause = min(self._pause * 2, LONGEST_PAUSE)
+
+    async def _reopen(self, server: Peer, resumed: Resumed) -> None:
+        session_id, opened, known = resumed
+        params = splice(opened.setup, {"sessionId": schema.encode(session_id)})
+
+        async def resume(setup: bytes) -> bytes:
+            return await server.call_raw(
+                schema.RESUME_SESSION.name, setup, seconds=bounds.REOPEN_SECONDS
+            )
+
+        try:
+            if opened.position is not None and self._line.knows_positions:
+                try:
+                    place = resume_params(params, opened.position, known, opened.lineage)
+                    opened.on_resumed(lineage_of_answer(await resume(place)))
+                    return
+                except errors.RemoteError as exc:
+                    if exc.code != errors.INVALID_PARAMS:
+                        raise
+            # Updates were merged across its position, or belong to a lost history, or it has none.
+            opened.position = None
+            # Without one in the answer there is none: a former lineage goes with its position.
+            opened.lineage = lineage_of_answer(await resume(params))
+            self._notify(session_id, BACK, GAP_HOW)
+        except errors.ConnectionLostError:
+            raise
+        except errors.AcpError as exc:
+            if _is_not_owner(exc):
+                raise errors.ConnectionLostError(str(exc)) from exc
+            self._lose(session_id, exc)
+
+    def _lose(self, session_id: str, why: errors.AcpError) -> None:
+        """Tell the client that a session is not open any more."""
+        if self._line.sessions.pop(session_id).is_open:
+            self._notify(session_id, NOT_OPEN, NOT_OPEN_HOW.format(why))
+
+    # -- messages of the client --------------------------------------------------------------
+
+    def ask(
+        self,
+        request: Request,
+        on_answered: Callable[[], object] = bool,
+        opening: OpenSession | None = None,
+    ) -> Pending[Request]:
+        """Send a request of the client, now or when there is a connection, and answer it.
+
+        `on_answered` is called once it is answered, or not waited for any more. `opening` is where
+        the client begins in the session that it opens, if that is known. Raises InvalidParamsError
+        for a prompt with an id that cannot be read.
+        """
+        is_prompt = request.method == schema.PROMPT.name
+        named = find_sent(request.params) if is_prompt else None
+        session_id = session_id_in(request.params)
+        asked = self._line.ask(request, request.method, request.params, session_id)
+        asked.on_answered, asked.begins = on_answered, opening
+        if named is not None:
+            asked.sent_id = named.id
+        elif request.method == schema.INITIALIZE.name:
+            self._introduction = request.params
+        request.on_cancel = lambda: self._withdraw(asked)
+        self._send(asked)
+        return asked
+
+    def _withdraw(self, asked: Pending[Request]) -> None:
+        """Cancel a request for which the client does not wait any more."""
+        if self._client.is_lost:
+            return  # the turn of a client that has gone continues
+        asked.on_answered()
+        asked.is_cancelled = asked.method == schema.PROMPT.name
+        if self._server is not None and asked.id is not None:  # which ends it, and answers
+            self._server.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % asked.id)
+            self._expect(asked)
+        elif not (asked.is_sent and asked.is_cancelled):  # by its id, over the next connection
+            self._line.forget(asked)
+
+    async def open(self, request: Request, opening: OpenSession) -> None:
+        """Send a request that opens a session, as in `ask`, and return once it is answered."""
+        answered = asyncio.Event()
+        asked = self.ask(request, answered.set, opening)
+        try:
+            await answered.wait()
+        finally:
+            if not answered.is_set():
+                self._withdraw(asked)
+
+    def follow(self, session_id: str, opened: OpenSession) -> None:
+        """Resume a session, which the client had open elsewhere, over the next connection."""
+        opened.is_open = True
+        self._line.sessions[session_id] = opened
+
+    async def notify(self, method: str, params: bytes) -> None:
+        """Send a notification of the client, now or when there is a connection."""
+        prompts: Sequence[Pending[Request]] = ()
+        if method == schema.CANCEL.name:
+            sent = find_sent(params)
+            prompts = self._line.cancel(session_id_in(params), None if sent is None else sent.id)
+            for asked in prompts:
+                self._expect(asked)
+        if self._server is not None:
+            await self._server.notify_raw(method, params)
+        elif not prompts:
+            self._kept.append((method, params))
+        else:  # they are cancelled by their ids; nobody waits for a connection
+            for asked in prompts:
+                asked.request.answer(CANCELLED)
+                if not asked.is_sent:
+                    self._line.forget(asked)
+
+    def has(self, session_id: str) -> bool:
+        """Return True if the client has the session open over this line, or is opening it."""
+        return session_id in self._line.sessions
+
+    @property
+    def is_connected(self) -> bool:
+        """True while there is a connection over which its sessions are open."""
+        return self._server is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while a request over the present connection is not answered."""
+        is_restoring = self._restoring_since is not None
+        return is_restoring or (self.is_connected and bool(self._line.pending))
+
+    def is_overdue(self, seconds: float) -> bool:
+        """Return True if an answer has been due for so long. A turn takes as long as it takes,
+        until it is cancelled."""
+        times = (self._restoring_since, *(asked.due for asked in self._line.pending))
+        due = [time for time in times if time is not None]
+        return bool(due) and asyncio.get_running_loop().time() - min(due) > seconds
+
+    def give_up(self) -> None:
+        """Replace the connection: the process at the other end hangs, or has lost the session."""
+        self._given_up.set()
+
+    def close(self) -> None:
+        """Answer what the client waits for, and tell it nothing more: it has left its sessions
+        here."""
+        self._is_closed = True
+        for asked in self._line.pending:
+            if asked.method == schema.PROMPT.name:
+                asked.request.answer(CANCELLED)
+        self._refuse_pending(
+            errors.ConnectionLostError(f"the connection to {self._name} has ended")
+        )
+
+    def _refuse_pending(self, why: errors.AcpError) -> None:
+        pending, self._line.pending = self._line.pending, []
+        for asked in pending:
+            asked.request.refuse(why)
+            asked.on_answered()
+
+    async def call(self, method: str, params: bytes) -> None:
+        """Send a request of our own; ConnectionLostError if there is no connection now."""
+        if self._server is None:
+            raise errors.ConnectionLostError(f"the connection to {self._name} is lost")
+        await self._server.call_raw(method, params, seconds=bounds.REOPEN_SECONDS)
+
+    def _send_pending(self) -> None:
+        """Send pending requests and notifications over a new connection."""
+        _, refused, repeated = self._line.on_reconnect()
+        for asked in refused:
+            self._line.on_answer(asked, None)
+            asked.request.refuse(
+                errors.ConnectionLostError(
+                    f"the connection to {self._name} was lost before the answer to "
+                    f"{asked.method}; it is unknown if that was done"
+                )
+            )
+            asked.on_answered()
+        for asked in repeated:
+            if not asked.is_cancelled:
+                self._send(asked)
+                continue
+            self._line.on_answer(asked, None)
+            asked.request.answer(CANCELLED)
+            params = schema.encode({"sessionId": asked.session_id})
+            self._tell(schema.CANCEL.name, with_sent(params, Sent(asked.sent_id)))
+        kept, self._kept = self._kept, []
+        for method, params in kept:
+            self._tell(method, params)
+
+    def _tell(self, method: str, params: bytes) -> None:
+        if self._server is not None:
+            self._server.tell(method, params)
+
+    def _send(self, asked: Pending[Request]) -> None:
+        if (server := self._server) is None:
+            return  # it is sent when there is a connection
+        method, params = asked.method, asked.params
+        place = self._line.send(asked)
+        asked.due = None
+        if method != schema.PROMPT.name:
+            self._expect(asked)
+        if method == schema.INITIALIZE.name:
+            params = asking_for_positions(params)
+        elif method == schema.PROMPT.name:
+            params = with_sent(params, self._name_prompt(asked, place is not None))
+        elif place is not None:
+            method = schema.RESUME_SESSION.name
+            params = resume_params(params, place.position, lineage=place.lineage)
+
+        def take(answer: Answer) -> None:
+            if isinstance(answer, errors.ConnectionLostError):
+                return  # it will be sent again
+            if _is_not_owner(answer):
+                self.give_up()
+                return
+            result = answer if isinstance(answer, bytes) else None
+            lineage = None
+            if result is not None and asked.method in OPENING:
+                lineage = lineage_of_answer(result)
+            if not self._line.on_answer(asked, result, lineage):
+                return
+            if result is not None and asked.method == schema.INITIALIZE.name:
+                self._line.knows_positions = keeps_positions(result)
+            asked.request.reply(answer)
+            asked.on_answered()
+
+        with suppress(errors.ConnectionLostError):
+            asked.id = server.begin(method, params, take)
+
+    def _name_prompt(self, asked: Pending[Request], is_repeated: bool) -> Sent:
+        """Return the id under which a prompt is known there, with a position from before it if it
+        may have arrived before."""
+        named = find_sent(asked.params)  # the client may have repeated it itself
+        after = None if named is None else named.after
+        if is_repeated:
+            after = asked.after if after is None else min(asked.after, after)
+        return Sent(asked.sent_id, after)
+
+    def _expect(self, asked: Pending[Request]) -> None:
+        """Expect the answer to a request from now on."""
+        if asked.due is None:
+            asked.due = asyncio.get_running_loop().time()
+
+    # -- messages of the other process -------------------------------------------------------
+
+    async def on_request(self, request: Request) -> bytes | None:
+        """Return the client's answer; None if the client has gone."""
+        question = question_in(request.params)
+        if (earlier_answer := self._line.answer_to(question)) is not None:
+            return earlier_answer
+        answer = await hand_on(request, self._client.ask)
+        if answer is not None:
+            self._line.give(question, answer)
+        return answer
+
+    def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
+        """Forward notifications, and note the client's positions."""
+        if self._is_closed:
+            return None
+        for notification in batch:
+            method, params = notification.method, notification.params
+            position = position_of_update(params)
+            if position is None:
+                self._client.tell(method, params)
+                continue
+            if self._client.offer.positions or not is_only_position(params):
+                self._client.tell(method, params)
+            if (opened := self._line.sessions.get(session_of_update(params))) is not None:
+                opened.advance(position)
+        # While we do not read, the other process feeds this client from the journal.
+        return self._drain() if self._client.buffered > hub_bounds.LAG_BYTES else None
+
+    async def _drain(self) -> None:
+        with suppress(errors.ConnectionLostError):
+            await self._client.drain()
+
+    def _on_cut(self, cut: CutNotification) -> None:
+        """Send the client a notice in place of an update that is over this process's limit."""
+        params = cut.tail.rstrip()[:-1]  # their end, without the brace of the message
+        position, of_child = position_of_update(params), _OF_CHILD.search(params)
+        session_id = session_of(cut) if of_child is None else msgspec.json.decode(of_child[1])
+        if session_id is None or (opened := self._line.sessions.get(session_id)) is None:
+            return
+        offer = self._client.offer
+        frames = Frames(session_id, offer, positions=offer.positions)
+        self._client.send(
+            frames.lines_of([Replayed(missing_update(cut.problem), seq=position or 0)])
+        )
+        if position is not None:
+            opened.advance(position)
+
+    # -- notices -----------------------------------------------------------------------------
+
+    def _notify_all(self, title: str, description: str) -> None:
+        self._is_away_reported = title is AWAY
+        self.notify_client(title.format(self._name), description)
+
+    def notify_client(self, title: str, description: str) -> None:
+        """Send the client a notice in all of its sessions; it is not journalled."""
+        for session_id in self._line.sessions:
+            self._notify(session_id, title, description)
+
+    def _notify(self, session_id: str, title: str, description: str) -> None:
+        update = notice(title.format(self._name), description)
+        self._client.send(Frames(session_id, self._client.offer).aside(update))
+
+
+_OF_CHILD = re.compile(
+    rb'"%b":("(?:[^"\\]|\\.)*"),"%b":\d+\}\}$' % (PARENT.encode(), POSITION.encode())
+)
+"""The end of the params of a sub-agent's update, with the session that it belongs to."""
+
+
+def _is_not_owner(answer: Answer) -> bool:
+    """Return True if the process at the other end is not the owner of the session, or no longer."""
+    return isinstance(answer, errors.RemoteError) and answer.code == errors.HELD_ELSEWHERE
