@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from acphold.live.server.far_line import AWAY
+from acphold.live.server.remote_sessions import OWNER
 from tests.editor import Editor, Refused
 from tests.owners import program
 from tests.watched_processes import agent_pid, below, gone, until
@@ -55,25 +57,13 @@ async def at_a_new_owner(journal: Path) -> AsyncIterator[tuple[Editor, Editor, s
 
 async def test_a_client_follows_its_session_once_a_descriptor_is_free(journal: Path) -> None:
     async with at_a_new_owner(journal) as (client, other, session):
+        await client.until(lambda: AWAY.format(OWNER) in str(client.updates()))
         turn = client.begin_prompt(session, {"say": "three "})
         allow(client)
         assert await turn == {"stopReason": "end_turn"}
         await other.until_text("three ")
         assert client.text() == other.text() == "one two three "
         assert b"Traceback" not in client.stderr
-
-
-async def test_a_client_that_cannot_follow_its_session_is_told_why_and_loads_it_again(
-    journal: Path,
-) -> None:
-    async with at_a_new_owner(journal) as (client, other, session):
-        await client.until(lambda: "This session is not open any more" in str(client.updates()))
-        assert "Too many open files" in str(client.updates()[-1])
-        assert b"Traceback" not in client.stderr
-        allow(client)
-        await client.load(session)
-        await other.prompt(session, {"say": "three "})
-        await client.until_text("one two three ")
 
 
 async def test_an_agent_that_cannot_be_started_for_want_of_descriptors_takes_none_for_ever(

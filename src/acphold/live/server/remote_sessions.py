@@ -81,15 +81,18 @@ class RemoteSessions:
         if (connection := await self.connect_to(held)) is not None:
             self._begin(held.session_id, held, connection)
 
-    async def connect_to(self, held: errors.HeldElsewhereError) -> Transport | None:
+    async def connect_to(
+        self, held: errors.HeldElsewhereError, *, is_doubted: bool = False
+    ) -> Transport | None:
         """Return a connection to the owner of a session; None if it may be replaced, as in `reach`.
 
-        Raises ConnectionLostError if it cannot be reached at present, and UnreachableOwnerError if
-        it never can from here.
+        The owner is asked first if it is on this machine, or `is_doubted`. Raises
+        ConnectionLostError if it cannot be reached at present, and UnreachableOwnerError if it
+        never can from here.
         """
         try:
-            # Over a connection of its own, because a line may have much to deliver first.
-            if not await is_answering(held.addresses, bounds.OWNER_ANSWER_SECONDS):
+            is_asked = is_doubted or are_here(held.addresses)
+            if is_asked and not await is_answering(held.addresses, bounds.OWNER_ANSWER_SECONDS):
                 raise errors.SilentPeerError("it does not answer")
             return await connect(held.addresses, bounds.OWNER_ANSWER_SECONDS, self._limit)
         except errors.ConnectionLostError as problem:
@@ -229,7 +232,9 @@ class SessionLine:
         try:
             await self._hub.ownership.require_free(self._session_id)
         except errors.HeldElsewhereError as held:
-            if (transport := await self._remote.connect_to(held)) is not None:
+            is_doubted = self._held is not None and self._held.epoch == held.epoch
+            transport = await self._remote.connect_to(held, is_doubted=is_doubted)
+            if transport is not None:
                 self._held = held
                 return transport
         except errors.JournalError as exc:
