@@ -83,11 +83,11 @@ PUBLIC = {
         reader
     """,
     "acphold.record.journal": """
-        Append Archived Arrivals At Entries Free Gone HasLinks Here Index Journal Lease ListFilter
+        Append Archived Arrivals At Entries Free HasLinks Here Index Journal Lease ListFilter
         ListKey Listed
         NewSession Origin Owner Owners PageBack Part Readable RowChange RowChanges SearchHit
         SessionRow
-        Sessions Silent Sought Tokens Whose
+        Sessions Sought Tokens Whose
         default_location history is_forgotten session_of state_of
     """,
     "acphold.live.mcp": """

@@ -1,4 +1,4 @@
-"""Samples of long tables of cases: a quarter at each commit, another one with the next."""
+"""Samples of long tables of cases: an eighth at each commit, another one with the next."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-QUARTERS = 4
+PARTS = 8
 
 
 def sample(cases: Iterable[T]) -> list[T]:
-    """Return a quarter of these, or all with HELDOUT=all, which takes longer."""
+    """Return an eighth of these, or all with HELDOUT=all, which takes longer."""
     if os.environ.get("HELDOUT") == "all":
         return [*cases]
-    return [*cases][_seed() % QUARTERS :: QUARTERS]
+    return [*cases][_seed() % PARTS :: PARTS]
 
 
 @cache

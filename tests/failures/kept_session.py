@@ -10,7 +10,7 @@ from pathlib import Path
 
 from acphold.record.history import Entry, SessionState
 from acphold.record.history.timeline import Message
-from acphold.record.journal import At, Silent, history, state_of
+from acphold.record.journal import At, history, state_of
 from acphold.record.journal.stores import open_journal
 
 
@@ -39,7 +39,7 @@ class KeptSession:
         """The number of the process that has it, if one does that lives."""
         async with aclosing(open_journal(self._path)) as journal:
             match await journal.owner(self._session):
-                case At(owner) | Silent(owner):
+                case At(owner):
                     return owner.pid
         return None
 

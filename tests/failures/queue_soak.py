@@ -41,7 +41,7 @@ from acphold.errors import AcpError
 from acphold.record.history import Entry
 from acphold.record.history.fold import Summary
 from acphold.record.history.timeline import turn_end
-from acphold.record.journal import At, Journal, Silent, history
+from acphold.record.journal import At, Journal, history
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
 from tests.failures.soak import AGENT, QUESTION, kill
@@ -380,7 +380,7 @@ class QueueSoak:
 
     async def _owner(self) -> int | None:
         match await self._read(lambda it: it.owner(self._session)):
-            case At(owner) | Silent(owner) if psutil.pid_exists(owner.pid):
+            case At(owner) if psutil.pid_exists(owner.pid):
                 return owner.pid
         return None
 

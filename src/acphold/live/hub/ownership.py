@@ -31,8 +31,8 @@ from acphold.live.hub.turns import SharedParts
 from acphold.record.history.decisions import closed_question
 from acphold.record.history.entries import ANSWER, SENT, TURN_END, Entry, id_of_sent
 from acphold.record.journal import (
+    At,
     Free,
-    Gone,
     Lease,
     Owners,
     Readable,
@@ -160,7 +160,7 @@ class Ownership:
         """Return the last owner of a session that may be taken: it has ended, yields it, or was
         given up on. Raises HeldElsewhereError."""
         whose = await self._journal.owner(session_id)
-        if isinstance(whose, Gone):
+        if isinstance(whose, At) and whose.seems == "gone":
             from acp_wire.transports.addresses import are_deserted  # late, for a quick start
 
             if await are_deserted(whose.owner.addresses, bounds.DESERTED_SECONDS):

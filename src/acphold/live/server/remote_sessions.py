@@ -30,7 +30,7 @@ from acphold.live.hub.desk import Desk
 from acphold.live.lines.line import OpenSession
 from acphold.live.reading.neighbours import is_answering
 from acphold.live.server import bounds
-from acphold.record.journal import Silent
+from acphold.record.journal.owners import seems_silent
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere
     from acphold.live.server.far_line import FarLine, LineClient
@@ -256,7 +256,7 @@ class SessionLine:
                 held.addresses, min(bounds.UNTOLD_SECONDS, bounds.OWNER_ANSWER_SECONDS)
             )
         except errors.ConnectionLostError:  # it listens nowhere just now
-            responds = not isinstance(await whereabouts.owner(self._session_id), Silent)
+            responds = not seems_silent(await whereabouts.owner(self._session_id))
         if not responds:
             is_moved = (await whereabouts.owner(self._session_id)).epoch != held.epoch
             if is_moved or self.far.is_overdue(bounds.OWNER_ANSWER_SECONDS):

@@ -40,10 +40,9 @@ from acphold.record.journal import (
     ListFilter,
     ListKey,
     SessionRow,
-    Silent,
     bounds as journal_bounds,
 )
-from acphold.record.journal.owners import is_free, other_owner
+from acphold.record.journal.owners import is_free, other_owner, seems_silent
 
 log = logging.getLogger(__name__)
 
@@ -289,7 +288,7 @@ class ServedAgents:
                             )
                         elif not isinstance(owner := await self._journal.owner(id_), Here):
                             is_asleep = self._hub.is_asleep(id_)
-                            if not (is_free(owner) or isinstance(owner, Silent) or is_asleep):
+                            if not (is_free(owner) or seems_silent(owner) or is_asleep):
                                 continue
                             opening.create_task(
                                 self._resume_queue(row, name, slots), name=f"open {id_}"

@@ -19,7 +19,7 @@ from acphold.record.journal.journal import (
     session_of,
     state_of,
 )
-from acphold.record.journal.owners import At, Free, Gone, Here, Owner, Silent, Whose
+from acphold.record.journal.owners import At, Free, Here, Owner, Whose
 from acphold.record.journal.rows import (
     Archived,
     Listed,
@@ -40,7 +40,6 @@ __all__ = [
     "At",
     "Entries",
     "Free",
-    "Gone",
     "HasLinks",
     "Here",
     "Index",
@@ -61,7 +60,6 @@ __all__ = [
     "SearchHit",
     "SessionRow",
     "Sessions",
-    "Silent",
     "Sought",
     "Tokens",
     "Whose",

@@ -6,12 +6,14 @@ host and process named here are for people to read.
 
     Free      nobody owns it, or its owner has ended: it may be acquired
     Here      this process owns it
-    At        another process owns it and lives; it serves at its addresses
-    Gone      a kind of At: the connection that shows that its owner lives has just ended; or its
-              owner has no such connection, and its last report is late. Never so in a file
-    Silent    another process owns it and lives, but has not reported for long: stopped, or blocked
+    At        another process owns it, and serves at its addresses. It seems
 
-A process that is Gone has usually ended. It may also have lost only its connection and come back
+              alive     as far as is known
+              gone      the connection that shows that it lives has just ended; or it has no such
+                        connection, and its last report is late. Never so in a file
+              silent    it lives, but has not reported for long: stopped, or blocked
+
+A process that seems gone has usually ended. It may also have lost only its connection and come back
 with another one, or be a little late to report. So its sessions are taken at once if nobody serves
 at its addresses any more, and otherwise once it has been silent for long: before that time, the
 process itself ends its work there.
@@ -24,7 +26,7 @@ after that, because its epoch is old.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -63,28 +65,16 @@ class Here(Struct, frozen=True):
 
 
 class At(Struct, frozen=True):
-    """Another process owns it. With `yields`, it may be taken over at any time, as from an
-    import."""
+    """Another process owns it, or did so until a moment ago. With `yields`, it may be taken over at
+    any time, as from an import."""
 
     owner: Owner
     epoch: int
     yields: bool = False
+    seems: Literal["alive", "gone", "silent"] = "alive"
 
 
-class Gone(At, frozen=True):
-    """Another process owned it, and has ended or lost its connection to the journal."""
-
-
-class Silent(Struct, frozen=True):
-    """Another process owns it, and has not reported for `seconds`."""
-
-    owner: Owner
-    epoch: int
-    yields: bool = False
-    seconds: float = bounds.SILENT_SECONDS
-
-
-Whose: TypeAlias = Free | Here | At | Silent
+Whose: TypeAlias = Free | Here | At
 """The owner of a session: see the module."""
 
 
@@ -107,9 +97,9 @@ def whose(
     if owner.id == own_id:
         return Here(epoch, yields)
     if silent > bounds.SILENT_SECONDS:
-        return Silent(owner, epoch, yields, silent)
+        return At(owner, epoch, yields, "silent")
     is_gone = silent > bounds.LATE_SECONDS and not is_proved
-    return (Gone if is_gone else At)(owner, epoch, yields)
+    return At(owner, epoch, yields, "gone" if is_gone else "alive")
 
 
 def owner_of_row(id_: str, host: str, pid: int, addresses: str) -> Owner:
@@ -124,12 +114,23 @@ def is_owned(whose: Whose) -> bool:
 
 def other_owner(whose: Whose) -> Owner | None:
     """Return the other process that owns the session; None if nobody does, or this one."""
-    return whose.owner if isinstance(whose, At | Silent) else None
+    return whose.owner if isinstance(whose, At) else None
 
 
 def is_free(whose: Whose) -> bool:
     """Return True if a session may be taken for a moment: nobody has it, or has ended."""
-    return isinstance(whose, Free | Gone) or whose.yields
+    return isinstance(whose, Free) or whose.yields or seems_gone(whose)
+
+
+def seems_gone(whose: Whose) -> bool:
+    """Return True if another process owned the session, which has ended or lost its connection to
+    the journal."""
+    return isinstance(whose, At) and whose.seems == "gone"
+
+
+def seems_silent(whose: Whose) -> bool:
+    """Return True if another process owns the session, which has not reported for long."""
+    return isinstance(whose, At) and whose.seems == "silent"
 
 
 def refuse_held(session_id: str, whose: Whose, over: int | None = None) -> None:
@@ -137,13 +138,13 @@ def refuse_held(session_id: str, whose: Whose, over: int | None = None) -> None:
 
     `over` is the epoch of an owner that may be replaced all the same.
     """
-    match whose:
-        case At(owner, epoch) | Silent(owner, epoch) if not whose.yields and epoch != over:
-            raise HeldElsewhereError(
-                session_id,
-                str(owner),
-                epoch,
-                owner.id,
-                owner.addresses,
-                is_silent=isinstance(whose, Silent),
-            )
+    if isinstance(whose, At) and not whose.yields and whose.epoch != over:
+        owner = whose.owner
+        raise HeldElsewhereError(
+            session_id,
+            str(owner),
+            whose.epoch,
+            owner.id,
+            owner.addresses,
+            is_silent=seems_silent(whose),
+        )

@@ -29,7 +29,7 @@ from acphold.record.history.entries import PROMPT, TURN_END, PastEntry
 from acphold.record.journal import bounds
 from acphold.record.journal.access import Share
 from acphold.record.journal.journal import Journal, Lease, history, state_of
-from acphold.record.journal.owners import Free, Gone, Here
+from acphold.record.journal.owners import At, Free, seems_gone
 from acphold.record.journal.rows import (
     Listed,
     ListFilter,
@@ -106,7 +106,8 @@ async def _copy(source: Journal, target: Journal, session_id: str) -> Became | N
     try:
         row = await source.session(session_id)
         through, is_open = row.last_seq, False
-        if not isinstance(await source.owner(session_id), Free | Gone):
+        owner = await source.owner(session_id)
+        if not (isinstance(owner, Free) or seems_gone(owner)):
             # Somebody has it open: entries after the last turn may still be merged with others.
             ends = (await source.read_back(session_id, None, 1, kinds=[TURN_END])).entries
             through = ends[0].seq if ends else 0
@@ -154,7 +155,7 @@ async def _bring_up(source: Journal, target: Journal, row: SessionRow, through: 
         return "same"
     owner = await target.owner(session_id)
     # A killed copy leaves a lease that yields, of an owner that is gone or soon will be.
-    if not isinstance(owner, Free | Here | Gone) and not owner.yields:
+    if isinstance(owner, At) and not (owner.yields or seems_gone(owner)):
         raise errors.HeldElsewhereError(session_id, str(owner.owner), owner.epoch)
     lease = await target.acquire(session_id, owner.epoch, yields=True)
     try:

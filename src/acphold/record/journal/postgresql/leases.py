@@ -35,7 +35,7 @@ from acphold.errors import (
 from acphold.record.journal import bounds, owners
 from acphold.record.journal.journal import Identity, Lease
 from acphold.record.journal.lineage import lineage_of, mark_at, mark_with_place, new_era
-from acphold.record.journal.owners import Free, Gone, Here, Owner, Whose
+from acphold.record.journal.owners import At, Free, Here, Owner, Whose
 from acphold.record.journal.sql.session_tables import NOBODY
 from acphold.record.journal.sql.tables import Tables
 
@@ -284,7 +284,7 @@ def whose(tables: Tables, session_id: str, own_id: str | None, own: Sequence[str
     if not (lives and is_present) and not {*own}.isdisjoint(owner.addresses):
         return Free(epoch)  # we have its place, which has one holder at a time
     if not lives:
-        return Gone(owner, epoch, yields)
+        return At(owner, epoch, yields, "gone")
     return owners.whose(owner, epoch, silent, own_id, yields=yields, is_proved=is_present)
 
 
