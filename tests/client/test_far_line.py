@@ -10,7 +10,7 @@ from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport, con
 from acp_wire.rpc.requests import Request
 from acp_wire.transports.streams import memory_pair
 from acphold.client.far_line import FarClient
-from acphold.errors import InvalidParamsError
+from acphold.errors import ConnectionLostError, InvalidParamsError
 from acphold.live.server.far_line import GAP_HOW
 
 DEADLINE = 30.0
@@ -25,10 +25,14 @@ class Server:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.lineage = "first"
         self.resumed = asyncio.Event()
+        self.is_away = False
+        self.told: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self.connections: list[Peer] = []
         self._pumps: list[asyncio.Task[None]] = []
 
     async def dial(self) -> Transport:
+        if self.is_away:
+            raise ConnectionLostError("nobody is there")
         here, there = memory_pair()
         peer = Peer(there, self, name="client")
         self.connections.append(peer)
@@ -42,6 +46,8 @@ class Server:
         if request.method == "initialize":
             request.answer(json.dumps(KEEPS).encode())
             return
+        if request.method == "session/prompt":
+            return  # its turn goes on
         if meta.get("acphold/lineage", self.lineage) != self.lineage:
             request.refuse(InvalidParamsError("it is of a history that is lost"))
             return
@@ -55,7 +61,8 @@ class Server:
         self.connections[-1].tell("session/update", params)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
-        """Nothing of interest."""
+        for told in batch:
+            self.told.put_nowait((told.method, json.loads(told.params)))
 
     async def aclose(self) -> None:
         for peer in self.connections:
@@ -115,5 +122,42 @@ async def test_a_position_goes_with_its_lineage_and_a_lost_one_is_told_as_a_gap(
         await server.connections[-1].aclose()
         await server.resumed.wait()
         assert server.asked[1][1]["_meta"] == {"acphold/after": 3, "acphold/lineage": "second"}
+    await running
+    await server.aclose()
+
+
+async def test_a_cancel_while_the_connection_is_away_is_answered_and_nothing_is_sent_again() -> (
+    None
+):
+    server, client = Server(), Client()
+    ours, theirs = memory_pair()
+    line = FarClient(theirs, server.dial, "there", MAX_MESSAGE, await server.dial())
+    running = asyncio.create_task(line.run())
+    peer = Peer(ours, client, name="there", is_agent=True)
+    prompt = b'{"sessionId":"s","prompt":[]}'
+    async with connected(peer), asyncio.timeout(DEADLINE):
+        await peer.call_raw("initialize", b'{"protocolVersion":1}')
+        await peer.call_raw("session/load", b'{"sessionId":"s","cwd":"/","mcpServers":[]}')
+        server.tell(7)
+        await client.told.get()
+        sent = asyncio.create_task(peer.call_raw("session/prompt", prompt))
+        while server.asked[-1][0] != "session/prompt":  # noqa: ASYNC110 - in a few steps
+            await asyncio.sleep(0)
+        id_ = server.asked[-1][1]["_meta"]["acphold/sent"]["id"]
+        server.is_away = True
+        await server.connections[-1].aclose()
+        unsent = asyncio.create_task(peer.call_raw("session/prompt", prompt))
+        await asyncio.sleep(0)
+        peer.tell("session/cancel", b'{"sessionId":"s"}')
+        for turn in (sent, unsent):
+            assert json.loads(await turn) == {"stopReason": "cancelled"}
+        server.asked.clear()
+        server.is_away = False
+        told = await server.told.get()
+        assert told == (
+            "session/cancel",
+            {"sessionId": "s", "_meta": {"acphold/sent": {"id": id_}}},
+        )
+        assert [method for method, _ in server.asked] == ["initialize", "session/resume"]
     await running
     await server.aclose()

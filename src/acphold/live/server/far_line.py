@@ -196,6 +196,7 @@ class FarLine:
             log.info("%s", exc)
         finally:
             self._server = self._restoring_since = None
+        self._answer_cancelled()
         if self._away is None:
             loop = asyncio.get_running_loop()
             self._away = loop.call_later(bounds.UNTOLD_SECONDS, self._notify_all, AWAY, AWAY_HOW)
@@ -347,11 +348,16 @@ class FarLine:
             await self._server.notify_raw(method, params)
         elif not prompts:
             self._kept.append((method, params))
-        else:  # they are cancelled by their ids; nobody waits for a connection
-            for asked in prompts:
-                asked.request.answer(CANCELLED)
-                if not asked.is_sent:
-                    self._line.forget(asked)
+        else:
+            self._answer_cancelled()
+
+    def _answer_cancelled(self) -> None:
+        """Answer the cancelled prompts, without a connection. Those that were sent are cancelled by
+        their ids over the next one."""
+        for asked in [it for it in self._line.pending if it.is_cancelled]:
+            asked.request.answer(CANCELLED)
+            if not asked.is_sent:
+                self._line.forget(asked)
 
     def has(self, session_id: str) -> bool:
         """Return True if the client has the session open over this line, or is opening it."""
@@ -419,7 +425,7 @@ class FarLine:
                 self._send(asked)
                 continue
             self._line.on_answer(asked, None)
-            asked.request.answer(CANCELLED)
+            asked.on_answered()
             params = schema.encode({"sessionId": asked.session_id})
             self._tell(schema.CANCEL.name, with_sent(params, Sent(asked.sent_id)))
         kept, self._kept = self._kept, []
