@@ -85,9 +85,8 @@ async def test_client_and_owner_can_both_say_much_at_once() -> None:
     owner = Peer(far, Owner(), name="client", limit=limit)
     async with line_to(limit, client, owner, near) as line:
         much = json.dumps({"sessionId": "s", "text": "x" * (UNREAD + 1_000_000)}).encode()
-        telling = asyncio.create_task(line.notify("said", much))
+        line.tell("said", much)
         far.send(b'{"jsonrpc":"2.0","method":"said","params":%b}\n' % much)
-        await telling
         await line.call("asked", b"{}")
         assert client.told == [len(much)]
 

@@ -6,6 +6,7 @@ See `live.server.far_line`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 
 from acp_wire import schema
@@ -21,6 +22,8 @@ from acphold.client.uplink import Endpoint
 from acphold.extras import require
 from acphold.live.agents.capabilities import ClientOffer, offer_of
 from acphold.live.server.far_line import FarLine, OnAway, OpenTransport
+
+log = logging.getLogger(__name__)
 
 
 class FarClient:
@@ -75,7 +78,11 @@ class FarClient:
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
-            await self._line.notify(notification.method, notification.params)
+            try:
+                self._line.tell(notification.method, notification.params)
+            except errors.AcpError as exc:
+                log.warning("ignored %s: %s", notification.method, exc)
+        await self._line.drain()
 
 
 class ServerEndpoint(Endpoint):

@@ -24,28 +24,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from acp_wire import schema
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
-from acp_wire.rpc.requests import Answer, Request, hand_on
-from acp_wire.schema.methods import ARCHIVE_SESSION, LEAVING, OPENING, REOPENING
+from acp_wire.rpc.requests import Answer, Request
+from acp_wire.schema.methods import ARCHIVE_SESSION, LEAVING, MAKING, OPENING, REOPENING
 from acp_wire.schema.splice import in_meta, members, session_id_in, splice, with_meta
 from acp_wire.tasks import TaskSet, end
 from acp_wire.transports.reread import reread
 from acp_wire.transports.streams import memory_pair
 from acphold import errors
 from acphold.live.agents import capabilities
-from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.annotations import AGENT
-from acphold.live.lines.line import OpenSessions
 from acphold.live.server import bounds
+from acphold.live.server.far_line import FarLine
 from acphold.live.server.open_params import READS, OpenParams
 from acphold.live.server.principals import Principal
+from acphold.live.server.remote_sessions import AttendHere
 
 log = logging.getLogger(__name__)
 
@@ -135,14 +136,26 @@ class AllAgents:
         self.peer = Peer(transport, self, name="client", limit=limit)
         self._agents = agents
         self._default = default
-        self._limit = limit
+        self.limit = limit
         self._principal = principal
         self._introduction = b""
-        self._watches = False
+        self.offer = capabilities.ClientOffer()
+        self.send, self.drain = self.peer.send, self.peer.drain
+        self.ask, self.tell = self.peer.call_raw, self.peer.tell
         self._lines: dict[Way, AgentLine] = {}
         self._closing = TaskSet()
         # Messages that wait until the agent of their session is found, in wire order.
         self._waiting: dict[str, list[Forwarded]] = {}
+
+    @property
+    def is_lost(self) -> bool:
+        """True once the client has gone."""
+        return self.peer.is_lost
+
+    @property
+    def buffered(self) -> int:
+        """Bytes not yet sent to it."""
+        return self.peer.buffered
 
     # -- messages of the client -----------------------------------------------------------
 
@@ -181,9 +194,9 @@ class AllAgents:
         if self._lines:
             raise errors.InvalidRequestError("initialize was answered already; send it only once")
         params = capabilities.in_version_1(request.params)
-        offer = capabilities.offer_of(schema.decode(schema.InitializeRequest, params).value, params)
+        introduction = schema.decode(schema.InitializeRequest, params).value
+        self.offer = offer = capabilities.offer_of(introduction, params)
         self._introduction = params
-        self._watches = offer.watches
         result = capabilities.answer_for_client(
             capabilities.answer_without_agent(), offer, unstable=True
         )
@@ -205,7 +218,7 @@ class AllAgents:
     def _send_to_session(self, session_id: str, forwarded: Forwarded) -> Awaitable[None] | None:
         """Send a message to the session's agent; return an awaitable if it has to be looked up
         first."""
-        line = next((it for it in self._lines.values() if session_id in it.sessions), None)
+        line = next((it for it in self._lines.values() if it.far.has(session_id)), None)
         if line is not None and line.reads and forwarded.method in ACTING:
             line = None  # it may be shared to be continued by now
         if (waiting := self._waiting.get(session_id)) is not None:
@@ -236,7 +249,7 @@ class AllAgents:
                     principal = replace(principal, scopes=may)
                 for way in [it for it in self._lines if it[1] == session_id != reads]:
                     await self._lines.pop(way).aclose()  # before the session is open on another
-            if name is None and not self._watches:
+            if name is None and not self.offer.watches:
                 held_with = await self._agents.agent_in_journal(session_id, self._principal)
             problem = None
         except errors.AcpError as exc:
@@ -289,23 +302,22 @@ class AllAgents:
     def _line(self, name: str, reads: str = "", principal: Principal | None = None) -> AgentLine:
         line = self._lines.get((name, reads))
         if line is None:
-            ours, theirs = memory_pair()
-            line = self._lines[name, reads] = AgentLine(name, ours, self, self._limit, reads)
-            attending = self._agents.attend_one(name, theirs, principal or self._principal)
-            line.start(attending, self._introduction)
+            principal = principal or self._principal
+            attend = partial(self._agents.attend_one, name, principal=principal)
+            line = AgentLine(name, self, self._introduction, reads, attend)
+            self._lines[name, reads] = line
         return line
 
-    def on_opened(self, session_id: str, line: AgentLine) -> None:
+    def on_opened(self, session_id: str | None, line: AgentLine) -> None:
         """Note that the client has the session open over this line, and over no other any more."""
         for other in self._lines.values():
-            if other is not line:
-                other.sessions.pop(session_id, None)
+            if other is not line and session_id is not None:
+                other.far.forget(session_id)
 
     def close_if_unneeded(self, line: AgentLine) -> None:
         """Close a line that has ended, or over which nothing is open."""
-        is_needed = line.awaited or line.sessions
         way = (line.name, line.reads)
-        if self._lines.get(way) is line and (line.is_over or not is_needed):
+        if self._lines.get(way) is line and (line.is_over or line.far.is_idle):
             del self._lines[way]
             self._closing.start(line.aclose(), f"end line to {line.name}")
 
@@ -353,90 +365,53 @@ class Forwarded:
 
 
 class AgentLine:
-    """The client at one agent's hub, with the `sessions` that it has open there.
+    """The client at one agent's hub, over a line in memory.
 
-    `awaited` is the number of answers it waits for there. `reads` is the only session of a line for
-    a session that the client only reads: such a line starts no agent; "" on any other.
+    `reads` is the only session of a line for a session that the client only reads: such a line
+    starts no agent; "" on any other. `attend` attends the client there.
     """
 
     def __init__(
-        self, name: str, transport: Transport, client: AllAgents, limit: int, reads: str = ""
+        self, name: str, client: AllAgents, introduction: bytes, reads: str, attend: AttendHere
     ) -> None:
         self.name = name
         self.reads = reads
-        self.sessions: OpenSessions = OpenSessions()
-        self.awaited = 0
         self.is_over = False
         self._client = client
-        # As on the line to an owner: keep reading, however much is on its way to it.
-        room = limit + bounds.ADDED_BYTES
-        self._peer = Peer(transport, self, name=f"hub of {name}", limit=room, is_agent=True)
-        self._tasks: list[asyncio.Task[None]] = []
-        self._waiting: list[Forwarded] | None = []  # None once the client is introduced
-        self._introduction = b"{}"
+        self._attend = attend
+        self._attending: asyncio.Task[None] | None = None
+        room = client.limit + bounds.ADDED_BYTES
+        self.far = FarLine(client, self._dial, name, room, None, introduction=introduction)
+        self._running = asyncio.create_task(self._run(), name=f"line to {name}")
 
-    def start(self, attending: Coroutine[None, None, None], introduction: bytes) -> None:
-        """Have the hub attend, and introduce the client there; `aclose` ends it."""
-        self._tasks = [
-            asyncio.create_task(attending, name=f"attend at {self.name}"),
-            asyncio.create_task(self._run(), name=f"pump of {self.name}"),
-            asyncio.create_task(self._introduce(introduction), name=f"introduce to {self.name}"),
-        ]
+    async def _dial(self) -> Transport:
+        if self._attending is not None:
+            raise errors.StoppedError  # the hub of this process has left the client
+        ours, theirs = memory_pair()
+        self._attending = asyncio.create_task(self._attend(theirs), name=f"attend at {self.name}")
+        return ours
 
     async def _run(self) -> None:
-        await self._peer.pump()
-        self.is_over = True
-        self._client.close_if_unneeded(self)
-
-    async def _introduce(self, params: bytes) -> None:
-        refusal: errors.AcpError | None = None
         try:
-            self._introduction = await self._peer.call_raw(schema.INITIALIZE.name, params)
+            await self.far.run()
         except errors.AcpError as exc:
-            refusal, self.is_over = exc, True
-        waiting, self._waiting = self._waiting or [], None
-        for forwarded in waiting:
-            self.awaited -= forwarded.is_asked
-            if refusal is None:
-                self._send(forwarded)
-            else:
-                forwarded.refuse(refusal)
-        self._client.close_if_unneeded(self)
+            log.info("the line to %s has ended: %s", self.name, exc)
+        finally:
+            self.is_over = True
+            self._client.close_if_unneeded(self)
 
     def send(self, forwarded: Forwarded) -> None:
         """Send it after earlier messages, once the client is introduced."""
-        if self._waiting is None:
-            self._send(forwarded)
-        else:
-            self.awaited += forwarded.is_asked
-            self._waiting.append(forwarded)
-
-    def _send(self, forwarded: Forwarded) -> None:
         request = forwarded.request
         if request is None:
-            self._peer.tell(forwarded.method, forwarded.params)
-            return
-        if forwarded.is_cancelled:
-            return
-
-        def take(answer: Answer) -> None:
-            self.awaited -= 1
-            request.reply(self._for_client(forwarded, answer))
-            self._client.close_if_unneeded(self)
-
-        def give_up() -> None:
-            if not self._client.peer.is_lost:  # the turn of a client that has gone continues
-                self.awaited -= 1
-                self._peer.withdraw(id_)
-                self._client.close_if_unneeded(self)
-
-        try:
-            id_ = self._peer.begin(forwarded.method, forwarded.params, take)
-        except errors.ConnectionLostError as exc:
-            request.refuse(exc)
-            return
-        self.awaited += 1
-        request.on_cancel = give_up
+            self.far.tell(forwarded.method, forwarded.params)
+        elif not forwarded.is_cancelled:
+            request.params = forwarded.params
+            self.far.ask(
+                request,
+                partial(self._client.close_if_unneeded, self),
+                adapt=partial(self._for_client, forwarded),
+            )
 
     def _for_client(self, forwarded: Forwarded, answer: Answer) -> Answer:
         """Return the hub's answer with the facts about the agent that the client needs, and note
@@ -445,15 +420,14 @@ class AgentLine:
             return self._with_sign_in(answer)
         if not isinstance(answer, bytes):
             return answer
-        method, params = forwarded.method, forwarded.params
-        opened = self.sessions.on_answer(method, session_id_in(params), params, answer, None)
-        if opened is None:
+        if forwarded.method not in OPENING:
             return answer
-        self._client.on_opened(opened, self)
+        named = answer if forwarded.method in MAKING else forwarded.params
+        self._client.on_opened(session_id_in(named), self)
         if forwarded.joins and in_meta(answer, capabilities.INTRODUCTION) is not None:
             return answer  # the session's owner has named its agent
         answer = with_meta(answer, AGENT, schema.encode(self.name))
-        return with_meta(answer, capabilities.INTRODUCTION, self._introduction)
+        return with_meta(answer, capabilities.INTRODUCTION, self.far.introduced)
 
     def _with_sign_in(self, refusal: errors.RemoteError) -> errors.RemoteError:
         """Return the refusal with the agent's ways to sign in, from its answer to `initialize`,
@@ -463,33 +437,18 @@ class AgentLine:
             data = b"{}"
         elif not data.startswith(b"{"):
             return refusal  # it has no room for them
-        methods = members(self._introduction).get("authMethods", b"[]")
+        methods = members(self.far.introduced).get("authMethods", b"[]")
         data = splice(data, {AGENT: schema.encode(self.name), "authMethods": methods})
         error = {"code": refusal.code, "message": refusal.message}
         raw = splice(refusal.raw or schema.encode(error), {"data": data})
         return errors.RemoteError(refusal.code, refusal.message, raw)
 
-    # -- messages of the agent ----------------------------------------------------------------
-
-    async def on_request(self, request: Request) -> bytes | None:
-        return await hand_on(request, self._client.peer.call_raw)
-
-    def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
-        client = self._client.peer
-        for notification in batch:
-            client.tell(notification.method, notification.params)
-        # While we do not read, the hub feeds this client from the journal.
-        return self._drain() if client.buffered > hub_bounds.LAG_BYTES else None
-
-    async def _drain(self) -> None:
-        with suppress(errors.ConnectionLostError):
-            await self._client.peer.drain()
-
     async def aclose(self) -> None:
         """Leave the hub; it answers or ends open requests."""
-        attending, *others = self._tasks
-        await end(*others)
-        await self._peer.aclose()
-        await asyncio.wait([attending])
-        if not attending.cancelled() and (error := attending.exception()) is not None:
+        self.far.close()
+        await end(self._running)
+        if self._attending is None:
+            return
+        await asyncio.wait([self._attending])
+        if not self._attending.cancelled() and (error := self._attending.exception()) is not None:
             log.error("the line to %s failed", self.name, exc_info=error)

@@ -115,9 +115,9 @@ OnAway = Callable[[float | None], object]
 
 class FarLine:
     """See the module. `dial` connects to the process that is called `name`; `first_connection` was
-    made already. `introduction` are the params of the client's `initialize`, if it
-    was answered elsewhere. `on_away` is called at once when the connection is lost; the client gets
-    a notice if it stays lost for UNTOLD_SECONDS.
+    made already. `introduction` are the params of the client's `initialize`, if it was answered
+    elsewhere; `introduced` is the other process's own answer then. `on_away` is called at once when
+    the connection is lost; the client gets a notice if it stays lost for UNTOLD_SECONDS.
     """
 
     def __init__(
@@ -139,6 +139,7 @@ class FarLine:
         self._first = first_connection
         self._server: Peer | None = None
         self._introduction = introduction
+        self.introduced = b"{}"
         self._line = LastingLine[Request]()
         self._kept: list[tuple[str, bytes]] = []
         self._given_up = asyncio.Event()
@@ -207,12 +208,12 @@ class FarLine:
         if self._introduction is None or self._line.introduces_itself:
             return
         self._restoring_since = asyncio.get_running_loop().time()
-        answer = await server.call_raw(
+        self.introduced = await server.call_raw(
             schema.INITIALIZE.name,
             asking_for_positions(self._introduction),
             seconds=bounds.REOPEN_SECONDS,
         )
-        self._line.knows_positions = keeps_positions(answer)
+        self._line.knows_positions = keeps_positions(self.introduced)
         for resumed in self._line.on_reconnect().resume:
             await self._reopen(server, resumed)
 
@@ -289,18 +290,20 @@ class FarLine:
         request: Request,
         on_answered: Callable[[], object] = bool,
         opening: OpenSession | None = None,
+        adapt: Callable[[Answer], Answer] | None = None,
     ) -> Pending[Request]:
         """Send a request of the client, now or when there is a connection, and answer it.
 
         `on_answered` is called once it is answered, or not waited for any more. `opening` is where
-        the client begins in the session that it opens, if that is known. Raises InvalidParamsError
-        for a prompt with an id that cannot be read.
+        the client begins in the session that it opens, if that is known; `adapt` makes of the
+        answer what the client gets. Raises InvalidParamsError for a prompt with an id that cannot
+        be read.
         """
         is_prompt = request.method == schema.PROMPT.name
         named = find_sent(request.params) if is_prompt else None
         session_id = session_id_in(request.params)
         asked = self._line.ask(request, request.method, request.params, session_id)
-        asked.on_answered, asked.begins = on_answered, opening
+        asked.on_answered, asked.begins, asked.adapt = on_answered, opening, adapt
         if named is not None:
             asked.sent_id = named.id
         elif request.method == schema.INITIALIZE.name:
@@ -336,8 +339,9 @@ class FarLine:
         opened.is_open = True
         self._line.sessions[session_id] = opened
 
-    async def notify(self, method: str, params: bytes) -> None:
-        """Send a notification of the client, now or when there is a connection."""
+    def tell(self, method: str, params: bytes) -> None:
+        """Send a notification of the client, now or when there is a connection. Raises
+        InvalidParamsError for a cancel with an id that cannot be read."""
         prompts: Sequence[Pending[Request]] = ()
         if method == schema.CANCEL.name:
             sent = find_sent(params)
@@ -345,11 +349,17 @@ class FarLine:
             for asked in prompts:
                 self._expect(asked)
         if self._server is not None:
-            await self._server.notify_raw(method, params)
+            self._server.tell(method, params)
         elif not prompts:
             self._kept.append((method, params))
         else:
             self._answer_cancelled()
+
+    async def drain(self) -> None:
+        """Wait until the other process has read most of what it was sent."""
+        if self._server is not None:
+            with suppress(errors.ConnectionLostError):
+                await self._server.drain()
 
     def _answer_cancelled(self) -> None:
         """Answer the cancelled prompts, without a connection. Those that were sent are cancelled by
@@ -362,6 +372,15 @@ class FarLine:
     def has(self, session_id: str) -> bool:
         """Return True if the client has the session open over this line, or is opening it."""
         return session_id in self._line.sessions
+
+    def forget(self, session_id: str) -> None:
+        """Note that the client has left a session, or has it open elsewhere."""
+        self._line.sessions.pop(session_id, None)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is open over it, and no answer is waited for."""
+        return not (self._line.sessions or self._line.pending)
 
     @property
     def is_connected(self) -> bool:
@@ -466,7 +485,7 @@ class FarLine:
                 return
             if result is not None and asked.method == schema.INITIALIZE.name:
                 self._line.knows_positions = keeps_positions(result)
-            asked.request.reply(answer)
+            asked.request.reply(answer if asked.adapt is None else asked.adapt(answer))
             asked.on_answered()
 
         with suppress(errors.ConnectionLostError):

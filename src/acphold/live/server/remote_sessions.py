@@ -162,9 +162,9 @@ class RemoteSessions:
             return
         line.far.ask(request, partial(self._end_if_left, session_id, line))
 
-    async def notify(self, session_id: str, method: str, params: bytes) -> None:
+    def tell(self, session_id: str, method: str, params: bytes) -> None:
         """Send a notification about a session to its owner."""
-        await self._lines[session_id].far.notify(method, params)
+        self._lines[session_id].far.tell(method, params)
 
     async def close(self, session_id: str) -> None:
         """Close a session at its owner, if the client has it open there."""

@@ -259,7 +259,7 @@ class RemoteHome:
         self._remote.ask(self._session_id, request)
 
     async def tell(self, method: str, params: bytes) -> None:
-        await self._remote.notify(self._session_id, method, params)
+        self._remote.tell(self._session_id, method, params)
 
 
 Handler = Callable[[Request], Awaitable[bytes | None] | None]
