@@ -34,7 +34,6 @@
     ├── SessionMovedError          the session has moved to another machine          -32602
     ├── MoveRefusedError           the session cannot move to another machine
     ├── UnreachableOwnerError      that process lives, and cannot be reached from here
-    ├── OwnerLostError             that process, or the way to it, went away while it was needed
     ├── InterruptedTurnError       that process ended in the turn, or lost the session
     ├── StoppedError               this process ends before it has answered
     ├── McpError                   an MCP server of the session
@@ -343,16 +342,6 @@ class UnreachableOwnerError(AcpError):
             f"session {session_id!r} cannot be opened here: {why}. Close it there, or try again"
         )
         self.session_id = session_id
-
-
-class OwnerLostError(AcpError):
-    """The process that owns the session, or the connection to it, was lost before it answered."""
-
-    def __init__(self, method: str) -> None:
-        super().__init__(
-            f"{method}: the acphold process that owned this session, or the connection to it, was "
-            "lost before it answered; the session continues, so send this again"
-        )
 
 
 class InterruptedTurnError(AcpError):

@@ -13,8 +13,9 @@ import pytest
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.peer import UNREAD
 from acp_wire.rpc.requests import Request
-from acp_wire.tasks import beside
+from acp_wire.tasks import TaskSet, beside
 from acp_wire.transports.streams import memory_pair
+from acphold.errors import AcpError, InvalidParamsError, JournalUnavailableError
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.lines.line import OpenSession
 from acphold.live.server import bounds
@@ -124,3 +125,53 @@ async def test_what_is_too_long_is_told_in_the_session_that_it_belongs_to(
         assert said["sessionId"] == "s"
         assert "is over the limit" in said["update"]["description"]
         assert line._line.sessions["s"].position == 7
+
+
+class Opening:
+    """An owner that refuses to open the session, each time with the next of these errors."""
+
+    def __init__(self, *refusals: AcpError) -> None:
+        self.refusals = [*refusals]
+        self.resumed: list[dict[str, Any]] = []
+        self.pumps = TaskSet()
+
+    async def dial(self) -> Transport:
+        near, far = memory_pair()
+        self.pumps.start(Peer(far, self, name="client").pump(), "owner")
+        return near
+
+    async def on_request(self, request: Request) -> bytes:
+        if request.method == "initialize":
+            return b'{"agentCapabilities":{"_meta":{"acphold/positions":true}}}'
+        self.resumed.append(json.loads(request.params))
+        if self.refusals:
+            raise self.refusals.pop(0)
+        return b"{}"
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("refusal", "is_followed", "again"),
+    [
+        (JournalUnavailableError("the disk is full"), True, {"acphold/after": 5}),
+        (JournalUnavailableError("the disk is full"), False, None),
+        (InvalidParamsError("merged since"), True, {}),
+    ],
+)
+async def test_a_session_is_asked_for_again_where_that_may_help_and_never_at_an_older_position(
+    refusal: AcpError, is_followed: bool, again: dict[str, Any] | None
+) -> None:
+    client, owner = Client(), Opening(refusal)
+    line = FarLine(
+        client, owner.dial, "there", 10_000, None, introduction=b"{}", follows_owner=is_followed
+    )
+    line.follow("s", OpenSession(b'{"_meta":{"acphold/after":1}}', 5))
+    async with asyncio.timeout(DEADLINE), beside(line.run(), "line"):
+        while not line.is_connected:  # noqa: ASYNC110 - there may be a pause before it
+            await asyncio.sleep(0.01)
+        assert line.has("s") == (again is not None)
+    asked = [params.get("_meta", {}) for params in owner.resumed]
+    assert asked == [{"acphold/after": 5}, *([] if again is None else [again])]
+    await owner.pumps.aclose()

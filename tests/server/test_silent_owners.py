@@ -30,6 +30,7 @@ MODES = {"currentModeId": "ask", "availableModes": [{"id": m, "name": m} for m i
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent owner is found out at once."""
     monkeypatch.setattr(bounds, "OWNER_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(bounds, "UNTOLD_SECONDS", 0.3)
 
 
 @contextmanager

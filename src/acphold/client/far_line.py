@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 class FarClient:
     """The client at the near end of a line: its messages come over a transport.
 
-    `dial`, `name`, `limit`, `first` and `on_away` as in `FarLine`.
+    `dial`, `name`, `limit`, `connection` and `on_away` as in `FarLine`.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class FarClient:
         dial: OpenTransport,
         name: str,
         limit: int,
-        first: Transport,
+        connection: Transport,
         on_away: OnAway = bool,
     ) -> None:
         self.offer = ClientOffer()
         self._peer = Peer(client, self, name="client", limit=limit)
-        self._line = FarLine(self, dial, name, limit, first, on_away=on_away)
+        self._line = FarLine(self, dial, name, limit, connection, on_away=on_away)
         self.ask, self.tell = self._peer.call_raw, self._peer.tell
         self.send, self.drain = self._peer.send, self._peer.drain
 
@@ -86,7 +86,7 @@ class FarClient:
 
 
 class ServerEndpoint(Endpoint):
-    """The server at a URL; a lost connection to it is replaced (`client.far_line`).
+    """The server at a URL; a lost connection to it is replaced (`live.server.far_line`).
 
     `on_away` is called when it is lost, and when it is back.
     """
@@ -116,9 +116,9 @@ class ServerEndpoint(Endpoint):
 
     async def open(self) -> Transport:
         await self.aclose()
-        first = await self._dial()
+        connection = await self._dial()
         ours, theirs = memory_pair()
-        line = FarClient(theirs, self._dial, self.name, self._limit, first, self._on_away)
+        line = FarClient(theirs, self._dial, self.name, self._limit, connection, self._on_away)
         self._line = asyncio.create_task(line.run(), name="far line")
         return ours
 

@@ -103,6 +103,10 @@ OPENED_AT_ONCE: Final = 8
 """Clients let in, and sessions made live, in one pass of the event loop. Each takes half a
 millisecond; hundreds at once would stall those who have a session open."""
 
+GIVEN_UP_SECONDS: Final = 10.0
+"""Seconds in which a session may be taken from an owner that was found to hang: later it is asked
+again."""
+
 LOAD_SECONDS: Final = 25.0
 """Seconds that `session/load` waits, after the replay, for the agent to open the session too.
 

@@ -137,15 +137,19 @@ class Ownership:
         self.settling = asyncio.Semaphore(bounds.SETTLING_AT_ONCE)
         self._seen: int | None = None  # the last change of rows that was looked at
         self.deleted: set[str] = set()
-        self._given_up: dict[str, int] = {}
+        self._given_up: dict[str, tuple[int, float]] = {}
 
     def give_up(self, session_id: str, epoch: int) -> None:
-        """Note that the owner of a session does not respond, whose lease has this epoch: this
-        process may take it."""
-        self._given_up[session_id] = epoch
+        """Note that the owner of a session does not respond, whose lease has this epoch: for
+        GIVEN_UP_SECONDS this process may take it."""
+        self._given_up[session_id] = epoch, time.monotonic()
+
+    def _epoch_given_up(self, session_id: str) -> int | None:
+        epoch, since = self._given_up.get(session_id, (None, 0.0))
+        return epoch if time.monotonic() - since < bounds.GIVEN_UP_SECONDS else None
 
     async def take(self, row: SessionRow, setup: Setup, shared: SharedParts) -> Conversation:
-        """Make a session live at a desk, if nobody owns it.
+        """Make a session live at a desk, if it is free: see `require_free`.
 
         Raises HeldElsewhereError, and SessionMovedError if it is another machine's.
         """
@@ -165,7 +169,7 @@ class Ownership:
 
             if await are_deserted(whose.owner.addresses, bounds.DESERTED_SECONDS):
                 return whose
-        refuse_held(session_id, whose, self._given_up.get(session_id))
+        refuse_held(session_id, whose, self._epoch_given_up(session_id))
         return whose
 
     async def enter(

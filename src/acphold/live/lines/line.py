@@ -265,7 +265,7 @@ class LastingLine(Generic[R]):
         return True
 
     def forget(self, asked: Pending[R]) -> None:
-        """Drop a request that was never sent: nobody waits for the answer any more."""
+        """Drop a request: nobody waits for the answer any more."""
         if asked in self.pending:
             self.pending.remove(asked)
             if asked.opening is not None:

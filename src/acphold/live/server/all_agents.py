@@ -404,7 +404,10 @@ class AgentLine:
         """Send it after earlier messages, once the client is introduced."""
         request = forwarded.request
         if request is None:
-            self.far.tell(forwarded.method, forwarded.params)
+            try:
+                self.far.tell(forwarded.method, forwarded.params)
+            except errors.AcpError as exc:
+                forwarded.refuse(exc)
         elif not forwarded.is_cancelled:
             request.params = forwarded.params
             self.far.ask(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acphold.live.hub import bounds as hub_bounds
 from acphold.record.journal import bounds as journal_bounds
 
 # -- clients --------------------------------------------------------------------------------
@@ -70,8 +71,9 @@ container. A socket that was removed with its folder is bound anew sooner."""
 UNTOLD_SECONDS = 3.0
 """Seconds without a connection, or without a sign of the owner, before the person is notified."""
 
-REOPEN_SECONDS = 20.0
-"""Seconds another process has to answer when a session is opened there again."""
+REOPEN_SECONDS = hub_bounds.LOAD_SECONDS + 10.0
+"""Seconds another process has to answer when a session is opened there again: it waits for the
+agent first."""
 
 ADDED_BYTES = 64 * 1024
 """More bytes than an owner adds to a message of an agent or client: a position, ids, its author. A

@@ -126,8 +126,7 @@ class ClientConnection:
                 schema.LOGOUT.name: self._log_out,
             }
             if not principal.vouches:  # not a process of ours, even if it claims to be one
-                for method in NEIGHBOURS:
-                    del self._handlers[method]
+                self._handlers |= dict.fromkeys(NEIGHBOURS, _refuse_unknown)
 
     # -- as the hub sees it ---------------------------------------------------------------
 
@@ -195,7 +194,8 @@ class ClientConnection:
                 )
             self._introduction = "over"  # it accepts the version in the answer
         self._principal.check(request.method, request.params)
-        needs_no_entry = request.method in BEFORE_ENTRY and request.method in self._handlers
+        handler = self._handlers.get(request.method, _refuse_unknown)
+        needs_no_entry = request.method in BEFORE_ENTRY and handler is not _refuse_unknown
         if needs_no_entry or self._has_access(request.params):
             return self._handle(request)
         return self._once_in(request)
@@ -460,6 +460,11 @@ class ClientConnection:
     def detach(self) -> None:
         """Detach the client from everything here."""
         self._desk.detach(self)
+
+
+async def _refuse_unknown(request: Request) -> bytes:
+    """Refuse a method of processes of ours: it goes to no agent, and to no owner of a session."""
+    raise errors.MethodNotFoundError(request.method)
 
 
 Introduction = Literal["awaited", "answered in another version", "over"]

@@ -44,6 +44,7 @@ from acphold.live.agents.capabilities import asking_for_positions, keeps_positio
 from acphold.live.agents.interface import session_of
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.annotations import missing_update, notice
+from acphold.live.hub.attachments import DELETED_NOTICE
 from acphold.live.hub.frames import PARENT, POSITION, Frames
 from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.lines.line import (
@@ -65,6 +66,7 @@ from acphold.live.server.positions import (
     resume_params,
     session_of_update,
     with_sent,
+    without_position,
 )
 from acphold.record.history.replay import Replayed
 
@@ -105,6 +107,10 @@ GAP_HOW = "Some updates from the meantime are not shown here: load the session t
 NOT_OPEN = "This session is not open any more"
 NOT_OPEN_HOW = "{}. To continue, load it again."
 
+PASSING = frozenset({errors.HELD_ELSEWHERE, errors.INTERNAL_ERROR})
+"""Codes of refusals after which another try may succeed: another process was quicker, a disk is
+full, or the journal is locked."""
+
 OpenTransport = Callable[[], Awaitable[Transport]]
 """Makes a connection. Raises ConnectionLostError if it may succeed later; any other AcpError ends
 the line."""
@@ -117,7 +123,9 @@ class FarLine:
     """See the module. `dial` connects to the process that is called `name`; `first_connection` was
     made already. `introduction` are the params of the client's `initialize`, if it was answered
     elsewhere; `introduced` is the other process's own answer then. `on_away` is called at once when
-    the connection is lost; the client gets a notice if it stays lost for UNTOLD_SECONDS.
+    the connection is lost; the client gets a notice if it stays lost for UNTOLD_SECONDS. A line
+    that `follows_owner` is for one session: it connects again if the other process is not the owner
+    any more, or cannot open the session now.
     """
 
     def __init__(
@@ -130,6 +138,7 @@ class FarLine:
         *,
         introduction: bytes | None = None,
         on_away: OnAway = bool,
+        follows_owner: bool = False,
     ) -> None:
         self._client = client
         self._dial = dial
@@ -149,6 +158,8 @@ class FarLine:
         self._tried = 0.0
         self._restoring_since: float | None = None
         self._is_closed = False
+        self._has_gap = False
+        self._follows_owner = follows_owner
 
     async def run(self) -> None:
         """Stay connected: reconnect after each loss.
@@ -156,6 +167,8 @@ class FarLine:
         Raises what ends the line, like RemoteRefusalError if the server does not admit us any more.
         Then its requests are refused with it, and the client is told in its sessions.
         """
+        if self._first is None:
+            self._wait_for_connection()
         try:
             while True:
                 await self._stay_connected()
@@ -199,18 +212,37 @@ class FarLine:
             self._server = self._restoring_since = None
         self._answer_cancelled()
         if self._away is None:
-            loop = asyncio.get_running_loop()
-            self._away = loop.call_later(bounds.UNTOLD_SECONDS, self._notify_all, AWAY, AWAY_HOW)
+            self._wait_for_connection()
             self._on_away(time.time())
 
+    def _wait_for_connection(self) -> None:
+        """Notify the client if there is no connection for long."""
+        loop = asyncio.get_running_loop()
+        self._away = loop.call_later(bounds.UNTOLD_SECONDS, self._report_away)
+
+    def _report_away(self) -> None:
+        self._is_away_reported = True
+        self.notify_client(AWAY.format(self._name), AWAY_HOW, "warning")
+
     async def _restore(self, server: Peer) -> None:
-        """Introduce the client over a new connection, and resume its open sessions."""
+        """Introduce the client over a new connection, and resume its open sessions.
+
+        Raises ConnectionLostError also for a refusal that passes.
+        """
         if self._introduction is None or self._line.introduces_itself:
             return
+        try:
+            await self._resume_all(server, self._introduction)
+        except errors.RemoteError as exc:
+            if self._follows_owner and exc.code in PASSING:
+                raise errors.ConnectionLostError(str(exc)) from exc
+            raise
+
+    async def _resume_all(self, server: Peer, introduction: bytes) -> None:
         self._restoring_since = asyncio.get_running_loop().time()
         self.introduced = await server.call_raw(
             schema.INITIALIZE.name,
-            asking_for_positions(self._introduction),
+            asking_for_positions(introduction),
             seconds=bounds.REOPEN_SECONDS,
         )
         self._line.knows_positions = keeps_positions(self.introduced)
@@ -226,7 +258,12 @@ class FarLine:
             self._away = None
             self._on_away(None)
         if self._is_away_reported:
-            self._notify_all(BACK, BACK_HOW)
+            self._is_away_reported = False
+            how = GAP_HOW if self._has_gap else BACK_HOW
+            self.notify_client(BACK.format(self._name), how)
+        elif self._has_gap:
+            self.notify_client(BACK.format(self._name), GAP_HOW)
+        self._has_gap = False
         self._server = server
         self._send_pending()
 
@@ -242,15 +279,16 @@ class FarLine:
             next_try = self._tried + self._pause * random.uniform(0.5, 1.0)
             await asyncio.sleep(max(0.0, next_try - now()))
             self._tried = now()
+            self._pause = min(self._pause * 2, LONGEST_PAUSE)
             try:
                 return await self._dial()
             except errors.ConnectionLostError as exc:
                 log.info("%s", exc)
-                self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
     async def _reopen(self, server: Peer, resumed: Resumed) -> None:
         session_id, opened, known = resumed
-        params = splice(opened.setup, {"sessionId": schema.encode(session_id)})
+        named = splice(opened.setup, {"sessionId": schema.encode(session_id)})
+        params = without_position(named)  # the client's own is older
 
         async def resume(setup: bytes) -> bytes:
             return await server.call_raw(
@@ -270,18 +308,22 @@ class FarLine:
             opened.position = None
             # Without one in the answer there is none: a former lineage goes with its position.
             opened.lineage = lineage_of_answer(await resume(params))
-            self._notify(session_id, BACK, GAP_HOW)
+            self._has_gap = True
         except errors.ConnectionLostError:
             raise
-        except errors.AcpError as exc:
-            if _is_not_owner(exc):
-                raise errors.ConnectionLostError(str(exc)) from exc
+        except errors.RemoteError as exc:
+            if self._follows_owner and exc.code in PASSING:
+                raise
             self._lose(session_id, exc)
 
     def _lose(self, session_id: str, why: errors.AcpError) -> None:
         """Tell the client that a session is not open any more."""
-        if self._line.sessions.pop(session_id).is_open:
-            self._notify(session_id, NOT_OPEN, NOT_OPEN_HOW.format(why))
+        if not self._line.sessions.pop(session_id).is_open:
+            return
+        if why.code == errors.RESOURCE_NOT_FOUND:
+            self._send_update(session_id, DELETED_NOTICE)
+        else:
+            self._send_update(session_id, notice(NOT_OPEN, NOT_OPEN_HOW.format(why), "warning"))
 
     # -- messages of the client --------------------------------------------------------------
 
@@ -308,6 +350,11 @@ class FarLine:
             asked.sent_id = named.id
         elif request.method == schema.INITIALIZE.name:
             self._introduction = request.params
+        if is_prompt and not self.is_connected:  # a cancel from before it is not meant for it
+            cancel = schema.CANCEL.name
+            self._kept = [
+                it for it in self._kept if it[0] != cancel or session_id_in(it[1]) != session_id
+            ]
         request.on_cancel = lambda: self._withdraw(asked)
         self._send(asked)
         return asked
@@ -324,10 +371,17 @@ class FarLine:
         elif not (asked.is_sent and asked.is_cancelled):  # by its id, over the next connection
             self._line.forget(asked)
 
-    async def open(self, request: Request, opening: OpenSession) -> None:
+    async def open(
+        self, request: Request, opening: OpenSession, on_answered: Callable[[], object]
+    ) -> None:
         """Send a request that opens a session, as in `ask`, and return once it is answered."""
         answered = asyncio.Event()
-        asked = self.ask(request, answered.set, opening)
+
+        def end_wait() -> None:
+            answered.set()
+            on_answered()
+
+        asked = self.ask(request, end_wait, opening)
         try:
             await answered.wait()
         finally:
@@ -474,7 +528,7 @@ class FarLine:
         def take(answer: Answer) -> None:
             if isinstance(answer, errors.ConnectionLostError):
                 return  # it will be sent again
-            if _is_not_owner(answer):
+            if self._follows_owner and _is_not_owner(answer):
                 self.give_up()
                 return
             result = answer if isinstance(answer, bytes) else None
@@ -555,17 +609,12 @@ class FarLine:
 
     # -- notices -----------------------------------------------------------------------------
 
-    def _notify_all(self, title: str, description: str) -> None:
-        self._is_away_reported = title is AWAY
-        self.notify_client(title.format(self._name), description)
-
-    def notify_client(self, title: str, description: str) -> None:
+    def notify_client(self, title: str, description: str, severity: str = "info") -> None:
         """Send the client a notice in all of its sessions; it is not journalled."""
         for session_id in self._line.sessions:
-            self._notify(session_id, title, description)
+            self._send_update(session_id, notice(title, description, severity))
 
-    def _notify(self, session_id: str, title: str, description: str) -> None:
-        update = notice(title.format(self._name), description)
+    def _send_update(self, session_id: str, update: bytes) -> None:
         self._client.send(Frames(session_id, self._client.offer).aside(update))
 
 

@@ -43,7 +43,7 @@ class Openings:
 
     A client can prompt before it has the answer to `session/load`: its messages for the session
     wait until the session is open, or failed to open. Several requests may be opening one session
-    at once. The same applies to a session that is opened again because its owner has ended.
+    at once.
     """
 
     def __init__(self) -> None:

@@ -78,7 +78,10 @@ class RemoteSessions:
     async def reach(self, held: errors.HeldElsewhereError) -> None:
         """Make a line to the owner of a session, over which nothing is open yet; none if the owner
         has ended or hangs, and may be replaced from now on. Raises as `connect_to`."""
-        if (connection := await self.connect_to(held)) is not None:
+        connection = await self.connect_to(held)
+        if connection is not None and held.session_id in self._lines:
+            await connection.aclose()  # it was made meanwhile
+        elif connection is not None:
             self._begin(held.session_id, held, connection)
 
     async def connect_to(
@@ -110,14 +113,11 @@ class RemoteSessions:
     async def open(self, request: Request, session_id: str, opening: OpenSession) -> None:
         """Send a request that opens a session over its line, and return once it is answered."""
         line = self._lines[session_id]
-        try:
-            await line.far.open(request, opening)
-        finally:
-            self._end_if_left(session_id, line)
+        await line.far.open(request, opening, partial(self._end_if_left, session_id, line))
 
     def follow(self, session_id: str, opened: OpenSession) -> None:
         """Have the client follow a session that this process has lost."""
-        if not self._is_over:
+        if not self._is_over and session_id not in self._lines:
             self._begin(session_id).far.follow(session_id, opened)
 
     def _begin(
@@ -136,6 +136,7 @@ class RemoteSessions:
             self._limit,
             connection,
             introduction=self.introduction,
+            follows_owner=True,
         )
         self._lines[session_id] = line
         line.running = asyncio.create_task(self._run(session_id, line), name="session line")
@@ -150,14 +151,15 @@ class RemoteSessions:
             self._desk.hub.was_deleted(session_id)
         except errors.AcpError as exc:
             log.warning("session %s is not open any more: %s", session_id, exc)
-        finally:
-            self._end_if_left(session_id, line)
+        except Exception:  # nobody awaits this task
+            log.exception("the line of session %s failed", session_id)
+        self._end(session_id, line)
 
     def ask(self, session_id: str, request: Request) -> None:
         """Have the owner answer a request about a session."""
         line = self._lines[session_id]
         if request.method == CLOSE_SESSION.name and not line.far.is_connected:
-            self._end(session_id)
+            self._end(session_id, line)
             request.answer(b"{}")
             return
         line.far.ask(request, partial(self._end_if_left, session_id, line))
@@ -170,31 +172,41 @@ class RemoteSessions:
         """Close a session at its owner, if the client has it open there."""
         if (line := self._lines.get(session_id)) is not None:
             await line.far.call(CLOSE_SESSION.name, encode({"sessionId": session_id}))
-            self._end(session_id)
+            self._end(session_id, line)
 
     def _end_if_left(self, session_id: str, line: SessionLine) -> None:
         """End a line over which the client has nothing open."""
-        if self._lines.get(session_id) is line and not line.far.has(session_id):
-            self._end(session_id)
+        if not line.far.has(session_id):
+            self._end(session_id, line)
 
-    def _end(self, session_id: str) -> None:
-        line = self._lines.pop(session_id)
-        line.far.close()
-        self._ending.start(line.aclose(), "end line")
+    def _end(self, session_id: str, line: SessionLine) -> None:
+        if self._lines.get(session_id) is line:
+            del self._lines[session_id]
+            line.far.close()
+            self._ending.start(line.aclose(), "end line")
 
     async def _watch(self) -> None:
-        """Check regularly for owners that have stopped."""
+        """Check regularly if the owners respond, and still own their sessions."""
         while self._lines:
             await asyncio.sleep(bounds.OWNER_ANSWER_SECONDS / 2)
             for session_id, line in tuple(self._lines.items()):
-                try:
-                    await line.check()
-                except errors.AcpError as exc:
-                    log.info("cannot find the owner of session %s: %s", session_id, exc)
+                if line.far.is_idle:  # it could not be opened again
+                    self._end(session_id, line)
+            await asyncio.gather(*(self._check(*each) for each in tuple(self._lines.items())))
+
+    async def _check(self, session_id: str, line: SessionLine) -> None:
+        try:
+            await line.check()
+        except errors.AcpError as exc:
+            log.info("cannot find the owner of session %s: %s", session_id, exc)
+        except Exception:  # the others are checked, and this one again
+            log.exception("could not check the owner of session %s", session_id)
 
     async def leave(self) -> None:
         """Leave every owner."""
         lines, self._lines = self._lines, {}
+        for line in lines.values():
+            line.far.close()
         await asyncio.gather(*(line.aclose() for line in lines.values()))
         await self._ending.aclose(END_SECONDS)
 
@@ -235,7 +247,7 @@ class SessionLine:
             is_doubted = self._held is not None and self._held.epoch == held.epoch
             transport = await self._remote.connect_to(held, is_doubted=is_doubted)
             if transport is not None:
-                self._held = held
+                self._held, self._is_mute = held, False
                 return transport
         except errors.JournalError as exc:
             raise errors.ConnectionLostError(str(exc)) from exc
@@ -245,26 +257,32 @@ class SessionLine:
         return near
 
     async def check(self) -> None:
-        """Tell the client if the owner does not respond to it; replace the connection if the owner
-        has lost the session, or has owed an answer for too long."""
-        held = self._held
-        if held is None or not self.far.is_waiting:
+        """Replace the connection if the owner has lost the session, or has owed an answer for too
+        long; tell the client if the owner does not respond to it."""
+        if (held := self._held) is None:
             return
-        whereabouts = self._hub.whereabouts
         try:
-            responds = await is_answering(
-                held.addresses, min(bounds.UNTOLD_SECONDS, bounds.OWNER_ANSWER_SECONDS)
-            )
+            whose = await self._hub.whereabouts.owner(self._session_id)
+        except errors.UnknownSessionError:  # it was deleted: nobody can say so but a new owner
+            self.far.give_up()
+            return
+        if whose.epoch != held.epoch:
+            self.far.give_up()
+        if whose.epoch != held.epoch or not self.far.is_waiting:
+            return
+        try:
+            responds = await is_answering(held.addresses, bounds.UNTOLD_SECONDS)
         except errors.ConnectionLostError:  # it listens nowhere just now
-            responds = not seems_silent(await whereabouts.owner(self._session_id))
-        if not responds:
-            is_moved = (await whereabouts.owner(self._session_id)).epoch != held.epoch
-            if is_moved or self.far.is_overdue(bounds.OWNER_ANSWER_SECONDS):
-                self.far.give_up()
-                return
+            responds = not seems_silent(whose)
+        if not responds and self.far.is_overdue(bounds.OWNER_ANSWER_SECONDS):
+            self.far.give_up()
+            return
         if self._is_mute == responds:
             self._is_mute = not responds
-            self.far.notify_client(*((RESPONDING, "") if responds else (MUTE, MUTE_HOW)))
+            if responds:
+                self.far.notify_client(RESPONDING, "")
+            else:
+                self.far.notify_client(MUTE, MUTE_HOW, "warning")
 
     async def aclose(self) -> None:
         """End it, and leave the owner."""

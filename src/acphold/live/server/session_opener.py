@@ -342,6 +342,7 @@ class SessionOpener:
     async def _follow(self, session_id: str, opened: OpenSession) -> None:
         """Have the client follow a session that another process has taken, if that can be reached:
         otherwise the two would take it from each other for ever."""
+        await self.openings.wait(session_id)
         try:
             followable = await self._desk.hub.whereabouts.can_be_followed(session_id)
         except errors.AcpError as exc:

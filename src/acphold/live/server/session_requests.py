@@ -91,7 +91,7 @@ class LocalHome:
         elif sent.after is None:
             if conversation.turns.find(sent.id) is not None:
                 # The client has repeated it already, and that has arrived before this one.
-                raise errors.OwnerLostError(schema.PROMPT.name)
+                raise errors.InvalidParamsError(f"the prompt {sent.id!r} has come again already")
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
         elif not self._join(conversation, request, sent):
             work = self._repeat(conversation, request, prompt, sent, is_cancelled=is_cancelled)
