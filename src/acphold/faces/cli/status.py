@@ -12,7 +12,7 @@ from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.live.reading.neighbours import Process, processes, silent_processes
 
 FRONTS: Final = {EDITOR: "editor's front", BRIEF: "`ask`", SERVER: "`serve`"}
-"""What a person calls each kind of front."""
+"""The words for each kind of front."""
 
 
 def parser() -> Parser:

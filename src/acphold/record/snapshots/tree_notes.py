@@ -67,7 +67,7 @@ class KnownTree(Struct):
     fresh: bool = False
 
 
-class Refusal(Struct):
+class SnapshotRefusal(Struct):
     """A reason for no snapshot of a folder, how many times in a row, and when (s). It holds
     while the files with these marks do not change."""
 
@@ -98,23 +98,28 @@ class TreeNotes:
         for name, data in (*base, ("known", msgspec.json.encode(known)), ("tree", tree.encode())):
             write_whole(os.path.join(self._root, name), data, is_lasting=False)
 
-    def refusal(self, checkout: Checkout) -> Refusal | None:
+    def refusal(self, checkout: Checkout) -> SnapshotRefusal | None:
         """Return the last refusal of this folder, if it still holds."""
         with suppress(OSError, msgspec.MsgspecError):
             raw = contents(os.path.join(self._root, GIVEN_UP), 1 << 16)
-            found = msgspec.json.decode(raw, type=Refusal)
+            found = msgspec.json.decode(raw, type=SnapshotRefusal)
             is_recent = 0 <= time.time() - found.at < bounds.GIVEN_UP_SECONDS
             if is_recent and found.marks == _marks(checkout):
                 return found
         return None
 
     def refuse(
-        self, checkout: Checkout, reason: str, before: Refusal | None, *, at_once: bool = False
+        self,
+        checkout: Checkout,
+        reason: str,
+        before: SnapshotRefusal | None,
+        *,
+        at_once: bool = False,
     ) -> int:
         """Note on the disk that no snapshot can be taken because of this folder; return how many
         times in a row, after those `before`: as many as count, if it is given up `at_once`."""
         times = bounds.REFUSALS if at_once else 1 if before is None else before.times + 1
-        refusal = Refusal(reason, times, time.time(), _marks(checkout))
+        refusal = SnapshotRefusal(reason, times, time.time(), _marks(checkout))
         write_whole(os.path.join(self._root, GIVEN_UP), msgspec.json.encode(refusal))
         return times
 
