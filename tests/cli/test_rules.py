@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from acphold.live.agents import Updates
 from acphold.record.journal.stores import open_journal
 from acphold.record.standing import RuleChange, StandingRule
 from tests.cli.command_line import ACPHOLD, run_here
@@ -66,9 +67,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def asked(
-    journal: Path, folder: Path, *asked: tuple[str, str], first: Callable[[], str] = str
+    journal: Path,
+    folder: Path,
+    *asked: tuple[str, str],
+    first: Callable[[], str] = str,
+    mode: str = "",
 ) -> str:
-    """A session in which a person has decided these commands, once `first` is done."""
+    """A session in which a person has decided these commands, once `first` is done, in a mode."""
     async with shared(journal) as house, asyncio.timeout(DEADLINE * 2):
         house.agent.key, house.agent.known_as = "@agentclientprotocol/claude-agent-acp", "claude"
         client = await house.client(name="zed")
@@ -80,6 +85,11 @@ async def asked(
         client.answers[PERMISSION] = answer
         session = await house.at_work(client, folder)
         await asyncio.to_thread(first)
+        if mode:
+            update = {"sessionUpdate": "current_mode_update", "currentModeId": mode}
+            await house.agent.listener.hear(
+                Updates(session, "update", [json.dumps(update).encode()])
+            )
         for number, (command, _) in enumerate(asked):
             await house.agent.ask_client(
                 PERMISSION,
@@ -212,6 +222,14 @@ async def test_why_says_of_each_question_which_step_asks(tmp_path: Path, folder:
     assert [line.strip() for line in told[1:]] == [
         "-p is not known as a harmless option of pytest",
     ]
+
+
+async def test_why_knows_the_mode_that_the_agent_is_in(tmp_path: Path, folder: Path) -> None:
+    journal = tmp_path / "journal.db"
+    session = await asked(journal, folder, ("pytest -q", "allow_once"), mode="plan")
+    rules(journal, "add", "run pytest ...", folder=folder)
+    told = rules(journal, "why", session, folder=folder).splitlines()
+    assert told[0].endswith(" ask pytest -q") and "only plans or reads" in told[1]
 
 
 async def test_what_was_allowed_again_and_again_is_suggested_and_never_added(

@@ -44,6 +44,28 @@ def test_what_is_not_kept_is_gone_from_the_disk(project: Project) -> None:
     assert project.take().tree == first.tree
 
 
+def test_an_object_is_whole_on_the_disk_before_it_has_its_name(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a loss of power would leave a name of nothing, for ever: nobody writes it again."""
+    sizes: dict[int, int] = {}  # of what was on the disk, by the number of the file
+    sync = os.fsync
+
+    def look(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        sizes[status.st_ino] = status.st_size
+        sync(descriptor)
+
+    project.take()
+    monkeypatch.setattr(os, "fsync", look)
+    project.write("a.txt", "another\n")
+    store = project.store(project.take())
+    objects = [path.stat() for path in Path(store.path, "objects").glob("??/*")]
+    ours = [status for status in objects if status.st_ino in sizes]
+    assert len(ours) >= 2, "a file and its folder"
+    assert all(sizes[status.st_ino] == status.st_size for status in ours)
+
+
 def test_copies_that_a_killed_process_has_left_go_with_the_next_upkeep(project: Project) -> None:
     store = project.store(project.take())
     os.mkdir(os.path.join(store.path, "indexabc"))
