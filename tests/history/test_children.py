@@ -108,6 +108,19 @@ def test_each_spelling_says_what_it_is_called_and_how_it_ended(spelling: str) ->
     assert state.open_children == ()
 
 
+@pytest.mark.parametrize(
+    "announcement",
+    [
+        announced("kid", title="E", description="look around"),
+        update("subagent_spawned", subagentSessionId="kid", name="E", task="look around"),
+    ],
+)
+def test_each_announcement_says_what_the_sub_agent_is_to_do(announcement: dict[str, Any]) -> None:
+    [kid] = folded(segments(own(announcement))).timeline
+    assert isinstance(kid, SubAgent)
+    assert (kid.title, kid.description) == ("E", "look around")
+
+
 def test_a_task_stands_in_the_sub_agent_that_it_is_given_to() -> None:
     given_to = update(
         "session_message",

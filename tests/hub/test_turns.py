@@ -11,6 +11,7 @@ import pytest
 
 from acphold.errors import AcpError, AgentExitedError, RemoteError
 from acphold.live.agents import AgentCall, Updates
+from acphold.live.hub import bounds
 from acphold.record.journal.postgresql.pipelines import Answer, Pipelines, Rows, Value
 from tests.editor import open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, shared
@@ -285,6 +286,23 @@ async def test_a_tool_call_that_is_closed_for_the_agent_keeps_what_the_agent_put
             meta = tools[-1]["_meta"]
             assert meta["vendor"] == {"n": [1]}
             assert "acphold/failed" in meta
+
+
+async def test_a_call_that_has_begun_long_ago_is_looked_for_until_it_is_found(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "CALLS_LOOKED_BACK", 1)
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "build")
+        await house.agent.listener.hear(Updates(session, "update", [json.dumps(TOOL).encode()]))
+        for number in range(20):  # each is an entry: the client sees it before the next
+            await house.agent.say(session, f"line {number}.")
+            await client.until_text(f"line {number}.")
+        client.tell("session/cancel", {"sessionId": session})
+        await turn
+        [closed] = [update for update in client.updates() if update.get("status") == "failed"]
+        assert closed["_meta"]["vendor"] == {"n": [1]}
 
 
 @pytest.mark.parametrize(
