@@ -124,6 +124,23 @@ async def test_each_client_is_told_of_its_own_terminals_alone(journal: Path) -> 
             assert told["both"] == ["of one", "of two"]
 
 
+async def test_a_client_that_shows_an_agents_terminals_is_not_told_of_anothers(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        one, two = [
+            await house.client(terminal=True, _meta={"terminal_output": True}) for _ in range(2)
+        ]
+        Screen(one, "of one", "term-1")
+        session, _ = await begun(house, one)
+        await two.load(session)
+        both = [{"type": "terminal", "terminalId": id_} for id_ in ("term-1", "of the agent's own")]
+        await names_terminal(house, session, toolCallId="both", content=both)
+        await one.until(lambda: one.updates()[-1].get("toolCallId") == "both")
+        await two.until(lambda: two.updates()[-1].get("toolCallId") == "both")
+        assert (shown(one)[-1], shown(two)[-1]) == (both, both[1:])
+
+
 async def released(house: Shared, session: str) -> None:
     terminal = {"sessionId": session, "terminalId": "term-1"}
     await house.agent.ask_client("terminal/wait_for_exit", **terminal)
