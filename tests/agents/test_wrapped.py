@@ -113,6 +113,13 @@ async def test_it_is_known_by_its_name_and_else_by_its_command() -> None:
         assert process.key == KEY
 
 
+async def test_the_shell_that_reads_its_commands_is_that_of_whoever_starts_it() -> None:
+    """Not that of this process, which may be in the background for another terminal."""
+    around = Surroundings({"SHELL": "/usr/bin/fish"}, "/")
+    assert ProcessAgent(scripted_agent(), Heard(), around).shell == "/usr/bin/fish"
+    assert ProcessAgent(scripted_agent(), Heard(), Surroundings({}, "/")).shell == ""
+
+
 async def test_a_program_that_was_started_before_is_used_and_not_started_twice(
     tmp_path: Path,
 ) -> None:
