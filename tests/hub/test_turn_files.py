@@ -723,6 +723,27 @@ async def test_a_session_is_deleted_whatever_becomes_of_the_upkeep(
         await house.desk.delete(session)
 
 
+async def test_the_end_of_the_process_does_not_wait_for_upkeep(
+    journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only for the last snapshots, which here may take as long as they like."""
+    ended: list[str] = []
+
+    async def endless(_: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("upkeep")
+
+    monkeypatch.setattr(kept_stores, "tidy", endless)
+    monkeypatch.setattr(hub_bounds, "LAST_SNAPSHOTS_SECONDS", 2 * DEADLINE)
+    async with asyncio.timeout(DEADLINE):
+        async with shared(journal) as house:
+            client = await house.client()
+            await house.desk.delete(await client.new(project.top))
+        assert ended == ["upkeep"]
+
+
 async def test_a_turn_does_not_wait_for_upkeep(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acphold.imports import Intake
+from acphold.imports import Growth, Home, ImportMemory, Intake
 from acphold.imports.goose import READER
 from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.imports.told import Story, sources, write_lines
@@ -70,6 +70,21 @@ def request(call: str, name: str, **arguments: Json) -> Json:
 def response(call: str, words: str, *, failed: bool = False, **more: Json) -> Json:
     value = {"content": [{"type": "text", "text": words}], "isError": failed} | more
     return {"type": "toolResponse", "id": call, "toolResult": {"status": "success", "value": value}}
+
+
+def test_the_first_session_of_a_database_that_had_none_is_seen_to_have_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    store = Store(tmp_path)
+    store.db.execute("PRAGMA journal_mode = WAL")
+    store.session("of a recipe", kind="sub_agent")  # then the log is there already
+    file = str(tmp_path / "memory")
+    home = Home(tmp_path, {"HOME": str(tmp_path)})
+    ImportMemory(home, ["goose"], since=0, redact=False).keep(file)
+    assert not Growth(file)
+    store.session("1")
+    assert Growth(file)
 
 
 def test_a_conversation_with_calls_is_told(store: Store, tmp_path: Path) -> None:
