@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from acp_wire.processes.program_group import READ_SIZE, Finished, ProgramGroup
@@ -37,6 +38,30 @@ def test_much_goes_in_and_comes_out_at_once() -> None:
 def test_one_that_does_not_read_its_input_is_no_failure() -> None:
     with ProgramGroup(soon()) as group:
         assert shell(group, "exit 0", b"x" * (1 << 20))[0] == 0
+
+
+def test_all_have_one_guardian_and_those_that_only_read_need_none() -> None:
+    def children() -> set[int]:
+        return {child.pid for child in psutil.Process().children()}
+
+    before = children()
+    with ProgramGroup(soon()) as group:
+        group.run(["/bin/echo"], ENV, reads=True)
+        assert children() == before
+        shell(group, "exit 0")
+        guarded = children()
+        assert guarded > before
+        shell(group, "exit 0")
+        assert children() == guarded
+    assert children() == before
+
+
+def test_all_leave_the_processor_to_others_if_the_group_is_to() -> None:
+    group = ProgramGroup(soon(), niceness=os.nice(0) + 3)
+    with group:
+        # It waits for its input, which comes once it runs as it is to.
+        told = shell(group, "read -r _; nice", b"now\n").output
+    assert int(told) == os.nice(0) + 3
 
 
 def test_at_the_deadline_all_are_ended_with_what_they_started() -> None:

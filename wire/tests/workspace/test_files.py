@@ -489,3 +489,22 @@ def test_binary_files_are_told_from_text(data: bytes) -> None:
     with pytest.raises(NotTextError):
         refuse_binary(data, "f")
     refuse_binary(b"a" * 8000 + b"\0", "f")
+
+
+def test_a_text_is_read_through_no_link_and_is_empty_where_there_is_none(
+    project: Path, outside: Path
+) -> None:
+    (project / "folder").mkdir()
+    (project / "folder" / "a.txt").write_text("inside")
+    (project / "file").symlink_to(project / "folder" / "a.txt")
+    (project / "way").symlink_to(project / "folder")
+    roots = Roots(str(project))
+
+    def text(path: str) -> str | None:
+        return files.text_of(roots, path, 6)
+
+    assert text("folder/a.txt") == text(str(project / "folder" / "a.txt")) == "inside"
+    assert text("folder/none.txt") == ""
+    assert text("file") is text("way/a.txt") is text(str(outside / "secret")) is None
+    (project / "folder" / "a.txt").write_text("too long")
+    assert text("folder/a.txt") is None
