@@ -30,6 +30,19 @@ def test_a_file_has_all_that_was_said_and_done() -> None:
     assert "```diff\n@@ -1 +1 @@\n-hi\n+hello\n```" in text
 
 
+def test_a_call_is_shown_with_its_input_and_with_its_output_if_it_says_nothing_else() -> None:
+    given = {"title": "Run it", "rawInput": {"command": "ls -l"}, "rawOutput": {"code": 7}}
+    text = exported("markdown", update("tool_call", toolCallId="t", **given))
+    assert '```json\n{\n  "command": "ls -l"\n}\n```' in text
+    assert '"code": 7' in text
+    shown = [{"type": "content", "content": {"type": "text", "text": "what it said"}}]
+    text = exported("markdown", update("tool_call", toolCallId="t", **given, content=shown))
+    assert "ls -l" in text
+    assert "what it said" in text
+    assert "code" not in text
+    assert "*no output*" in exported("markdown", update("tool_call", toolCallId="t", title="T"))
+
+
 def test_what_an_agent_wrote_stays_markdown() -> None:
     words = "# Head\n\n- a `List<int>`\n\n```html\n<b>x</b>\n```\n<https://example.org>"
     assert f"\n{words}\n" in exported("markdown", said(words))

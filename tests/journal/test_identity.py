@@ -146,6 +146,32 @@ async def test_a_backup_and_what_is_restored_from_it_have_other_identities(path:
     assert len({before, await look(str(path)), await look(str(backup))}) == 3
 
 
+async def test_what_is_restored_is_on_the_disk_before_it_has_the_name_of_the_journal(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a loss of power would leave neither the former journal nor the backup there."""
+    await own(str(path), "s1")
+    backup = path.with_name("backup.db")
+    await back_up(str(path), backup)
+    flushed: list[int] = []
+    sync, named = os.fsync, os.replace
+
+    def flush(descriptor: int) -> None:
+        sync(descriptor)
+        flushed.append(os.fstat(descriptor).st_ino)
+
+    def name(source: str, target: str) -> None:
+        if target == str(path):
+            assert os.stat(source).st_ino in flushed
+            flushed.append(0)
+        named(source, target)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(os, "replace", name)
+    restore_file(str(path), str(backup), carries_over=True)
+    assert path.parent.stat().st_ino in flushed[flushed.index(0) :]  # and its name
+
+
 async def test_the_target_of_a_whole_copy_has_its_own_identity(path: Path) -> None:
     before = await own(str(path), "s1")
     source, target = open_journal(str(path)), open_journal(str(path.with_name("copy.db")))

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
+import sys
+from collections.abc import AsyncIterator, Sequence
+
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
 from rich.cells import cell_len
 
-from acphold.faces.screen.picker import end_of, highlight, shorten
+from acp_wire.tasks import beside
+from acphold.faces.screen.picker import (
+    FOUND,
+    HERE,
+    Picked,
+    Picker,
+    PickerLine,
+    end_of,
+    highlight,
+    shorten,
+)
+from tests.watched_processes import DEADLINE, until
 
 
 @pytest.mark.parametrize(
@@ -57,3 +75,45 @@ def test_the_places_of_the_words_are_marked_whatever_their_case() -> None:
         ("", "s"),
     ]
     assert highlight("ẞ needle", ["needle"], "") == [("", "ẞ needle")]
+
+
+TITLE = "Rename the settings, which were named by somebody else, in the "
+
+
+class Sessions:
+    """Two sessions whose titles begin alike, and one with the typed words in its text."""
+
+    async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
+        yield [
+            PickerLine(f"s-{end}", f"{TITLE}{end}", "done", "claude", "/shop", "1 h", HERE)
+            for end in ("web page", "terminal")
+        ]
+
+    async def search(self, words: str) -> Sequence[PickerLine]:
+        found = "the words before what was found, and the settings"
+        return [PickerLine("s-3", TITLE, "done", "pi", "/shop", "2 h", FOUND, found)]
+
+    async def preview(self, session_id: str) -> Sequence[str]:
+        return ["its last words"]
+
+
+async def test_titles_that_begin_alike_are_listed_with_their_ends_and_what_was_found_with_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(sys, "__stdout__", terminal)
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        picker = Picker(Sessions())
+
+        async def shown(*texts: str) -> None:
+            await until(lambda: all(text in terminal.getvalue() for text in texts))
+
+        async def person() -> None:
+            await shown("this folder", "…in the web page", "…in the terminal")
+            assert "Rename the settings, which" not in terminal.getvalue()
+            keys.send_text("settings")
+            await shown("found in the text", "Rename the settings, which were n…")
+            keys.send_text("\r")
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            assert await picker.run() == Picked("s-web page", "open")

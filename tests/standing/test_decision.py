@@ -20,6 +20,7 @@ from acphold.record.standing import (
     StandingRule,
     Unclear,
     decide,
+    leads_away,
     read_rule,
 )
 
@@ -448,3 +449,29 @@ def test_a_decision_takes_as_long_as_a_few_paths_take_to_resolve(project: Path) 
 
 def _shortest(work: Callable[[], object]) -> float:
     return min(timeit.repeat(work, number=1, repeat=300))
+
+
+@pytest.mark.parametrize(
+    ("line", "leads"),
+    [
+        ("make", False),
+        ("cd .", False),
+        ("cd {folder} && make", False),
+        ("cd ../{name}", False),
+        ("cd elsewhere", True),
+        ("cd /", True),
+        ("cd", True),
+        ("cd -", True),
+        ("cd . elsewhere", True),
+        ("make; cd src", True),
+        ('cd "$FOLDER"', True),
+        ('pushd "$FOLDER"', True),
+        ('make "$FOLDER"', False),
+    ],
+)
+def test_a_line_leads_away_unless_its_cd_is_known_to_stay(
+    tmp_path: Path, line: str, leads: bool
+) -> None:
+    (tmp_path / "src").mkdir()
+    written = line.format(folder=tmp_path, name=tmp_path.name)
+    assert leads_away(written, str(tmp_path)) is leads
