@@ -21,6 +21,7 @@ import pytest
 from acp_wire.processes.place import place_of
 from acphold.faces.cli import bounds
 from acphold.faces.cli.watchdog import watch_loop
+from acphold.live.server.daemon import release_parts
 from tests.cli.test_background import Home, home
 from tests.editor import DEADLINE, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.watched_processes import lives, until
@@ -374,3 +375,8 @@ async def test_a_daemon_in_the_foreground_serves_one_editor_after_the_other_unti
     finally:
         daemon.terminate()
         assert await asyncio.wait_for(daemon.wait(), DEADLINE) == 0
+
+
+def test_releases_are_compared_by_their_numbers() -> None:
+    assert release_parts("1.10.2") > release_parts("1.9.30.dev1") > release_parts("1.9")
+    assert release_parts("unknown") == ()

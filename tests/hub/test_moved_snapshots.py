@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.errors import WorkspaceError
-from acphold.live.hub import move_giver
+from acphold.live.hub import bounds, move_giver
 from acphold.live.hub.moves import MovedSession, MoveLine, SessionOffer
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.packs import make_pack
@@ -174,14 +174,25 @@ def test_earlier_files_that_are_too_large_stay_and_the_reason_is_told(
         {"turn": 1 << 40},
         {"commit": "HEAD"},
         {"state": "refused"},
+        "without the last snapshot",
+        "too many",
     ],
 )
 def test_an_earlier_snapshot_that_no_giver_offers_is_refused(
-    tmp_path: Path, session: KeptSession, monkeypatch: pytest.MonkeyPatch, lie: dict[str, Any]
+    tmp_path: Path,
+    session: KeptSession,
+    monkeypatch: pytest.MonkeyPatch,
+    lie: dict[str, Any] | str,
 ) -> None:
     async def lies(self: MoveLine, frame: object) -> None:
         if isinstance(frame, SessionOffer):
-            frame = replace(frame, earlier=(replace(frame.earlier[0], **lie), *frame.earlier[1:]))
+            first, *others = frame.earlier
+            if lie == "without the last snapshot":
+                frame = replace(frame, files=None)
+            elif isinstance(lie, str):
+                monkeypatch.setattr(bounds, "EARLIER_SNAPSHOTS", len(others))
+            else:
+                frame = replace(frame, earlier=(replace(first, **lie), *others))
         await send(self, frame)  # type: ignore[arg-type]
 
     send = MoveLine.send

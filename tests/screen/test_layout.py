@@ -13,8 +13,10 @@ from rich.theme import Theme
 from acphold.faces.cli.terminal_text import STYLES
 from acphold.faces.screen.layout import GUTTER, Beside, Hanging, LabelledText, block_text, passage
 from acphold.faces.screen.markdown import Prose
+from acphold.record.history.decisions import Came
 from acphold.record.history.raw_update import text_block
 from acphold.record.history.timeline import Message, ToolCall, TurnEnd
+from acphold.record.reports.transcript import DecidedQuestion
 
 
 def tool(content: object, **fields: str) -> list[str]:
@@ -26,6 +28,16 @@ def tool(content: object, **fields: str) -> list[str]:
 def test_a_new_file_is_all_additions() -> None:
     diff = {"type": "diff", "path": "/a", "newText": "1\n2\n"}
     assert tool([diff])[1:] == ["  /a", "  + 1", "  + 2"]
+
+
+def test_a_decision_is_shown_with_what_was_said_about_it() -> None:
+    for came, shown in (
+        (Came("allow_once", "Yes, once"), "Run ls? → Yes, once"),
+        (Came("allow_once"), "Run ls?"),
+        (None, "Run ls?"),
+    ):
+        [line] = passage(DecidedQuestion("Run ls?", came)).lines
+        assert line.plain.partition(": ")[2] == shown
 
 
 def test_a_change_far_down_a_file_says_on_which_line_it_begins() -> None:

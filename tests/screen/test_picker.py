@@ -111,6 +111,9 @@ async def test_titles_that_begin_alike_are_listed_with_their_ends_and_what_was_f
         async def person() -> None:
             await shown("this folder", "…in the web page", "…in the terminal")
             assert "Rename the settings, which" not in terminal.getvalue()
+            assert "its last words" not in terminal.getvalue()
+            keys.send_text(" ")
+            await shown("its last words")  # below the list: the terminal is narrow
             keys.send_text("settings")
             await shown("found in the text", "Rename the settings, which were n…")
             keys.send_text("\r")

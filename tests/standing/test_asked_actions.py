@@ -131,6 +131,12 @@ def test_a_question_that_says_two_things_or_something_unknown_is_unclear(
     assert isinstance(action_of(agent, call, before), Unclear)
 
 
+def test_the_demo_agent_asks_to_run_and_to_write() -> None:
+    assert action_of("demo", {"rawInput": {"command": "pytest"}}) == RunAction(("pytest",))
+    assert action_of("demo", {"rawInput": {"path": "/a/b"}}) == EditAction(("/a/b",))
+    assert isinstance(action_of("demo", {"rawInput": {"path": "/a/b", "mode": "x"}}), Unclear)
+
+
 def test_a_form_and_an_unreadable_request_are_unclear() -> None:
     assert isinstance(read_action("claude", "elicitation/create", b"{}", {}), Unclear)
     for params in (b"", b"[]", b"{", b'{"toolCall":1}', b'{"toolCall":{"rawInput":[]}}', b"\xff"):
