@@ -229,7 +229,8 @@ async def test_why_knows_the_mode_that_the_agent_is_in(tmp_path: Path, folder: P
     session = await asked(journal, folder, ("pytest -q", "allow_once"), mode="plan")
     rules(journal, "add", "run pytest ...", folder=folder)
     told = rules(journal, "why", session, folder=folder).splitlines()
-    assert told[0].endswith(" ask pytest -q") and "only plans or reads" in told[1]
+    assert told[0].endswith(" ask pytest -q")
+    assert "only plans or reads" in told[1]
 
 
 async def test_what_was_allowed_again_and_again_is_suggested_and_never_added(
