@@ -8,6 +8,7 @@ import pytest
 
 from acphold.errors import AcpError, JournalUnavailableError
 from acphold.record.history import Segment
+from acphold.record.history.entries import turn_spans
 from acphold.record.history.timeline import Message
 from acphold.record.journal import (
     Free,
@@ -21,6 +22,7 @@ from acphold.record.journal import (
     state_of,
 )
 from acphold.record.journal.copies import copy
+from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.journal.sqlite.store import SqliteJournal
 
 EVERYTHING = ListFilter(include_unprompted=True, archived="include")
@@ -96,6 +98,26 @@ async def test_a_copy_for_another_agent_has_none_of_the_settings_of_the_first(
 async def test_a_copy_ends_where_it_is_to_end(journal: SqliteJournal) -> None:
     await session(journal, *CONVERSATION, PROMPT, said("C"), END)
     assert len(await copied(journal, through=10)) == 9  # A and B are one
+
+
+async def test_a_copy_has_the_snapshots_of_its_turns_and_whose_they_were(
+    journal: SqliteJournal,
+) -> None:
+    await session(journal, *CONVERSATION, PROMPT, said("C"), END)
+    spans = await turn_spans(history(journal, "s1"))
+    kept = [
+        TurnSnapshot(turn=span.first - 1, edge="end", root="/w", at=1, state="whole", tree=tree)
+        for span, tree in zip(spans, ("t1", "t2"), strict=True)
+    ]
+    await journal.snapshots.keep("s1", kept)
+    await copied(journal, through=10)
+    [first] = await journal.snapshots.of("s2")
+    [turn] = await turn_spans(history(journal, "s2"))
+    assert (first.turn, first.tree) == (turn.first - 1, "t1")
+    assert (first.taken_for, first.cwd) == ("s1", "/w")
+    await copy(journal, await journal.session("s2"), NewSession("s3", "a", "/u"), 99)
+    [again] = await journal.snapshots.of("s3")
+    assert (again.taken_for, again.cwd) == ("s1", "/w")
 
 
 async def test_a_segment_is_cut_where_the_copy_ends(journal: SqliteJournal) -> None:

@@ -23,7 +23,8 @@ from acphold.faces.screen.picker import (
     highlight,
     shorten,
 )
-from tests.watched_processes import DEADLINE, until
+from tests.editor import DEADLINE
+from tests.watched_processes import until
 
 
 @pytest.mark.parametrize(
