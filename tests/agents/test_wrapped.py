@@ -22,9 +22,20 @@ from acphold.errors import (
     AgentStartError,
     RemoteError,
 )
-from acphold.live.agents import AgentExchange, AgentRequest, Event, Notified, Updates, ask
+from acphold.live.agents import (
+    AgentExchange,
+    AgentRequest,
+    Event,
+    Notified,
+    Unheard,
+    Updates,
+    ask,
+)
+from acphold.live.agents.capabilities import KEEPS_SESSIONS, KEPT_IN_FRONT
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
-from tests.editor import SCRIPTED, scripted_agent
+from acphold.record.journal.lineage import identity
+from acphold.record.journal.stores import open_journal
+from tests.editor import SCRIPTED, received, scripted_agent
 
 DEADLINE = 20.0
 
@@ -44,6 +55,8 @@ class Heard:
                 self.order += ["update"] * len(raws)
             case Notified(method=method):
                 self.order.append(method)
+            case Unheard():
+                self.order.append("unheard")
 
     async def answer(self, asked: AgentRequest) -> bytes:
         self.asked.append(asked.params)
@@ -299,3 +312,40 @@ async def test_one_event_that_cannot_be_handled_does_not_take_the_rest_of_its_re
     update = NotificationReceived("session/update", params)
     await agent.on_notifications([update, odd, update])
     assert heard.updates == [b'{"sessionUpdate":"x"}'] * 2
+
+
+async def test_an_update_that_is_longer_than_the_limit_is_told_as_unheard() -> None:
+    heard = Heard()
+    options = ProcessOptions(limit=100_000)
+    process = ProcessAgent(scripted_agent(), heard, Surroundings.here(), options)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            await process.initialize(b"{}")
+            session = await opened(process)
+            steps = ({"say": "x" * 120_000}, {"say": "short"})
+            await ask(process, "session/prompt", prompt(session, *steps))
+    finally:
+        await process.aclose()
+    assert heard.order.count("unheard") == 1
+    assert b"short" in heard.updates[-1]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_only_an_agent_that_keeps_sessions_too_is_told_in_which_journal_they_are(
+    tmp_path: Path, keeps: bool
+) -> None:
+    journal, log = open_journal(tmp_path / "journal.db"), tmp_path / "log"
+    command = scripted_agent(log=str(log), capabilities={"_meta": {KEEPS_SESSIONS: keeps}})
+    process = ProcessAgent(command, Heard(), Surroundings.here(), journal=journal)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            await process.initialize(b"{}")
+            await opened(process)
+            await ask(process, "session/list", b"{}")
+        [made], [listed] = received(log, "session/new"), received(log, "session/list")
+        told = {KEPT_IN_FRONT: await identity(journal)} if keeps else None
+        assert made["params"].get("_meta") == told
+        assert "_meta" not in listed["params"]
+    finally:
+        await process.aclose()
+        await journal.aclose()
