@@ -25,6 +25,7 @@ from acp_wire.schema import (
 from acp_wire.transports.streams import memory_pair
 from acphold.library.agent import definition_of
 from acphold.testing import WatchedSession, connect
+from tests.editor import DEADLINE
 from tests.library.test_turn import agent_that
 from tests.served import Guest
 
@@ -447,3 +448,18 @@ async def test_sessions_are_resumed_closed_deleted_and_loaded_twice() -> None:
         assert [info async for info in client.sessions()] == []
         with pytest.raises(acphold.AcpError):
             await client.load_session(session.id)
+
+
+async def test_an_agent_that_serves_one_client_stops_when_it_is_told_to(tmp_path: Path) -> None:
+    async def work(turn: acphold.Turn) -> None: ...
+
+    near, there = memory_pair()
+    stop = asyncio.Event()
+    agent = agent_that(work)
+    serving = asyncio.create_task(agent.serve(there, journal=tmp_path / "journal.db", stop=stop))
+    await asyncio.sleep(0)
+    assert not serving.done()
+    stop.set()
+    async with asyncio.timeout(DEADLINE):
+        await serving
+    await near.aclose()
