@@ -488,3 +488,14 @@ def test_a_command_line_and_a_name_are_told_apart(
     assert "unrecognized arguments: --acp; " in capsys.readouterr().err
     assert main(["doctor", "claude", "--", "x"]) == Exit.USAGE
     assert "either the agent claude or a command after `--`" in capsys.readouterr().err
+
+
+def test_an_agent_whose_command_was_looked_up_before_is_started_by_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "looked_up.toml"
+    settings.write_text('[agents.mine]\ncommand = ["here", "--acp"]\nenv = { A = "1" }\n')
+    monkeypatch.setenv("ACPHOLD_SETTINGS", str(settings))
+    assert agent_command("mine").command == ("here", "--acp")
+    found = agent_command("mine", ["/there/here", "--acp"])
+    assert (found.command, found.env) == (("/there/here", "--acp"), {"A": "1"})
