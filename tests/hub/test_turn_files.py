@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import threading
@@ -21,9 +22,10 @@ from acphold.errors import AcpError, WorkspaceError
 from acphold.live.agents import Updates
 from acphold.live.hub import bounds as hub_bounds, kept_files, kept_stores
 from acphold.live.hub.forks import Forked
-from acphold.live.hub.kept_files import fork_with_files
+from acphold.live.hub.kept_files import fork_with_files, remains
 from acphold.live.hub.kept_stores import is_due, stores_of, tidy
 from acphold.live.server.principals import Principal
+from acphold.record.journal import RowChange
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.journal.stores import open_journal
 from acphold.record.snapshots import bounds as snapshot_bounds, checkouts, comparison, snapshot
@@ -32,7 +34,7 @@ from acphold.record.snapshots.checkouts import Checkout
 from acphold.record.snapshots.git import GitError
 from acphold.record.snapshots.snapshot import NotTaken, Taken, take
 from acphold.record.snapshots.store import SnapshotStore
-from acphold.record.snapshots.worktree import Included, include
+from acphold.record.snapshots.worktree import LAYING, Included, include
 from tests.editor import DEADLINE
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.snapshots.conftest import Project, changes, digest
@@ -721,6 +723,28 @@ async def test_a_session_is_deleted_whatever_becomes_of_the_upkeep(
         client = await house.client()
         session = await client.new(project.top)
         await house.desk.delete(session)
+
+
+async def test_a_folder_that_a_killed_fork_has_laid_out_is_its_sessions_even_if_that_is_archived(
+    journal: Path, project: Project
+) -> None:
+    """Otherwise `prune` would take it for a remainder, and remove the files."""
+    top = str(project.top)
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        turn = await begun(house, client, session)
+        await house.agent.end(session)
+        await turn
+        await kept(house, session, 2)
+        [store] = await stores_of(house.journal)
+        note = {"folder": top, "project": top, "is_new": False}
+        with open(f"{store.path}/{LAYING}-killed", "w") as left:  # noqa: ASYNC230 - a few bytes
+            json.dump(note, left)
+        assert await remains(house.journal) == {top: True}
+        await house.journal.change(session, RowChange(archived=True))
+        assert (await house.journal.session(session)).archived
+        assert await remains(house.journal) == {top: True}
 
 
 async def test_the_end_of_the_process_does_not_wait_for_upkeep(
