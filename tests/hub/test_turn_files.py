@@ -728,7 +728,7 @@ async def test_a_session_is_deleted_whatever_becomes_of_the_upkeep(
 async def test_a_folder_that_a_killed_fork_has_laid_out_is_its_sessions_even_if_that_is_archived(
     journal: Path, project: Project
 ) -> None:
-    """Otherwise `prune` would take it for a remainder, and remove the files."""
+    """Otherwise the next fork would take it for a remainder, and remove the files."""
     top = str(project.top)
     async with shared(journal) as house:
         client = await house.client()
