@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, Route, WebSocketRoute, expect
+from playwright.async_api import Browser, Page, Request, Route, WebSocketRoute, expect
 
 import acphold
 from acphold.web.page_files import BUILT
@@ -221,6 +221,40 @@ async def test_a_newer_page_takes_the_place_of_one_that_nobody_has_touched(
         await touched.reload()
         await expect(touched.locator(f"meta[{newer.replace(' ', '][')}]")).to_have_count(1)
         await device.close()
+
+
+async def test_a_page_whose_script_a_newer_one_has_replaced_is_loaded_again(
+    browser: Browser, served: Served
+) -> None:
+    page = await browser.new_page(service_workers="block")  # requests of a worker are not routed
+    loads: list[str] = []
+    again = asyncio.Event()
+
+    def note(request: Request) -> None:
+        if request.is_navigation_request():
+            loads.append(request.url)
+            if len(loads) == 4:
+                again.set()
+
+    page.on("request", note)
+
+    async def lacking(route: Route) -> None:
+        if len(loads) == 2:
+            await route.continue_()
+        else:
+            await route.fulfill(status=404)
+
+    await page.route(re.compile("/page/main-"), lacking)
+    await page.goto(f"{served.url}/#pair={served.pair}")
+    await page.get_by_role("link", name="New", exact=True).wait_for()
+    assert len(loads) == 2
+    # Where it is nowhere, that is done once.
+    await page.reload(wait_until="commit")
+    await asyncio.wait_for(again.wait(), 60)
+    await page.wait_for_load_state("load")
+    await page.evaluate("new Promise((done) => setTimeout(done, 500))")
+    assert len(loads) == 4
+    await page.close()
 
 
 async def test_a_conversation_that_cannot_be_read_again_says_so_and_the_next_connection_takes_it_up(

@@ -48,6 +48,25 @@ async def test_a_slow_line_shows_what_was_read_at_once_and_what_is_sent_until_it
     await expect(page.locator(".away-bar")).to_have_count(0)
 
 
+async def test_a_device_that_was_here_before_has_the_page_compiled(
+    page: Page, device: BrowserContext
+) -> None:
+    await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    browser = device.browser
+    assert browser is not None
+    await browser.start_tracing(page=page, categories=["v8", "devtools.timeline"])
+    await page.reload()
+    await page.get_by_role("link", name="New", exact=True).wait_for()
+    told = json.loads(await browser.stop_tracing())["traceEvents"]
+    [compiled] = [
+        it["args"]["data"]
+        for it in told
+        if it["name"] == "v8.compile" and "/page/main-" in it["args"]["data"]["url"]
+    ]
+    assert compiled["consumedCacheSize"] > 100_000
+    assert not compiled["cacheRejected"]
+
+
 async def test_everything_is_reached_with_the_keyboard_alone(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

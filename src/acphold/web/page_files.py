@@ -2,15 +2,15 @@
 
 A wheel includes them (`hatch_build.py`); in a checkout `make page` builds them.
 
-    GET /                      the page, with its script and style inline
-    GET /page/NAME             files loaded on demand, and its pictures
+    GET /                      the page, with its style inline
+    GET /page/NAME             its script, files loaded on demand, and its pictures
     GET /worker.js             its service worker, which has to be above all that it controls
     GET /manifest.webmanifest  makes it an application on a home screen
 
-None of it needs a token, as it holds no personal data. Its policy allows the two inline scripts
-named by their digests, and our scripts named by their whole addresses; no text becomes a script or
-HTML (Trusted Types), and it connects only to this server. Sources: W3C, Content Security Policy
-Level 3; Trusted Types.
+None of it needs a token, as it holds no personal data. Its policy allows the inline
+script named by its digest, and our scripts named by their whole addresses, which browsers keep
+compiled; no text becomes a script or HTML (Trusted Types), and it connects only to this server.
+Sources: W3C, Content Security Policy Level 3; Trusted Types.
 """
 
 # See docs/decisions.md, 31.
@@ -51,7 +51,7 @@ KINDS: Final = {
 }
 
 POLICY: Final = (
-    "default-src 'none'; script-src '{early}' '{script}' {loaded}; style-src '{style}'; "
+    "default-src 'none'; script-src '{early}' {loaded}; style-src '{style}'; "
     "img-src 'self' blob:; media-src blob:; connect-src 'self'; manifest-src 'self'; "
     "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types acphold"
@@ -73,11 +73,10 @@ def why_missing(folder: Path = BUILT) -> str:
 
 
 class Digests(Struct, frozen=True):
-    """Digests of the inline scripts and style, as a policy names them."""
+    """Digests of the inline script and style, as a policy names them."""
 
-    script: str
+    early: str
     style: str
-    early: str = "none"
 
 
 class File(Struct, frozen=True):

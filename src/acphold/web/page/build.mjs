@@ -1,5 +1,6 @@
-// Bundles the page into built/: one HTML file in which its script and its style stand, beside it
-// what is loaded later. `digests.json` has what the policy of the page names; see page_files.py.
+// Bundles the page into built/: the HTML, in which its style stands; its script, which a browser keeps
+// compiled, as it does with none that stands in a page; what is loaded later. `digests.json` has what
+// the policy of the page names; see page_files.py.
 import { createHash } from "node:crypto";
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, sep } from "node:path";
@@ -79,8 +80,8 @@ const lexerAlone = {
   },
 };
 
-/** The text that an entry becomes. @param {string} entry @param {Record<string, string>} [define] */
-async function made(entry, define = {}, plugins = [unindented, lexerAlone]) {
+/** The text that an entry becomes. @param {string} entry @param {Record<string, string>} [define] @param {import("esbuild").Plugin[]} [plugins] @param {"esm" | "iife"} [format] */
+async function made(entry, define = {}, plugins = [unindented, lexerAlone], format = "esm") {
   const done = await build({
     entryPoints: [entry],
     bundle: true,
@@ -88,7 +89,7 @@ async function made(entry, define = {}, plugins = [unindented, lexerAlone]) {
     outdir: out,
     minify: true,
     metafile: true,
-    format: "esm",
+    format,
     target: ["es2022", "safari16", "chrome111", "firefox114"],
     legalComments: "none",  // whole texts are in licences.txt
     plugins,
@@ -114,23 +115,22 @@ const laterStyle = (await made("style/later.css")).trim();
 const later = await made("later.js", { LATER_STYLE: JSON.stringify(`@media all{${laterStyle}}`) }, [lent, unindented]);
 
 const style = await made("style/page.css");
-const told = { COLOURS: kept("colours", colours), LATER: kept("later", later) };
-const draft = await made("main.js", { ...told, BUILD: '""' });
-const number = digest(draft + style, "hex").slice(0, 12);
-// What ends a script element early would be text of ours, in a literal: there it means the same.
-const script = (await made("main.js", { ...told, BUILD: JSON.stringify(number) })).replaceAll("</script", "<\\/script");
-writeFileSync(join(out, "worker.js"), await made("worker.js", { ...told, BUILD: JSON.stringify(number) }));
-
 const early = (await made("early.js")).trim();
-const html = readFileSync("index.html", "utf8")
+const told = { COLOURS: kept("colours", colours), LATER: kept("later", later) };
+const frame = readFileSync("index.html", "utf8");
+const number = digest((await made("main.js", { ...told, BUILD: '""' })) + style + early + frame, "hex").slice(0, 12);
+const BUILD = JSON.stringify(number);
+// No module: of those a browser keeps nothing compiled when the service worker stores them.
+const main = await made("main.js", { ...told, BUILD }, undefined, "iife");
+const MAIN = kept("main", main);
+writeFileSync(join(out, "worker.js"), await made("worker.js", { ...told, BUILD, MAIN }));
+
+const html = frame
   .replace("<!-- early -->", () => `<script>${early}</script>`)
   .replace("<!-- style -->", () => `<style>${style}</style>`)
-  .replace("<!-- script -->", () => `<script type="module">${script}</script>`);
+  .replace("<!-- script -->", () => `<script defer blocking="render" src=${MAIN}></script>`);
 writeFileSync(join(out, "index.html"), html);
-writeFileSync(
-  join(out, "digests.json"),
-  JSON.stringify({ early: `sha256-${digest(early)}`, script: `sha256-${digest(script)}`, style: `sha256-${digest(style)}`, sources: sources.digest("hex") }),
-);
+writeFileSync(join(out, "digests.json"), JSON.stringify({ early: `sha256-${digest(early)}`, style: `sha256-${digest(style)}`, sources: sources.digest("hex") }));
 
 for (const name of ["manifest.webmanifest", ...readdirSync("icons").map((each) => `icons/${each}`)]) {
   cpSync(name, join(out, name.replace("icons/", "")));
@@ -147,4 +147,4 @@ writeFileSync(join(out, "licences.txt"), licences.join(`\n${"-".repeat(79)}\n\n`
 
 /** @param {string} text */
 const kB = (text) => (gzipSync(text, { level: 9 }).length / 1000).toFixed(1);
-console.log(`page ${kB(html)} kB gz, code colours ${kB(colours)} kB gz, later ${kB(later)} kB gz, ${bundled.size} packages`);
+console.log(`page ${kB(html)} kB gz, main ${kB(main)} kB gz, code colours ${kB(colours)} kB gz, later ${kB(later)} kB gz, ${bundled.size} packages`);

@@ -1,4 +1,7 @@
-/** The address of `colours.js` as it was built; its name changes with it. */
+/** The address of `main.js` as it was built; its name changes with it. */
+declare const MAIN: string;
+
+/** That of `colours.js`. */
 declare const COLOURS: string;
 
 /** That of `later.js`. */

@@ -1,6 +1,7 @@
 // The page of `acphold serve`: pairs this device where its address has a code, then connects.
 import { render } from "preact";
 import { Desk } from "./model/desk.js";
+import { drawn } from "./model/frames.js";
 import { App } from "./view/app.js";
 import { html } from "./view/html.js";
 import "./view/lent.js";
@@ -18,21 +19,25 @@ async function start() {
   }
   // A link that is opened in this tab: the page begins anew with it.
   addEventListener("hashchange", () => codeIn(location.hash) && location.reload());
-  whenChanged(() => location.reload());  // nothing of who was here before stays in memory
+  const known = device();
   const desk = new Desk();
-  // What is looked at is drawn with the page where it is there already, and before anything else is asked for.
-  const { seen } = place.value.name === "session" && device() ? desk.show(place.value.id) : { seen: null };
-  await soon(seen, 100);
+  // What is looked at is drawn with the page where it is there already, and before anything else is
+  // done, as each thing asked of the browser keeps the first frame waiting.
+  const kept = globalThis.early?.kept;
+  const { seen } = place.value.name === "session" && known ? desk.show(place.value.id) : { seen: null };
+  await soon(kept && kept.then((page) => page && seen), 300);
   const page = document.getElementById("page");
   if (page) render(html`<${App} desk=${desk} problem=${problem} />`, page);
   await soon(seen, 1000);
+  if (seen) await drawn();
+  whenChanged(known, () => location.reload());  // nothing of who was here before stays in memory
   desk.start();
   // Without it there are notices of what somebody at the page sees, which does no harm.
   void import(LATER).then(({ attend }) => attend(), () => {});
   await registered().catch(() => {});  // a private window has none: everything else is there
 }
 
-/** @param {Promise<void> | null} what @param {number} ms */
+/** @param {Promise<unknown> | null | undefined} what @param {number} ms */
 const soon = (what, ms) => what && Promise.race([what, new Promise((resolve) => setTimeout(resolve, ms))]);
 
 /** The service worker; its address is the one thing that the policy of the page lets become a script. */

@@ -10,6 +10,7 @@ import { signal } from "@preact/signals";
 import { LostError, RpcError } from "../wire/connection.js";
 import { SessionLine } from "../wire/line.js";
 import { end, entries, read, session as rowOf } from "../wire/pages.js";
+import { drawn } from "./frames.js";
 import { changedQueue } from "./queue.js";
 import * as sends from "./sends.js";
 import { asText } from "./text.js";
@@ -30,8 +31,11 @@ const MOST_HELD = 8_000_000;
 const OLDER = 200;
 const SOUGHT = 500;
 
-/** Characters that fill a screen. */
+/** Characters that fill a screen, whatever its size. */
 const SCREEN = 4000;
+
+/** Those that fill this one: a conversation is no wider than 720 pixels, and a character has 200 of them. */
+const ownScreen = () => Math.min(SCREEN, Math.max(1000, (Math.min(innerWidth, 720) * innerHeight) / 200));
 
 /**
  * @typedef {object} OpenQuestion  one that this page can answer
@@ -57,9 +61,6 @@ const SCREEN = 4000;
 
 /** The place of what comes now. @returns {import("./timeline.js").Place} */
 const now = (seq = 0) => ({ seq, at: new Date().toISOString() });
-
-/** The frame after this one has begun; a page that nobody sees has no frames. */
-const drawn = () => new Promise((resolve) => (requestAnimationFrame(() => setTimeout(resolve)), setTimeout(resolve, 200)));
 
 export class Session {
   timeline = new Timeline();
@@ -556,7 +557,7 @@ export class Session {
     timeline.state.options = configOptions ?? timeline.state.options;
     timeline.state.commands = availableCommands ?? timeline.state.commands;
     this.#tag = page.tag;
-    this.undrawn.value = aScreenAbove(timeline.items, timeline.items.length);
+    this.undrawn.value = aScreenAbove(timeline.items, timeline.items.length, ownScreen());
     this.#line.begin(page.entries[0]?.seq ?? 0, page.lineage ?? "");
     this.before.value = page.before;
     this.status.value = "ready";
@@ -627,11 +628,11 @@ export class Session {
   }
 }
 
-/** Where what fills a screen begins, if it ends before the item at `end`. @param {import("./timeline.js").Item[]} items @param {number} end */
-function aScreenAbove(items, end) {
+/** Where what fills a screen begins, if it ends before the item at `end`. @param {import("./timeline.js").Item[]} items @param {number} end @param {number} [characters] */
+function aScreenAbove(items, end, characters = SCREEN) {
   let at = end;
-  for (let drawn = 0; at > 0 && drawn < SCREEN; at--) {
-    drawn += Math.max(200, said(items[at - 1]));
+  for (let shown = 0; at > 0 && shown < characters; at--) {
+    shown += Math.max(100, said(items[at - 1]));
   }
   return at;
 }

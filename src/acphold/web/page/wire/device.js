@@ -23,11 +23,12 @@ export function device() {
 /** @param {Device} told */
 export const remember = (told) => localStorage.setItem(KEY, JSON.stringify(told));
 
-/** Have something done when another tab has signed out, or was paired anew. @param {() => void} what */
-export function whenChanged(what) {
-  const page = device()?.page;
+/** Have something done when another tab has signed out, or was paired anew, since this was the device. @param {Device | null} known @param {() => void} what */
+export function whenChanged(known, what) {
+  const look = () => device()?.page !== known?.page && what();
   // A page that was frozen is told nothing of what has changed meanwhile.
-  for (const sign of ["storage", "pageshow", "focus"]) addEventListener(sign, () => device()?.page !== page && what());
+  for (const sign of ["storage", "pageshow", "focus"]) addEventListener(sign, look);
+  look();
 }
 
 /** Whose the sessions are. @param {Whose} of */

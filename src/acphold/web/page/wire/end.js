@@ -1,4 +1,5 @@
 // The end of a session, which is what is shown of it first.
+import { drawn } from "../model/frames.js";
 import { device, kept as keptOf, request } from "./device.js";
 
 /** Entries that are more than a screen, mostly; what is before them follows when somebody goes up. */
@@ -16,23 +17,22 @@ const ENTRIES = 40;
 /** @param {string} id @returns {Asked} */
 export function ask(id) {
   const address = `/sessions/${id}/entries?limit=${ENTRIES}`;
-  /** @type {Answer | null} */
-  let read = null;
-  // What is the same as what was kept is not read twice.
-  const fresh = request(address).then((answer) => {
+  const known = device();
+  // Without HTTPS there is no worker, and no cache either.
+  const kept = Promise.resolve(known && globalThis.caches?.match(address, { cacheName: keptOf(known.id), ignoreVary: true }))
+    .then((answer) => (answer ? readAnswer(answer) : null))
+    .catch(() => null);
+  // What was kept is shown first: a request is work, and keeps it waiting.
+  const fresh = kept.then(async (read) => {
+    if (read) await drawn();
+    const answer = await request(address);
+    // What is the same as what was kept is not read twice.
     if (!read?.tag || !answer.ok || answer.headers.get("etag") !== read.tag) return readAnswer(answer);
     answer.body?.cancel().catch(() => {});
     return read;
   });
   fresh.catch(() => {});  // who takes it has to say so, and that may be later
-  const known = device();
-  // Without HTTPS there is no worker, and no cache either.
-  const kept = known && globalThis.caches
-    ?.match(address, { cacheName: keptOf(known.id), ignoreVary: true })
-    .then((answer) => (answer ? readAnswer(answer) : null))
-    .then((answer) => (read = answer))
-    .catch(() => null);
-  return { id, fresh, kept: kept ?? Promise.resolve(null) };
+  return { id, kept, fresh };
 }
 
 /** @param {Response} answer @returns {Promise<Answer>} */

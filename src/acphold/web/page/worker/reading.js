@@ -11,7 +11,7 @@ const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (
 const PAGE = `page ${BUILD}`;
 /** What is kept of what was read; a file is for whoever has asked for it. */
 const READ = /^\/(sessions|sessions\/(?!feed$)[^/]+(\/entries)?)$/;
-const FILES = ["/", COLOURS, LATER, "/manifest.webmanifest", "/page/icon.svg"];
+const FILES = ["/", MAIN, COLOURS, LATER, "/manifest.webmanifest", "/page/icon-192.png"];
 
 /** Pages of the journal that are kept; beyond them the oldest go. */
 const MOST = 600;
@@ -26,6 +26,9 @@ function inOrder(what) {
 }
 
 worker.addEventListener("install", (event) => {
+  // A browser that can takes them from there itself, and does not start the worker for them first.
+  const routes = FILES.map((pathname) => ({ condition: { urlPattern: { pathname } }, source: { cacheName: PAGE } }));
+  /** @type {{addRoutes?: (routes: object[]) => Promise<void>}} */ (event).addRoutes?.(routes).catch(() => {});
   event.waitUntil(caches.open(PAGE).then((cache) => cache.addAll(FILES)).then(() => worker.skipWaiting()));
 });
 
