@@ -45,6 +45,19 @@ async def test_prompt_folder_and_agent_are_on_one_screen_and_begin_a_session(
     await expect(words).to_have_value("")
 
 
+async def test_a_title_stands_above_its_column_however_wide_the_screen_is(page: Page) -> None:
+    for place, below in (("new", "form label"), ("usage", "nav, section, p"), ("rules", "p")):
+        await page.goto(page.url.partition("#")[0] + f"#/{place}")
+        title, column = page.locator("main h1"), page.locator(f"main > :is({below}), main form")
+        for width in (1440, 2200):
+            await page.set_viewport_size({"width": width, "height": 900})
+            await column.first.wait_for()
+            text = """(it) => it.getBoundingClientRect().x
+                + parseFloat(getComputedStyle(it).paddingLeft)"""
+            left = [await each.evaluate(text) for each in (title, column.first)]
+            assert abs(left[0] - left[1]) <= 1, (place, width, left)
+
+
 async def test_nothing_can_be_typed_or_started_again_until_the_new_session_is_shown(
     page: Page, tmp_path: Path
 ) -> None:

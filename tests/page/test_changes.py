@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import BrowserContext, Page, expect
 
 import acphold
-from tests.page.conftest import opened, steps, violations
+from tests.page.conftest import as_paired, opened, steps, violations
+from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -94,6 +95,23 @@ async def test_two_columns_where_there_is_room_and_one_where_there_is_none(
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert await page.evaluate(wide) <= 0, width
         assert await violations(page) == [], width
+
+
+async def test_a_finger_finds_the_filters_and_the_files(
+    page: Page, served: Served, agent: acphold.RemoteAgent, tmp_path: Path, device: BrowserContext
+) -> None:
+    session = await changed(agent, tmp_path)
+    assert device.browser is not None
+    phone = await device.browser.new_context(
+        viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
+    )
+    touched = await phone.new_page()
+    await as_paired(touched, served.url, await device.storage_state())
+    await touched.goto(f"{served.url}/#/changes/{session.id}")
+    targets = touched.locator(".filters a, .files button")
+    await expect(targets).to_have_count(5)
+    assert min(await targets.evaluate_all("(all) => all.map((it) => it.offsetHeight)")) >= 44
+    await phone.close()
 
 
 async def test_a_file_is_reached_and_the_rest_is_shown_with_keys_alone(

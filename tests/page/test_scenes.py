@@ -84,6 +84,23 @@ async def test_hits_stand_below_their_session_a_few_of_each(
     await expect(page.locator(".hits")).to_contain_text("No messages match")
 
 
+async def test_a_search_without_the_server_says_so_and_finds_once_it_is_back(
+    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt(steps({"say": "An astrolabe lies here."}))
+    await page.locator("main .hits").wait_for(state="detached")
+    await device.set_offline(True)
+    await page.evaluate("dispatchEvent(new Event('offline'))")
+    await page.get_by_role("searchbox").fill("astrolabe")
+    status = page.locator(".hits [role=status]")
+    await expect(status).to_contain_text("cannot be reached. Messages are searched there")
+    await device.set_offline(False)
+    await page.evaluate("dispatchEvent(new Event('online'))")
+    await expect(page.locator(".hits a.session").first).to_contain_text("An astrolabe lies here.")
+    await expect(status).to_have_text("")
+
+
 HOSTILE = [
     "<script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)>",
     "[a link](javascript:alert(4)) <a href='javascript:alert(5)'>x</a>",

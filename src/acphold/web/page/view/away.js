@@ -19,7 +19,7 @@ export function Away({ server }) {
   }, [isOnline, link.since]);
   if (isOnline || link.state === "unpaired" || Date.now() - link.since < UNNOTICED_MS) return null;
   return html`<div class="away-bar" role="status">
-    <span>Offline since ${moment(link.since)} (${lasting(link.since)}), reconnecting. This page may be out of date.</span>
+    <span>Offline since ${moment(link.since)} (${lasting(link.since)})<span class="more">, reconnecting. This page may be out of date.</span></span>
     <button type="button" onClick=${() => server.connectNow()}>Reconnect now</button>
   </div>`;
 }

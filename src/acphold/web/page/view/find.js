@@ -47,7 +47,7 @@ export function Find({ session, done }) {
       setStatus("Searching earlier messages…");
       session.isAtEnd.value = false;
       await session.loadOlder();
-      if (session.before.value === before) return;
+      if (session.before.value === before) return setStatus("Earlier messages cannot be loaded now");
     }
   };
   /** @param {KeyboardEvent} event */

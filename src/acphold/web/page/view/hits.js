@@ -16,23 +16,25 @@ const FIRST = 3;
 /** Hits that are shown with what was said before and after them, where there is room. */
 const IN_CONTEXT = 20;
 
-/** `isRoomy` where there is more room than in the list; what was not found without a connection is sought again with one. @param {{words: string, isOnline: boolean, isRoomy?: boolean}} props */
-export function Hits({ words, isOnline, isRoomy = false }) {
+/** `isRoomy` where there is more room than in the list; what was not found without a connection is sought again with one. @param {{words: string, state: string, isRoomy?: boolean}} props  `state` is the one of the connection */
+export function Hits({ words, state, isRoomy = false }) {
   const [hits, setHits] = useState(/** @type {Hit[] | null} */ (null));
   const [cursor, setCursor] = useState("");
   const [problem, setProblem] = useState("");
   const asking = useRef(new AbortController());
+  const known = useRef("");
   /** @param {AbortSignal} signal @param {string} [from] */
   const find = (signal, from) =>
     search({ q: words, cursor: from }, signal).then(
-      (found) => (setHits((was) => [...(from ? (was ?? []) : []), ...found.hits]), setCursor(found.nextCursor ?? ""), setProblem("")),
+      (found) => ((known.current = words), setHits((was) => [...(from ? (was ?? []) : []), ...found.hits]), setCursor(found.nextCursor ?? ""), setProblem("")),
       (error) => signal.aborted || setProblem(error.message),
     );
   useEffect(() => {
+    if (known.current === words) return undefined;
     const over = (asking.current = new AbortController());
     const pause = setTimeout(() => find(over.signal), 200);
     return () => (clearTimeout(pause), over.abort());
-  }, [words, isOnline && problem !== ""]);
+  }, [words, state === "online"]);
   const groups = bySession(hits ?? []);
   const [contexts, setContexts] = useState(/** @type {Map<string, Context>} */ (new Map()));
   useEffect(() => {
@@ -45,7 +47,9 @@ export function Hits({ words, isOnline, isRoomy = false }) {
     );
     return () => void (isWanted = false);
   }, [hits, isRoomy]);
-  const status = problem || (hits === null ? "Searching…" : hits.length === 0 ? "No messages match. Try fewer or shorter words." : "");
+  const isMissing = problem !== "" || hits === null;
+  const status = isMissing && state === "offline" ? "The server cannot be reached. Messages are searched there, once it is back."
+    : problem || (hits === null ? "Searching…" : hits.length === 0 ? "No messages match. Try fewer or shorter words." : "");
   return html`<section class="hits" aria-labelledby="said"><h2 id="said">Messages</h2>
     <p class="empty aside" role="status">${status}</p>
     ${groups.map((group) => html`<${Found} key=${group[0].sessionId} hits=${group} contexts=${contexts} />`)}

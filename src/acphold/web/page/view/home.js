@@ -67,7 +67,7 @@ export function Home({ desk, current, asking, isAll }) {
       ${others.more && html`<button type="button" class="quiet" onClick=${others.more}>More sessions</button>`}
       ${others.problem && html`<p class="empty" role="alert">${others.problem} ${filter ? "Archived" : "Older"} sessions are not shown.</p>`}
       ${desk.isListed.value && others.isKnown && shown.length === 0 && html`<${Later} name="Empty" filter=${filter} isSearch=${Boolean(sought)} isBesideNews=${isBesideNews} />`}
-      ${sought.length > 1 && !isBesideNews && html`<${Later} name="Hits" words=${words} isOnline=${desk.server.isOnline} />`}
+      ${sought.length > 1 && !isBesideNews && html`<${Later} name="Hits" words=${words} state=${desk.server.link.value.state} />`}
       <${Later} name="Swipes" desk=${desk} />
       <p class="foot"><a href="#/decisions">Decisions</a> · <a href="#/rules">Rules</a> · <a href="/page/licences.txt">Licences</a></p>
       ${!desk.isListed.value && html`<p class="empty aside">${desk.server.isOnline ? "Loading sessions…" : "Your sessions appear here when the server is reached."}</p>`}

@@ -20,7 +20,7 @@ export function News({ desk }) {
   const { news: now, others } = news(desk.listed.value);
   const rows = [...now, ...others];
   const glances = useGlances(sought.length > 1 ? [] : rows);
-  if (sought.length > 1) return html`<${Hits} words=${sought} isOnline=${desk.server.isOnline} isRoomy />`;
+  if (sought.length > 1) return html`<${Hits} words=${sought} state=${desk.server.link.value.state} isRoomy />`;
   if (!desk.isListed.value) return null;
   if (desk.listed.value.length === 0) return html`<${Beginning} />`;
   return html`<section>
