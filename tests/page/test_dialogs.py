@@ -229,3 +229,18 @@ async def test_a_swipe_puts_a_question_off_and_answers_nothing(
     await phone.locator("button.later", has_text="Sweep the stairs").click()
     await question.get_by_role("button", name="Stop it").click()
     assert '"stop"' in (await asyncio.wait_for(turn, 60)).text
+
+
+async def test_a_finger_copies_code_with_a_button_that_covers_none_of_it(
+    phone: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt(steps({"say": f"```py\n{'value = ' * 20}1\n```\n"}))
+    await opened(phone, session.id)
+    code, button = phone.locator(".code pre"), phone.get_by_role("button", name="Copy")
+    await expect(button).to_be_visible()
+    above, below = await code.bounding_box(), await button.bounding_box()
+    assert above is not None
+    assert below is not None
+    assert below["y"] >= above["y"] + above["height"]
+    assert below["height"] >= 44
