@@ -11,7 +11,18 @@ import pytest
 from playwright.async_api import BrowserContext, Page, Request, expect
 
 import acphold
-from tests.page.conftest import ask, opened, put_off, row_of, seen, shown, steps, typed, violations
+from tests.page.conftest import (
+    ask,
+    choose,
+    opened,
+    put_off,
+    row_of,
+    seen,
+    shown,
+    steps,
+    typed,
+    violations,
+)
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -99,6 +110,23 @@ async def test_a_search_without_the_server_says_so_and_finds_once_it_is_back(
     await page.evaluate("dispatchEvent(new Event('online'))")
     await expect(page.locator(".hits a.session").first).to_contain_text("An astrolabe lies here.")
     await expect(status).to_have_text("")
+
+
+async def test_finding_without_the_server_says_that_earlier_messages_are_missing(
+    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    for number in range(20):
+        await session.prompt(steps({"say": f"Answer {number}. " + "Words and words. " * 60}))
+    await opened(page, session.id)
+    await choose(page, "Find")
+    await device.set_offline(True)
+    await page.get_by_role("searchbox", name="Find in this session").fill("nowhere")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".find output")).to_have_text("Earlier messages cannot be loaded now")
+    await device.set_offline(False)
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".find output")).to_have_text("No matches")
 
 
 HOSTILE = [

@@ -4,7 +4,7 @@ import { device } from "./wire/device.js";
 import { ask } from "./wire/end.js";
 
 const id = /^#\/session\/([^@]+)/.exec(location.hash)?.[1];
-if (id && device()) globalThis.early = ask(id);
+if (id && device()) globalThis.early = ask(id, true);
 
 // A newer page may have come between this one and its script, which is then nowhere: see `worker/reading.js`.
 const AGAIN = "acphold again";

@@ -117,7 +117,8 @@ export class Session {
   #pending = [];
   #flushing = false;
   #frameMs = 0;
-  #isLoadingOlder = false;
+  /** @type {Promise<void> | null} */
+  #loadingOlder = null;
   /** @type {Promise<void> | null} */
   #attaching = null;
   /** @type {Promise<void> | null} */
@@ -207,11 +208,14 @@ export class Session {
     this.#sendingChanged();
   }
 
-  /** Read the page before the first one. @param {number} [limit] */
-  async loadOlder(limit = SOUGHT) {
-    const before = this.before.value;
-    if (before === null || this.#isLoadingOlder) return;
-    this.#isLoadingOlder = true;
+  /** Read the page before the first one, or wait for the one that is being read. @param {number} [limit] */
+  loadOlder(limit = SOUGHT) {
+    return (this.#loadingOlder ??= this.#loadBefore(this.before.value, limit).finally(() => (this.#loadingOlder = null)));
+  }
+
+  /** @param {number | null} before @param {number} limit */
+  async #loadBefore(before, limit) {
+    if (before === null) return;
     try {
       const page = await entries(this.id, before, limit, this.#line.lineage);
       if (this.before.value !== before) return;
@@ -229,8 +233,6 @@ export class Session {
         this.#loading = this.#tag = null;
         this.server.connectNow();
       }
-    } finally {
-      this.#isLoadingOlder = false;
     }
   }
 
@@ -538,9 +540,10 @@ export class Session {
   // -- reading and following -------------------------------------------------------------------
 
   async #load() {
-    const { kept, now } = end(this.id);
+    const isFirst = this.status.value === "loading";
+    const { kept, now } = end(this.id, isFirst);
     // Later on what was kept is what does not fit any more.
-    const first = this.status.value === "loading" ? await Promise.race([kept, now]) : null;
+    const first = isFirst ? await Promise.race([kept, now]) : null;
     if (first) this.#show(first);
     const page = await now;
     if (!page.tag || page.tag !== this.#tag) this.#show(page);

@@ -14,8 +14,8 @@ const ENTRIES = 40;
  * @property {Promise<Answer>} fresh  as it is now
  */
 
-/** @param {string} id @returns {Asked} */
-export function ask(id) {
+/** `isFirst` while nothing of it is shown. @param {string} id @param {boolean} isFirst @returns {Asked} */
+export function ask(id, isFirst) {
   const address = `/sessions/${id}/entries?limit=${ENTRIES}`;
   const known = device();
   // Without HTTPS there is no worker, and no cache either.
@@ -23,10 +23,10 @@ export function ask(id) {
     .then((answer) => (answer ? readAnswer(answer) : null))
     .catch(() => null);
   // What was kept is shown first: a request is work, and keeps it waiting.
-  const fresh = kept.then(async (read) => {
-    if (read) await drawn();
-    const answer = await request(address);
+  const asked = isFirst ? kept.then((read) => read && drawn()).then(() => request(address)) : request(address);
+  const fresh = asked.then(async (answer) => {
     // What is the same as what was kept is not read twice.
+    const read = await kept;
     if (!read?.tag || !answer.ok || answer.headers.get("etag") !== read.tag) return readAnswer(answer);
     answer.body?.cancel().catch(() => {});
     return read;

@@ -83,10 +83,10 @@ export const session = (id) => read(`/sessions/${encodeURIComponent(id)}`);
 export const entries = (id, before, limit, lineage) =>
   read(`/sessions/${encodeURIComponent(id)}/entries`, { before, limit, lineage });
 
-/** The end of a session: as it was read last on this device, null where it was not, and as it is now. @param {string} id @returns {{kept: Promise<Page | null>, now: Promise<Page>}} */
-export function end(id) {
+/** The end of a session: as it was read last on this device, null where it was not, and as it is now. @param {string} id @param {boolean} isFirst @returns {{kept: Promise<Page | null>, now: Promise<Page>}} */
+export function end(id, isFirst) {
   const name = encodeURIComponent(id);
-  const { kept, fresh } = globalThis.early?.id === name ? globalThis.early : ask(name);
+  const { kept, fresh } = globalThis.early?.id === name ? globalThis.early : ask(name, isFirst);
   globalThis.early = undefined;
   /** @param {import("./end.js").Answer} answer @returns {Page} */
   const page = (answer) => ({ ...told(answer), tag: answer.tag });
