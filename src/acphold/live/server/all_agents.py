@@ -381,7 +381,9 @@ class AgentLine:
         self._attend = attend
         self._attending: asyncio.Task[None] | None = None
         room = client.limit + bounds.ADDED_BYTES
-        self.far = FarLine(client, self._dial, name, room, None, introduction=introduction)
+        self.far = FarLine(
+            client, self._dial, name, room, None, introduction=introduction, seconds=None
+        )
         self._running = asyncio.create_task(self._run(), name=f"line to {name}")
 
     async def _dial(self) -> Transport:

@@ -125,7 +125,8 @@ class FarLine:
     elsewhere; `introduced` is the other process's own answer then. `on_away` is called at once when
     the connection is lost; the client gets a notice if it stays lost for UNTOLD_SECONDS. A line
     that `follows_owner` is for one session: it connects again if the other process is not the owner
-    any more, or cannot open the session now.
+    any more, or cannot open the session now. The other process has `seconds` to introduce itself,
+    and for each session; None for one whose agent may start first.
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class FarLine:
         introduction: bytes | None = None,
         on_away: OnAway = bool,
         follows_owner: bool = False,
+        seconds: float | None = bounds.REOPEN_SECONDS,
     ) -> None:
         self._client = client
         self._dial = dial
@@ -160,6 +162,7 @@ class FarLine:
         self._is_closed = False
         self._has_gap = False
         self._follows_owner = follows_owner
+        self._seconds = seconds
 
     async def run(self) -> None:
         """Stay connected: reconnect after each loss.
@@ -243,7 +246,7 @@ class FarLine:
         self.introduced = await server.call_raw(
             schema.INITIALIZE.name,
             asking_for_positions(introduction),
-            seconds=bounds.REOPEN_SECONDS,
+            seconds=self._seconds,
         )
         self._line.knows_positions = keeps_positions(self.introduced)
         for resumed in self._line.on_reconnect().resume:
@@ -291,9 +294,7 @@ class FarLine:
         params = without_position(named)  # the client's own is older
 
         async def resume(setup: bytes) -> bytes:
-            return await server.call_raw(
-                schema.RESUME_SESSION.name, setup, seconds=bounds.REOPEN_SECONDS
-            )
+            return await server.call_raw(schema.RESUME_SESSION.name, setup, seconds=self._seconds)
 
         try:
             if opened.position is not None and self._line.knows_positions:
