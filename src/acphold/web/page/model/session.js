@@ -31,11 +31,8 @@ const MOST_HELD = 8_000_000;
 const OLDER = 200;
 const SOUGHT = 500;
 
-/** Characters that fill a screen, whatever its size. */
+/** Characters that fill a screen. */
 const SCREEN = 4000;
-
-/** Those that fill this one: a conversation is no wider than 720 pixels, and a character has 200 of them. */
-const ownScreen = () => Math.min(SCREEN, Math.max(1000, (Math.min(innerWidth, 720) * innerHeight) / 200));
 
 /**
  * @typedef {object} OpenQuestion  one that this page can answer
@@ -560,7 +557,7 @@ export class Session {
     timeline.state.options = configOptions ?? timeline.state.options;
     timeline.state.commands = availableCommands ?? timeline.state.commands;
     this.#tag = page.tag;
-    this.undrawn.value = aScreenAbove(timeline.items, timeline.items.length, ownScreen());
+    this.undrawn.value = aScreenAbove(timeline.items, timeline.items.length);
     this.#line.begin(page.entries[0]?.seq ?? 0, page.lineage ?? "");
     this.before.value = page.before;
     this.status.value = "ready";
@@ -631,11 +628,11 @@ export class Session {
   }
 }
 
-/** Where what fills a screen begins, if it ends before the item at `end`. @param {import("./timeline.js").Item[]} items @param {number} end @param {number} [characters] */
-function aScreenAbove(items, end, characters = SCREEN) {
+/** Where what fills a screen begins, if it ends before the item at `end`. @param {import("./timeline.js").Item[]} items @param {number} end */
+function aScreenAbove(items, end) {
   let at = end;
-  for (let shown = 0; at > 0 && shown < characters; at--) {
-    shown += Math.max(100, said(items[at - 1]));
+  for (let shown = 0; at > 0 && shown < SCREEN; at--) {
+    shown += Math.max(200, said(items[at - 1]));
   }
   return at;
 }
