@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from acp_wire.transports.addresses import unix_address
-from acphold.errors import AgentExitedError, JournalUnavailableError, LeaseLostError
+from acphold.errors import (
+    AgentExitedError,
+    HeldElsewhereError,
+    JournalUnavailableError,
+    LeaseLostError,
+)
 from acphold.live.agents.capabilities import LINE
 from acphold.live.hub import bounds, ownership
 from acphold.live.hub.conversation import Conversation
@@ -452,3 +457,22 @@ async def test_an_owner_that_the_journal_does_not_answer_ends_its_turns_in_time(
             away.setattr(house.journal, "file", None)
             with pytest.raises(Refused, match="another machine may own the session"):
                 await turn
+
+
+@pytest.mark.of_a_file
+async def test_an_owner_that_hung_once_is_asked_again_before_a_session_is_taken_from_it(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        one, session = await house.opened()
+        await house.turn(one, session, "said", "answered", own="s0")
+        await one.call("session/close", {"sessionId": session})
+        async with owning(journal, session):
+            owners = house.hub.ownership
+            with pytest.raises(HeldElsewhereError) as held:
+                await owners.require_free(session)
+            owners.give_up(session, held.value.epoch)
+            await owners.require_free(session)
+            monkeypatch.setattr(bounds, "GIVEN_UP_SECONDS", 0.0)
+            with pytest.raises(HeldElsewhereError):
+                await owners.require_free(session)

@@ -140,6 +140,23 @@ async def test_who_has_not_signed_in_gets_no_answer_but_that(journal: Path, call
         assert await turn == {"stopReason": "cancelled"}
 
 
+async def test_nobody_signed_in_reaches_what_is_for_processes_of_ours_at_an_owner_elsewhere(
+    journal: Path, calls: Calls
+) -> None:
+    async with served(journal) as one, served(journal) as other:
+        owner = await sign_in(await calls.to(one))
+        session = await owner.talk("gold")
+        client = await sign_in(await calls.to(other))
+        await client.load(session)
+        await client.prompt(session, "silver")
+        await owner.until_text("the secret of silver")  # the session is with the other server
+        for name in ("presence", "changed", "signedIn", "stop"):
+            refused = await client.refused(f"_acphold/{name}", {"sessionId": session})
+            assert refused.code == -32601, name
+        await owner.prompt(session, "copper")
+        await client.until_text("the secret of copper")
+
+
 async def test_a_wrong_sign_in_leaves_the_door_shut(journal: Path, calls: Calls) -> None:
     async with served(journal) as server:
         stranger = await calls.to(server)

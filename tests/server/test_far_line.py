@@ -15,7 +15,12 @@ from acp_wire.rpc.peer import UNREAD
 from acp_wire.rpc.requests import Request
 from acp_wire.tasks import TaskSet, beside
 from acp_wire.transports.streams import memory_pair
-from acphold.errors import AcpError, InvalidParamsError, JournalUnavailableError
+from acphold.errors import (
+    AcpError,
+    HeldElsewhereError,
+    InvalidParamsError,
+    JournalUnavailableError,
+)
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.lines.line import OpenSession
 from acphold.live.server import bounds
@@ -157,6 +162,8 @@ class Opening:
     [
         (JournalUnavailableError("the disk is full"), True, {"acphold/after": 5}),
         (JournalUnavailableError("the disk is full"), False, None),
+        (HeldElsewhereError("s", "process 1", 1), True, {"acphold/after": 5}),
+        (HeldElsewhereError("s", "process 1", 1), False, None),
         (InvalidParamsError("merged since"), True, {}),
     ],
 )

@@ -20,8 +20,8 @@ from acphold import errors
 from acphold.client import bounds
 from acphold.client.uplink import Endpoint
 from acphold.extras import require
-from acphold.live.agents.capabilities import ClientOffer, offer_of
-from acphold.live.server.far_line import FarLine, OnAway, OpenTransport
+from acphold.live.agents.capabilities import offer_of
+from acphold.live.server.far_line import FarLine, OnAway, OpenTransport, PeerClient
 
 log = logging.getLogger(__name__)
 
@@ -41,21 +41,9 @@ class FarClient:
         connection: Transport,
         on_away: OnAway = bool,
     ) -> None:
-        self.offer = ClientOffer()
         self._peer = Peer(client, self, name="client", limit=limit)
-        self._line = FarLine(self, dial, name, limit, connection, on_away=on_away)
-        self.ask, self.tell = self._peer.call_raw, self._peer.tell
-        self.send, self.drain = self._peer.send, self._peer.drain
-
-    @property
-    def is_lost(self) -> bool:
-        """True once it has gone."""
-        return self._peer.is_lost
-
-    @property
-    def buffered(self) -> int:
-        """Bytes not yet sent to it."""
-        return self._peer.buffered
+        self._client = PeerClient(self._peer)
+        self._line = FarLine(self._client, dial, name, limit, connection, on_away=on_away)
 
     async def run(self) -> None:
         """Run until the client leaves; raises RemoteRefusalError if the server does not admit us
@@ -73,7 +61,7 @@ class FarClient:
         if request.method == schema.INITIALIZE.name:
             with suppress(errors.AcpError):  # the server will report the problem
                 introduction = schema.decode(schema.InitializeRequest, request.params).value
-                self.offer = offer_of(introduction, request.params)
+                self._client.offer = offer_of(introduction, request.params)
         self._line.ask(request)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:

@@ -344,7 +344,7 @@ async def end_on_close(stage: Stage) -> None:
 
 @RULES.case("mcp.ended", EXPECTED, SERVERS, only=Reach.PROGRAM)
 async def end_with_agent(stage: Stage) -> None:
-    """When the agent ends, its servers end, too."""
+    """The servers of an agent end with it."""
     await stage.need(with_server)
     dialogue = await stage.meet("tools at the end")
     [log], _ = await _sessions_with_servers(stage, dialogue, "brazil")

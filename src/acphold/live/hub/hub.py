@@ -66,7 +66,7 @@ class Hub:
         self.whereabouts = Whereabouts(journal)
         self.ownership = Ownership(self.live, journal)
         self.undoing = TaskSet()
-        """What is undone at agents: for seconds after their desks."""
+        """Work at agents that undoes something, for seconds after their desks."""
         self._closing = TaskSet()
         self._waking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.opening = Turnstile(bounds.OPENED_AT_ONCE)

@@ -43,7 +43,7 @@ from acphold import errors
 from acphold.live.agents import capabilities
 from acphold.live.hub.annotations import AGENT
 from acphold.live.server import bounds
-from acphold.live.server.far_line import FarLine
+from acphold.live.server.far_line import FarLine, PeerClient
 from acphold.live.server.open_params import READS, OpenParams
 from acphold.live.server.principals import Principal
 from acphold.live.server.remote_sessions import AttendHere
@@ -139,23 +139,11 @@ class AllAgents:
         self.limit = limit
         self._principal = principal
         self._introduction = b""
-        self.offer = capabilities.ClientOffer()
-        self.send, self.drain = self.peer.send, self.peer.drain
-        self.ask, self.tell = self.peer.call_raw, self.peer.tell
+        self.client = PeerClient(self.peer)
         self._lines: dict[Way, AgentLine] = {}
         self._closing = TaskSet()
         # Messages that wait until the agent of their session is found, in wire order.
         self._waiting: dict[str, list[Forwarded]] = {}
-
-    @property
-    def is_lost(self) -> bool:
-        """True once the client has gone."""
-        return self.peer.is_lost
-
-    @property
-    def buffered(self) -> int:
-        """Bytes not yet sent to it."""
-        return self.peer.buffered
 
     # -- messages of the client -----------------------------------------------------------
 
@@ -195,7 +183,7 @@ class AllAgents:
             raise errors.InvalidRequestError("initialize was answered already; send it only once")
         params = capabilities.in_version_1(request.params)
         introduction = schema.decode(schema.InitializeRequest, params).value
-        self.offer = offer = capabilities.offer_of(introduction, params)
+        self.client.offer = offer = capabilities.offer_of(introduction, params)
         self._introduction = params
         result = capabilities.answer_for_client(
             capabilities.answer_without_agent(), offer, unstable=True
@@ -249,7 +237,7 @@ class AllAgents:
                     principal = replace(principal, scopes=may)
                 for way in [it for it in self._lines if it[1] == session_id != reads]:
                     await self._lines.pop(way).aclose()  # before the session is open on another
-            if name is None and not self.offer.watches:
+            if name is None and not self.client.offer.watches:
                 held_with = await self._agents.agent_in_journal(session_id, self._principal)
             problem = None
         except errors.AcpError as exc:
@@ -382,7 +370,7 @@ class AgentLine:
         self._attending: asyncio.Task[None] | None = None
         room = client.limit + bounds.ADDED_BYTES
         self.far = FarLine(
-            client, self._dial, name, room, None, introduction=introduction, seconds=None
+            client.client, self._dial, name, room, None, introduction=introduction, seconds=None
         )
         self._running = asyncio.create_task(self._run(), name=f"line to {name}")
 

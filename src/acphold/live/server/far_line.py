@@ -40,7 +40,11 @@ from acp_wire.schema.methods import CANCEL_REQUEST, OPENING
 from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.tasks import beside, first
 from acphold import errors
-from acphold.live.agents.capabilities import asking_for_positions, keeps_positions
+from acphold.live.agents.capabilities import (
+    ClientOffer,
+    asking_for_positions,
+    keeps_positions,
+)
 from acphold.live.agents.interface import session_of
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.annotations import missing_update, notice
@@ -71,7 +75,6 @@ from acphold.live.server.positions import (
 from acphold.record.history.replay import Replayed
 
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
-    from acphold.live.agents.capabilities import ClientOffer
 
     class LineClient(Protocol):
         """The client of a line: see `hub.attachment.Client`."""
@@ -117,6 +120,26 @@ the line."""
 
 OnAway = Callable[[float | None], object]
 """Called with the time of a loss (seconds since the epoch), and with None when reconnected."""
+
+
+class PeerClient:
+    """The client of a line at the other end of a peer, with nothing in between."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.offer = ClientOffer()
+        self.send, self.drain = peer.send, peer.drain
+        self.ask, self.tell = peer.call_raw, peer.tell
+        self._peer = peer
+
+    @property
+    def is_lost(self) -> bool:
+        """True once it has gone."""
+        return self._peer.is_lost
+
+    @property
+    def buffered(self) -> int:
+        """Bytes not yet sent to it."""
+        return self._peer.buffered
 
 
 class FarLine:
