@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
@@ -38,7 +39,10 @@ def test_the_next_fork_takes_the_same_folder_and_nothing_is_left_of_the_killed_o
             assert time.monotonic() < deadline
             assert killed.poll() is None
             time.sleep(0.001)
+        os.kill(killed.pid, signal.SIGSTOP)
+        writing = psutil.Process(killed.pid).children(recursive=True)
         os.kill(killed.pid, signal.SIGKILL)
+    assert not psutil.wait_procs(writing, SECONDS)[1]  # git goes on for a moment by itself
     assert (folder / ".git").exists()
     said = acphold.run("doctor").out
     assert str(folder) in said
