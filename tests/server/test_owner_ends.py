@@ -259,3 +259,22 @@ async def test_a_session_that_another_process_takes_while_it_is_opened_here_is_o
             taker = await asyncio.wait_for(takers.get(), DEADLINE)
             taker.answer(await taker.next(method))
             await opening
+
+
+@pytest.mark.parametrize(("end", "why"), [("it ends", "was stopped"), ("deleted", "no session")])
+async def test_a_load_during_which_the_session_is_closed_is_told_why(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, end: str, why: str
+) -> None:
+    async with kept(journal) as (other, session):
+        wait = Desk._wait_for
+
+        async def closed(self: Desk, restoring: asyncio.Task[None]) -> None:
+            await wait(self, restoring)
+            if end == "deleted":
+                await self.delete(session)
+            else:
+                await self.hub.close_conversations(self.conversations)
+
+        monkeypatch.setattr(Desk, "_wait_for", closed)
+        with pytest.raises(Refused, match=why):
+            await other.load(session)

@@ -20,8 +20,8 @@ from acphold import errors
 from acphold.client import bounds
 from acphold.client.uplink import Endpoint
 from acphold.extras import require
-from acphold.live.agents.capabilities import offer_of
-from acphold.live.server.far_line import FarLine, OnAway, OpenTransport, PeerClient
+from acphold.live.agents.capabilities import ClientOffer, offer_of
+from acphold.live.server.far_line import FarLine, OnAway, OpenTransport
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +41,20 @@ class FarClient:
         connection: Transport,
         on_away: OnAway = bool,
     ) -> None:
-        self._peer = Peer(client, self, name="client", limit=limit)
-        self._client = PeerClient(self._peer)
-        self._line = FarLine(self._client, dial, name, limit, connection, on_away=on_away)
+        self.offer = ClientOffer()
+        self._peer = peer = Peer(client, self, name="client", limit=limit)
+        self.send, self.drain, self.ask, self.tell = peer.send, peer.drain, peer.call_raw, peer.tell
+        self._line = FarLine(self, dial, name, limit, connection, on_away=on_away)
+
+    @property
+    def is_lost(self) -> bool:
+        """True once the client has gone."""
+        return self._peer.is_lost
+
+    @property
+    def buffered(self) -> int:
+        """Bytes not yet sent to the client."""
+        return self._peer.buffered
 
     async def run(self) -> None:
         """Run until the client leaves; raises RemoteRefusalError if the server does not admit us
@@ -61,7 +72,7 @@ class FarClient:
         if request.method == schema.INITIALIZE.name:
             with suppress(errors.AcpError):  # the server will report the problem
                 introduction = schema.decode(schema.InitializeRequest, request.params).value
-                self._client.offer = offer_of(introduction, request.params)
+                self.offer = offer_of(introduction, request.params)
         self._line.ask(request)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:

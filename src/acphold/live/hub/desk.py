@@ -263,7 +263,8 @@ class Desk:
 
         The attachment is held: call `open_to` when the client has its answer. Raises
         UnknownSessionError, InvalidParamsError for another working directory, RemoteError if the
-        agent asks the person to sign in, and HeldElsewhereError if another process has it live.
+        agent asks the person to sign in, HeldElsewhereError if another process has it live, and
+        StoppedError if the session is closed meanwhile because this process ends.
         """
         conversation = await self._open(client, session_id, setup)
         session = conversation.session
@@ -284,6 +285,9 @@ class Desk:
                     why = f"another acphold process took over session {session_id!r}; load it again"
                     raise errors.ConnectionLostError(why) from exc
                 session.require_owned()
+                if not attachment.is_fed:
+                    await self._journal.session(session_id)  # UnknownSessionError: it was deleted
+                    raise errors.StoppedError from exc
                 raise
         return conversation, attachment
 

@@ -49,7 +49,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from acp_wire.rpc.requests import Answer
 from acp_wire.schema import INITIALIZE, LOAD_SESSION, PROMPT
 from acp_wire.schema.methods import LEAVING, MAKING, OPENING, REOPENING, REPEATABLE
 from acp_wire.schema.splice import session_id_in
@@ -156,11 +155,10 @@ class Pending(Generic[R]):
 
     `sent_id` is the id under which a prompt is known, `after` a position from before it. A request
     that opens a session `begins` there, if that is known. `due` is the time since when the answer
-    has been due; `adapt` makes of it what the client gets, and `on_answered` is called then.
+    has been due, and `on_answered` is called then.
     """
 
     __slots__ = (
-        "adapt",
         "after",
         "begins",
         "due",
@@ -189,7 +187,6 @@ class Pending(Generic[R]):
         self.opening: SessionOpening | None = None
         self.begins: OpenSession | None = None
         self.due: float | None = None
-        self.adapt: Callable[[Answer], Answer] | None = None
         self.on_answered: Callable[[], object] = bool
 
 

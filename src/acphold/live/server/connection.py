@@ -60,13 +60,14 @@ class ClientConnection:
     """A client from its `initialize` to its end; also the hub's view of it (hub.Client).
 
     A handler answers its request itself if messages have to follow right after the answer;
-    otherwise it returns the result.
+    otherwise it returns the result. The client is at the other end of a transport, or of a peer
+    that leads to several desks (`server.all_agents`).
     """
 
     def __init__(
         self,
         desk: Desk,
-        transport: Transport,
+        client: Transport | Peer,
         *,
         limit: int = MAX_MESSAGE,
         unstable: bool = False,
@@ -80,7 +81,10 @@ class ClientConnection:
         self.info = b""
         self.known_prompts: set[str] = set()
         self.only_joins = desk.only_joins
-        self.peer = Peer(transport, self, name="client", limit=limit)
+        self._is_one_of_many = isinstance(client, Peer)
+        self.peer = (
+            client if isinstance(client, Peer) else Peer(client, self, name="client", limit=limit)
+        )
         self.send: Callable[[bytes], None] = self.peer.send
         self.drain = self.peer.drain
         self._desk = desk
@@ -183,6 +187,27 @@ class ClientConnection:
     @property
     def _servers(self) -> ProvidedServers:
         return ProvidedServers(self._entrance.tenant)
+
+    # -- as a connection to all agents sees it --------------------------------------------
+
+    @property
+    def agent(self) -> str:
+        """The key of the desk's agent."""
+        return self._desk.agent.key
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no session is open to the client, and it is opening none."""
+        live = [it.session for it in self._desk.hub.conversations]
+        is_attached = any(it.attachments.find(self) is not None for it in live)
+        return not (
+            is_attached or self._opener.openings.are_under_way or self._opener.remote.has_any
+        )
+
+    def has(self, session_id: str) -> bool:
+        """Return True if a session is open to the client, here or at its owner, or is being
+        opened."""
+        return self._opener.openings.has(session_id) or self._opener.is_open(session_id)
 
     # -- as the client sees it ------------------------------------------------------------
 
@@ -295,7 +320,7 @@ class ClientConnection:
             self._handlers[FORK_SESSION.name] = self._fork
         is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
         self._introduction = "over" if is_same or is_repeated else "answered in another version"
-        if self.offer.all_agents and self.offer.is_line:
+        if self.offer.all_agents and (self.offer.is_line or self._is_one_of_many):
             self._opener.introduce = self._answer_for_client
         return self._answer_for_client(answer)
 

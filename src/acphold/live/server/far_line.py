@@ -122,34 +122,12 @@ OnAway = Callable[[float | None], object]
 """Called with the time of a loss (seconds since the epoch), and with None when reconnected."""
 
 
-class PeerClient:
-    """The client of a line at the other end of a peer, with nothing in between."""
-
-    def __init__(self, peer: Peer) -> None:
-        self.offer = ClientOffer()
-        self.send, self.drain = peer.send, peer.drain
-        self.ask, self.tell = peer.call_raw, peer.tell
-        self._peer = peer
-
-    @property
-    def is_lost(self) -> bool:
-        """True once it has gone."""
-        return self._peer.is_lost
-
-    @property
-    def buffered(self) -> int:
-        """Bytes not yet sent to it."""
-        return self._peer.buffered
-
-
 class FarLine:
     """See the module. `dial` connects to the process that is called `name`; `first_connection` was
     made already. `introduction` are the params of the client's `initialize`, if it was answered
-    elsewhere; `introduced` is the other process's own answer then. `on_away` is called at once when
-    the connection is lost; the client gets a notice if it stays lost for UNTOLD_SECONDS. A line
-    that `follows_owner` is for one session: it connects again if the other process is not the owner
-    any more, or cannot open the session now. The other process has `seconds` to introduce itself,
-    and for each session; None for one whose agent may start first.
+    elsewhere. `on_away` is called at once when the connection is lost; the client gets a notice if
+    it stays lost for UNTOLD_SECONDS. A line that `follows_owner` is for one session: it connects
+    again if the other process is not the owner any more, or cannot open the session now.
     """
 
     def __init__(
@@ -163,7 +141,6 @@ class FarLine:
         introduction: bytes | None = None,
         on_away: OnAway = bool,
         follows_owner: bool = False,
-        seconds: float | None = bounds.REOPEN_SECONDS,
     ) -> None:
         self._client = client
         self._dial = dial
@@ -173,7 +150,6 @@ class FarLine:
         self._first = first_connection
         self._server: Peer | None = None
         self._introduction = introduction
-        self.introduced = b"{}"
         self._line = LastingLine[Request]()
         self._kept: list[tuple[str, bytes]] = []
         self._given_up = asyncio.Event()
@@ -185,7 +161,6 @@ class FarLine:
         self._is_closed = False
         self._has_gap = False
         self._follows_owner = follows_owner
-        self._seconds = seconds
 
     async def run(self) -> None:
         """Stay connected: reconnect after each loss.
@@ -266,12 +241,12 @@ class FarLine:
 
     async def _resume_all(self, server: Peer, introduction: bytes) -> None:
         self._restoring_since = asyncio.get_running_loop().time()
-        self.introduced = await server.call_raw(
+        introduced = await server.call_raw(
             schema.INITIALIZE.name,
             asking_for_positions(introduction),
-            seconds=self._seconds,
+            seconds=bounds.REOPEN_SECONDS,
         )
-        self._line.knows_positions = keeps_positions(self.introduced)
+        self._line.knows_positions = keeps_positions(introduced)
         for resumed in self._line.on_reconnect().resume:
             await self._reopen(server, resumed)
 
@@ -317,7 +292,9 @@ class FarLine:
         params = without_position(named)  # the client's own is older
 
         async def resume(setup: bytes) -> bytes:
-            return await server.call_raw(schema.RESUME_SESSION.name, setup, seconds=self._seconds)
+            return await server.call_raw(
+                schema.RESUME_SESSION.name, setup, seconds=bounds.REOPEN_SECONDS
+            )
 
         try:
             if opened.position is not None and self._line.knows_positions:
@@ -356,20 +333,18 @@ class FarLine:
         request: Request,
         on_answered: Callable[[], object] = bool,
         opening: OpenSession | None = None,
-        adapt: Callable[[Answer], Answer] | None = None,
     ) -> Pending[Request]:
         """Send a request of the client, now or when there is a connection, and answer it.
 
         `on_answered` is called once it is answered, or not waited for any more. `opening` is where
-        the client begins in the session that it opens, if that is known; `adapt` makes of the
-        answer what the client gets. Raises InvalidParamsError for a prompt with an id that cannot
-        be read.
+        the client begins in the session that it opens, if that is known. Raises InvalidParamsError
+        for a prompt with an id that cannot be read.
         """
         is_prompt = request.method == schema.PROMPT.name
         named = find_sent(request.params) if is_prompt else None
         session_id = session_id_in(request.params)
         asked = self._line.ask(request, request.method, request.params, session_id)
-        asked.on_answered, asked.begins, asked.adapt = on_answered, opening, adapt
+        asked.on_answered, asked.begins = on_answered, opening
         if named is not None:
             asked.sent_id = named.id
         elif request.method == schema.INITIALIZE.name:
@@ -450,10 +425,6 @@ class FarLine:
     def has(self, session_id: str) -> bool:
         """Return True if the client has the session open over this line, or is opening it."""
         return session_id in self._line.sessions
-
-    def forget(self, session_id: str) -> None:
-        """Note that the client has left a session, or has it open elsewhere."""
-        self._line.sessions.pop(session_id, None)
 
     @property
     def is_idle(self) -> bool:
@@ -563,7 +534,7 @@ class FarLine:
                 return
             if result is not None and asked.method == schema.INITIALIZE.name:
                 self._line.knows_positions = keeps_positions(result)
-            asked.request.reply(answer if asked.adapt is None else asked.adapt(answer))
+            asked.request.reply(answer)
             asked.on_answered()
 
         with suppress(errors.ConnectionLostError):

@@ -94,6 +94,11 @@ class OpenParams(Struct, frozen=True):
         return name
 
     @property
+    def reads(self) -> bool:
+        """True if the client opens the session only to read it."""
+        return self.meta.get(READS) == b"true"
+
+    @property
     def journal_in_front(self) -> str | None:
         """The journal in which an acphold in front of this one keeps the session, too."""
         return string(self.meta.get(KEPT_IN_FRONT))

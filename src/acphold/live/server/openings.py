@@ -61,6 +61,11 @@ class Openings:
             if self._latest.get(session_id) is opening:
                 del self._latest[session_id]
 
+    @property
+    def are_under_way(self) -> bool:
+        """True while any session is being opened."""
+        return bool(self._latest)
+
     def has(self, session_id: str) -> bool:
         """Return True if the session is being opened."""
         return session_id in self._latest

@@ -13,12 +13,14 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_wire.rpc import Transport
+from acp_wire.rpc import Peer, Transport
 from acp_wire.schema import RESUME_SESSION, encode
-from acp_wire.tasks import END_SECONDS, TaskSet, beside, first, tick
+from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish, first, tick
 from acp_wire.transports.streams import memory_pair
 from acp_wire.transports.unix import Front
 from acphold.errors import AcpError, UnknownSessionError
@@ -29,9 +31,10 @@ from acphold.live.reading.neighbours import ask_over
 from acphold.live.server import bounds
 from acphold.live.server.all_agents import attend_all, peek
 from acphold.live.server.checked_params import list_request
+from acphold.live.server.connection import ClientConnection
 from acphold.live.server.fronts import Fronted, FrontStderr
 from acphold.live.server.principals import THIS_USER, Principal
-from acphold.live.server.service import attend, new_desk, refuse
+from acphold.live.server.service import attend, connect_client, new_desk, refuse
 from acphold.live.server.unstable import archive_filter
 from acphold.logs import heard_by
 from acphold.record.history.prompt_queue import REOPENED
@@ -47,8 +50,18 @@ from acphold.record.journal.owners import is_free, other_owner, seems_silent
 log = logging.getLogger(__name__)
 
 
+class FoundSession(Struct, frozen=True):
+    """A session as a server knows it: its agent, None if that is not served here; the one with
+    which it then is `held`, unless the session is live or the client may not continue it; and if
+    the client may prompt in it."""
+
+    agent: str | None = None
+    held: str | None = None
+    may_prompt: bool = True
+
+
 class ServedAgents:
-    """See the module; `server.all_agents.Agents`.
+    """See the module.
 
     `agents` are what the server's words mean, the default one first. `called` returns a person's
     name for the key of an agent. `folder` is that of the first new session, None if it is not
@@ -136,29 +149,46 @@ class ServedAgents:
         else:
             await self._attend(fronted, name, transport, principal, limit)
 
-    async def attend_one(self, name: str, transport: Transport, principal: Principal) -> None:
-        """Serve a client of all agents at this one, until it leaves."""
+    @asynccontextmanager
+    async def counter(
+        self, name: str, peer: Peer, principal: Principal
+    ) -> AsyncIterator[ClientConnection]:
+        """Let a client of all agents come to the desk of this one, which stays open for the block.
+        Raises AcpError."""
+        knows = self._fronted_for_all(name)
+        async with self._at_desk(knows, name) as desk:
+            await desk.hub.opening.enter()
+            connection = connect_client(desk, knows.service, peer, principal=principal)
+            try:
+                yield connection
+            finally:
+                await finish(connection.aclose)
+
+    def _fronted_for_all(self, name: str) -> Fronted:
+        """Return an agent as a client of all agents gets it: such a client knows acphold, and so
+        also our extensions of ACP."""
         fronted = self._agents[name]
-        service = fronted.service
-        # A client that asks for all agents knows acphold, and so also our extensions of ACP.
-        knows = replace(service, options=replace(service.options, unstable=True), stays=True)
-        limit = service.options.max_message
-        await self._attend(replace(fronted, service=knows), name, transport, principal, limit)
+        options = replace(fronted.service.options, unstable=True)
+        return replace(fronted, service=replace(fronted.service, options=options, stays=True))
 
     async def _attend(
         self, fronted: Fronted, name: str, transport: Transport, principal: Principal, limit: int
     ) -> None:
         """Serve one client of this agent until it leaves; its leaving ends nothing else."""
-        self._coming[name] += 1  # counted so that the desk stays open until this client leaves
+        try:
+            async with self._at_desk(fronted, name) as desk:
+                await attend(desk, fronted.service, transport, principal=principal, limit=limit)
+        except AcpError as exc:
+            log.error("%s: %s", name, exc)
+            await refuse(transport, exc, self._ending)
+
+    @asynccontextmanager
+    async def _at_desk(self, fronted: Fronted, name: str) -> AsyncIterator[Desk]:
+        """Keep the desk of this agent open for a client; raises AcpError if it cannot be opened."""
+        self._coming[name] += 1
         try:
             with heard_by(fronted.heard):
-                try:
-                    desk = self._desk(name)
-                except AcpError as exc:
-                    log.error("%s: %s", name, exc)
-                    await refuse(transport, exc, self._ending)
-                    return
-                await attend(desk, fronted.service, transport, principal=principal, limit=limit)
+                yield self._desk(name)
         finally:
             self._coming[name] -= 1
 
@@ -201,7 +231,7 @@ class ServedAgents:
             del self._desks[name]
         log.info("%s ended: it was idle for %g seconds", name, linger)
 
-    # -- all agents on one connection: server.all_agents.Agents ---------------------------
+    # -- all agents on one connection: server.all_agents ----------------------------------
 
     @property
     def names(self) -> Sequence[str]:
@@ -217,25 +247,18 @@ class ServedAgents:
         name = self._name_of(row)
         return name if name in self._agents else None
 
-    async def agent_in_journal(self, session_id: str, principal: Principal) -> str | None:
-        """See `server.all_agents.Agents`."""
+    async def find(self, session_id: str, principal: Principal) -> FoundSession:
+        """Return what is known here of a session, for this client."""
         try:
             row = await self._journal.session(session_id)
         except UnknownSessionError:
-            return None
+            return FoundSession()  # the agent's own
+        may = "prompt" in principal.scopes_in(row)
+        if (name := self._name_of(row)) in self._agents:
+            return FoundSession(name, may_prompt=may)
         is_live = self._hub.holds(session_id)  # then it keeps its own agent
-        if is_live or other_owner(await self._journal.owner(session_id)) is not None:
-            return None
-        if "prompt" not in principal.scopes_in(row):
-            return None
-        return row.agent
-
-    async def may_prompt(self, session_id: str, principal: Principal) -> bool:
-        """See `server.all_agents.Agents`. A session in no journal is the agent's own."""
-        try:
-            return "prompt" in principal.scopes_in(await self._journal.session(session_id))
-        except UnknownSessionError:
-            return True
+        is_live = is_live or other_owner(await self._journal.owner(session_id)) is not None
+        return FoundSession(held=row.agent if may and not is_live else None, may_prompt=may)
 
     async def page(self, principal: Principal, params: bytes) -> bytes:
         """Return the result of `session/list` over all agents, running or not."""
@@ -304,7 +327,10 @@ class ServedAgents:
         params = encode({"sessionId": row.session_id, "cwd": row.cwd, "mcpServers": []})
         request = (near, "acphold", RESUME_SESSION.name, params, bounds.QUEUE_OPEN_SECONDS)
         try:
-            async with slots, beside(self.attend_one(name, far, THIS_USER), "open for its queue"):
+            fronted = self._fronted_for_all(name)
+            limit = fronted.service.options.max_message
+            attending = self._attend(fronted, name, far, THIS_USER, limit)
+            async with slots, beside(attending, "open for its queue"):
                 await ask_over(*request, watches=True)
             log.info("session %s is open again: its queue continues", row.session_id)
         except AcpError as exc:

@@ -184,6 +184,29 @@ class Guest:
             self._expiry.cancel()
 
 
+def connect_client(
+    desk: Desk,
+    service: Service,
+    client: Transport | Peer,
+    *,
+    principal: Principal,
+    headers: Mapping[str, str] | None = None,
+    limit: int | None = None,
+) -> ClientConnection:
+    """Return the connection of a client at a desk: see `attend`."""
+    return ClientConnection(
+        desk,
+        client,
+        limit=service.options.max_message if limit is None else limit,
+        unstable=service.options.unstable,
+        principal=principal,
+        door=service.door,
+        headers=headers,
+        stays=service.stays,
+        attend_here=partial(attend, desk, service, principal=NEIGHBOUR),
+    )
+
+
 async def attend(
     desk: Desk,
     service: Service,
@@ -206,16 +229,8 @@ async def attend(
     With `stop` this process exists only for this client: its end, or `stop`, ends all turns. Before
     a task without `stop` is cancelled, end the turns.
     """
-    connection = ClientConnection(
-        desk,
-        transport,
-        limit=service.options.max_message if limit is None else limit,
-        unstable=service.options.unstable,
-        principal=principal,
-        door=service.door,
-        headers=headers,
-        stays=service.stays,
-        attend_here=partial(attend, desk, service, principal=NEIGHBOUR),
+    connection = connect_client(
+        desk, service, transport, principal=principal, headers=headers, limit=limit
     )
     guest = Guest(connection, transport)
     if guests is not None:

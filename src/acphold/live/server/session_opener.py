@@ -217,6 +217,11 @@ class SessionOpener:
                 if self._client.offer.is_line:
                     raise
                 held = exc
+            except errors.StoppedError:
+                if not self._client.offer.is_line:
+                    raise
+                request.abandon()  # the line sends it to the next owner
+                return
             try:
                 if await self._open_at_owner(request, asked, after, held):
                     return
@@ -348,10 +353,10 @@ class SessionOpener:
         except errors.AcpError as exc:
             log.warning("cannot find the owner of session %s: %s", session_id, exc)
             return
-        if followable and not self._is_open(session_id):
+        if followable and not self.is_open(session_id):
             self.remote.follow(session_id, opened)
 
-    def _is_open(self, session_id: str) -> bool:
+    def is_open(self, session_id: str) -> bool:
         """Return True if the client has the session open, here or at its owner."""
         if not self._desk.hub.holds(session_id):
             return self.remote.has(session_id)

@@ -98,10 +98,11 @@ class Request:
     """A request of the other side, until it is answered.
 
     `params` is JSON bytes, b"" if absent. Code that keeps the request beyond the end of its handler
-    sets `on_cancel`: it is called when the answer is no longer waited for.
+    sets `on_cancel`: it is called when the answer is no longer waited for. `adapt` makes of the
+    answer what the other side gets.
     """
 
-    __slots__ = ("_open", "_send", "id", "method", "on_cancel", "params", "size", "task")
+    __slots__ = ("_open", "_send", "adapt", "id", "method", "on_cancel", "params", "size", "task")
 
     def __init__(
         self, received: RequestReceived, send: Callable[[bytes], None], open_: OpenRequests
@@ -111,29 +112,37 @@ class Request:
         self.params: bytes = received.params
         self.size: int = len(received.params) + REQUEST_BYTES
         self.on_cancel: Callable[[], None] | None = None
+        self.adapt: Callable[[bytes | Exception], bytes | Exception] | None = None
         self.task: asyncio.Task[None] | None = None
         self._send = send
         self._open = open_
         open_.add(self)
 
+    @property
+    def is_answered(self) -> bool:
+        """True once it is answered, or not waited for any more."""
+        return self not in self._open
+
     def answer(self, result: bytes) -> None:
         """Send the result, JSON bytes, now: before later messages. Only once."""
-        if self._open.remove(self):
-            self.on_cancel = None  # it refers to this request: break the cycle
-            self._send(Protocol.result(self.id, result))
+        self.reply(result)
 
     def refuse(self, error: Exception) -> None:
         """Send an error instead of a result; does nothing if the request is answered already."""
-        if self._open.remove(self):
-            self.on_cancel = None
-            self._send(refusal(self.id, to_wire(error)))
+        self.reply(error)
 
     def reply(self, answer: bytes | Exception) -> None:
         """Answer with a result, or refuse with an error."""
+        if not self._open.remove(self):
+            return
+        adapt, self.adapt = self.adapt, None
+        self.on_cancel = None  # these two may refer to this request: break the cycle
+        if adapt is not None:
+            answer = adapt(answer)
         if isinstance(answer, bytes):
-            self.answer(answer)
+            self._send(Protocol.result(self.id, answer))
         else:
-            self.refuse(answer)
+            self._send(refusal(self.id, to_wire(answer)))
 
     def abandon(self) -> None:
         """Drop it without an answer: nobody waits for one."""
@@ -181,6 +190,9 @@ class OpenRequests:
         self.answered += 1
         self.changed.set()
         return True
+
+    def __contains__(self, request: Request) -> bool:
+        return request in self._requests
 
     def __iter__(self) -> Iterator[Request]:
         return iter(tuple(self._requests))
