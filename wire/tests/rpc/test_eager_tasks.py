@@ -44,6 +44,23 @@ async def test_work_that_is_over_at_once_leaves_its_task_to_the_next(tasks: Eage
     assert seen[0] is seen[1]
 
 
+async def test_work_that_begins_while_the_loop_ends_is_not_lost(tasks: EagerTasks) -> None:
+    done = asyncio.Event()
+
+    async def work(steps: int) -> None:
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        done.set()
+
+    tasks.begin(work(0), "at once")
+    for other in asyncio.all_tasks() - {asyncio.current_task()}:
+        other.cancel()  # as the end of the loop does
+    await asyncio.sleep(0)
+    done.clear()
+    tasks.begin(work(2), "late")
+    await asyncio.wait_for(done.wait(), DEADLINE)
+
+
 async def test_work_that_waits_has_begun_and_goes_on_as_a_task(tasks: EagerTasks) -> None:
     steps: list[str] = []
 

@@ -80,7 +80,8 @@ class EagerTasks:
         context = copy_context()
         spare = self._spares.pop() if self._spares else _Spare(loop, context)
         task, own = spare.task, spare.context
-        if own != context:  # rare; of equal contexts only the roots are compared
+        # Rare: the loop ends, or it is another context; of equal ones only the roots are compared.
+        if task.cancelling() or own != context:
             task.cancel()
             spare = _Spare(loop, context)
             task, own = spare.task, spare.context
