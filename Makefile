@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Many tests wait, so two more run at once than there are cores; of the quick ones of `test` four
-# more, of `slow` twice as many, of `interop` two more.
+# more, of `slow` three times as many, of `interop` two more.
 # Each worker first imports all tests, which takes 6 s of CPU.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 CODE := src wire check tests bench examples docs release
@@ -81,15 +81,15 @@ conforms-http:; $(served) conforms $(SERVED) --server "$$url?transport=http"
 check: lint types test slow postgresql conformance
 
 # Processes that are killed, stopped and flooded, tests that start many, and files of hundreds of
-# megabytes.
+# megabytes. One at a time is handed out, those that wait for minutes (of the check) first.
 slow: export PYTHONDONTWRITEBYTECODE =
 slow: $(VENV)/.compiled
-	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist worksteal -m slow $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist load --maxschedchunk 1 -m slow $(PYTEST)
 
 # All programs of the held-out corpus; `slow` tries an eighth, another one at each commit.
 heldout: export HELDOUT = all
 heldout: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $$(($(JOBS) * 2)) --dist worksteal -m slow check/tests/heldout $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist load --maxschedchunk 1 -m slow check/tests/heldout $(PYTEST)
 
 # What `serve` shows in a browser, from src/acphold/web/page: it takes packages of npm, and is no
 # part of the repository. A wheel and an sdist get theirs by hatch_build.py.
