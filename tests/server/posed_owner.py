@@ -30,6 +30,8 @@ class PosedOwner:
         self.asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.told: list[dict[str, Any]] = []
         self.answers = True
+        self.left = asyncio.Event()
+        """Set once a client that has made a request in PLAYED has gone."""
         self._writers: list[asyncio.StreamWriter] = []
         self._of: dict[int, asyncio.StreamWriter] = {}
         self._server: asyncio.Server | None = None
@@ -44,6 +46,11 @@ class PosedOwner:
     def answer(self, request: dict[str, Any], result: Any = None) -> None:
         """Answer a request; nothing is written before the test waits again."""
         self._send(self._of[id(request)], {"id": request["id"], "result": result or {}})
+
+    def refuse(self, request: dict[str, Any]) -> None:
+        """Answer a request that its client has cancelled."""
+        error = {"code": -32800, "message": "cancelled"}
+        self._send(self._of[id(request)], {"id": request["id"], "error": error})
 
     def tell(self, request: dict[str, Any], seq: int, text: str) -> None:
         """Send an update to the client that made `request`."""
@@ -82,6 +89,8 @@ class PosedOwner:
                     known = {"pid": 1, "agent": "", "sessions": []}
                     result = known if message["method"] == PRESENCE else {}
                     self._send(writer, {"id": message["id"], "result": result})
+        if writer in self._of.values():
+            self.left.set()
 
     def _send(self, writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
         line = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":"))

@@ -212,6 +212,40 @@ async def test_a_prompt_that_is_cancelled_while_its_session_is_opened_again_is_n
 
 
 @pytest.mark.of_a_file
+async def test_a_load_that_its_client_cancels_leaves_the_owner(journal: Path) -> None:
+    async with kept(journal) as (other, session), posed_owner(journal, session) as owner:
+        loading = other.begin("session/load", open_params(session, "/"))
+        request = await owner.next("session/load")
+        other.tell("$/cancel_request", {"requestId": other.last_id})
+        with pytest.raises(Refused, match="-32800"):
+            await loading
+        owner.refuse(request)
+        await asyncio.wait_for(owner.left.wait(), DEADLINE)
+
+
+@pytest.mark.of_a_file
+async def test_a_cancel_without_a_connection_does_not_hit_the_prompt_behind_it(
+    journal: Path,
+) -> None:
+    async with kept(journal) as (other, session), AsyncExitStack() as stack:
+        first = await stack.enter_async_context(posed_owner(journal, session))
+        await opened_at(first, other, session)
+        second = await stack.enter_async_context(posed_owner(journal, session))
+        first.die()
+        request = await second.next("session/resume")
+        other.tell("session/cancel", {"sessionId": session})
+        turn = other.begin("session/prompt", prompt_params(session, {"say": "again"}))
+        mode = other.begin("session/set_mode", {"sessionId": session, "modeId": "x"})
+        await other.refused("no/such", {})  # they have been read
+        second.answer(request)
+        second.answer(await second.next("session/prompt"), {"stopReason": "end_turn"})
+        second.answer(await second.next("session/set_mode"))
+        await mode
+        assert await turn == {"stopReason": "end_turn"}
+        assert "session/cancel" not in [message["method"] for message in second.told]
+
+
+@pytest.mark.of_a_file
 async def test_a_client_is_told_when_its_session_was_deleted_as_its_owner_ended(
     journal: Path,
 ) -> None:
