@@ -144,10 +144,6 @@ class Ownership:
         GIVEN_UP_SECONDS this process may take it."""
         self._given_up[session_id] = epoch, time.monotonic()
 
-    def _epoch_given_up(self, session_id: str) -> int | None:
-        epoch, since = self._given_up.get(session_id, (None, 0.0))
-        return epoch if time.monotonic() - since < bounds.GIVEN_UP_SECONDS else None
-
     async def take(self, row: SessionRow, setup: Setup, shared: SharedParts) -> Conversation:
         """Make a session live at a desk, if it is free: see `require_free`.
 
@@ -169,7 +165,9 @@ class Ownership:
 
             if await are_deserted(whose.owner.addresses, bounds.DESERTED_SECONDS):
                 return whose
-        refuse_held(session_id, whose, self._epoch_given_up(session_id))
+        epoch, since = self._given_up.get(session_id, (None, 0.0))
+        is_over = time.monotonic() - since >= bounds.GIVEN_UP_SECONDS
+        refuse_held(session_id, whose, None if is_over else epoch)
         return whose
 
     async def enter(

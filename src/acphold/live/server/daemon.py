@@ -199,7 +199,9 @@ class FrontDesks:
             if front.frame.kind == SERVER:
                 await self.servers.attend(front)
                 return
-            desk = self._free_desk(front) or await self._new(front)
+            # One that an equal front has left, and whose agent can still be used.
+            left = [it for it in self._open if it.is_free and it.identity == front.frame.identity]
+            desk = left[0] if left else await self._new(front)
         except AcpError as exc:
             log.warning("%s", exc)
             front.is_refused = True
@@ -229,13 +231,6 @@ class FrontDesks:
             its = None
         if its != self._place:
             raise AgentStartError(ELSEWHERE)
-
-    def _free_desk(self, front: Front) -> FrontDesk | None:
-        """Return a desk that an equal front has left, and whose agent can still be used."""
-        for desk in self._open:
-            if desk.is_free and desk.identity == front.frame.identity:
-                return desk
-        return None
 
     async def _new(self, front: Front) -> FrontDesk:
         opened: asyncio.Future[FrontDesk] = asyncio.get_running_loop().create_future()

@@ -523,8 +523,11 @@ class FarLine:
         def take(answer: Answer) -> None:
             if isinstance(answer, errors.ConnectionLostError):
                 return  # it will be sent again
-            if self._follows_owner and _is_not_owner(answer):
-                self.give_up()
+            is_elsewhere = (
+                isinstance(answer, errors.RemoteError) and answer.code == errors.HELD_ELSEWHERE
+            )
+            if self._follows_owner and is_elsewhere:
+                self.give_up()  # it is not the owner of the session, or no longer
                 return
             result = answer if isinstance(answer, bytes) else None
             lineage = None
@@ -617,8 +620,3 @@ _OF_CHILD = re.compile(
     rb'"%b":("(?:[^"\\]|\\.)*"),"%b":\d+\}\}$' % (PARENT.encode(), POSITION.encode())
 )
 """The end of the params of a sub-agent's update, with the session that it belongs to."""
-
-
-def _is_not_owner(answer: Answer) -> bool:
-    """Return True if the process at the other end is not the owner of the session, or no longer."""
-    return isinstance(answer, errors.RemoteError) and answer.code == errors.HELD_ELSEWHERE

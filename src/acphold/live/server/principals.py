@@ -147,7 +147,8 @@ class Principal(Struct, frozen=True, kw_only=True):
             session_id = None if self.session_id is None else session_id_in(params)
             if session_id not in (None, self.session_id):
                 raise UnknownSessionError(session_id)
-            self._need(scope_for(method, params), method)
+            if (scope := scope_for(method, params)) not in self.scopes:
+                raise ForbiddenError(method, scope, is_shared=self.only_reads)
         except (ForbiddenError, UnknownSessionError):
             self.refused(method, session_id_in(params))
             raise
@@ -189,10 +190,6 @@ class Principal(Struct, frozen=True, kw_only=True):
         return restrict_introduction(
             params, is_here=self.is_here, answers=answers, vouches=self.vouches
         )
-
-    def _need(self, scope: Scope, wanted: str) -> None:
-        if scope not in self.scopes:
-            raise ForbiddenError(wanted, scope, is_shared=self.only_reads)
 
 
 THIS_USER: Final = Principal(name="this user", sees_all=True)

@@ -196,14 +196,17 @@ class ServerFront:
 
     # -- requests of the server -----------------------------------------------------------
 
-    def on_request(self, request: Request) -> Awaitable[bytes]:
+    async def on_request(self, request: Request) -> bytes:
         match request.method:
             case method if method == REGISTER:
-                return self._register(decode(request.params, Registration))
+                return await self._register(decode(request.params, Registration))
             case method if method == AGENT_OF:
-                return self._agent_of(decode(request.params, SessionAsked).session)
+                session_id = decode(request.params, SessionAsked).session
+                served = self._served
+                name = None if served is None else await served.agent_of(session_id)
+                return encode(AgentTold(name))
             case method if method == APPENDS:
-                return self._appends()
+                return encode(stored_journal.APPENDS)
             case method:
                 raise errors.MethodNotFoundError(method)
 
@@ -225,13 +228,6 @@ class ServerFront:
             own = f"{OWNERS}{self._fronts.node_mark}/{name}"
             await self._fronts.addresses.add(f"{origin_of(asked.node)}{own}")
         return encode(Registered(self._mark, self._fronts.node_mark))
-
-    async def _agent_of(self, session_id: str) -> bytes:
-        name = None if self._served is None else await self._served.agent_of(session_id)
-        return encode(AgentTold(name))
-
-    async def _appends(self) -> bytes:
-        return encode(stored_journal.APPENDS)
 
     # -- its clients ----------------------------------------------------------------------
 
