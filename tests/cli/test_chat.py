@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acp_wire.transports.unix import pid_at
 from tests.cli.command_line import Finished, run_here
 from tests.cli.conversation import ended, prompt, remember
 from tests.editor import DEADLINE, say, scripted_agent, update_line
@@ -74,9 +75,14 @@ def place(journal: Path) -> Iterator[Place]:
 
 @contextmanager
 def short_folder() -> Iterator[Path]:
-    """Not that of the test, whose name is too long for a socket in it."""
+    """Not that of the test, whose name is too long for a socket in it. At the end it has no daemon:
+    one whose turn never ends would stay."""
     folder = Path(tempfile.mkdtemp(prefix="acphold-"))
     yield folder
+    for path in folder.glob("acphold/*.sock"):
+        if (pid := pid_at(str(path))) is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     # A process that ends after its terminal is gone may still write a note in there.
     shutil.rmtree(folder, ignore_errors=True)
 
