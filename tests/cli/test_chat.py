@@ -411,6 +411,8 @@ def test_show_follow_prints_what_comes_until_the_process_goes(place: Place) -> N
             other.until("allowed once (in acphold): Run it → Go on")
             one.until("ready")
             one.type("\x04")
+            assert one.ended() == 0
+            place.run("agent", "stop", "--all")  # else it stays for the next one
             assert other.ended() == 0
             other.until("ended with its process")
 

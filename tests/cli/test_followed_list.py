@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -58,6 +59,8 @@ async def test_each_change_is_a_line_until_its_process_is_gone(
                 if (row["live"] or {}).get("state") == "running" and row["outcome"] is None:
                     break
             session.cancel()
+        stopped = [*ACPHOLD, "agent", "stop", "--all"]  # else it stays for the next editor
+        await asyncio.to_thread(subprocess.run, stopped, check=True, capture_output=True)
         while (row := json.loads(await lines.readline())["session"])["live"] is not None:
             pass
         assert row["outcome"] == "cancelled"
