@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire import schema
@@ -46,13 +47,44 @@ from acphold.live.server.connection import ClientConnection
 from acphold.live.server.open_params import OpenParams
 from acphold.live.server.principals import Principal
 
-if TYPE_CHECKING:  # it brings this module
-    from acphold.live.server.served_agents import FoundSession, ServedAgents
-
 log = logging.getLogger(__name__)
 
 ACTING = REOPENING | LEAVING | {ARCHIVE_SESSION.name}
 """Requests before which a counter that only reads a session is left: they begin or end more."""
+
+
+class FoundSession(Struct, frozen=True):
+    """A session as a server knows it: its agent, None if that is not served here; the one with
+    which it then is `held`, unless the session is live or the client may not continue it; and if
+    the client may prompt in it."""
+
+    agent: str | None = None
+    held: str | None = None
+    may_prompt: bool = True
+
+
+class Agents(Protocol):
+    """The agents that are served here together."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names that clients use for them, the default one first."""
+
+    @property
+    def folder(self) -> str | None:
+        """The folder for new sessions, until a client knows others; None for none."""
+
+    def counter(
+        self, name: str, peer: Peer, principal: Principal
+    ) -> AbstractAsyncContextManager[ClientConnection]:
+        """Let a client come to the desk of this agent, which stays open for the block. Raises
+        AcpError."""
+
+    async def find(self, session_id: str, principal: Principal) -> FoundSession:
+        """Return what is known here of a session, for this client."""
+
+    async def page(self, principal: Principal, params: bytes) -> bytes:
+        """Return the result of `session/list`, of all agents."""
 
 
 async def peek(transport: Transport, limit: int) -> tuple[Transport, bool]:
@@ -76,7 +108,7 @@ async def peek(transport: Transport, limit: int) -> tuple[Transport, bool]:
 
 
 async def attend_all(
-    agents: ServedAgents, default: str, transport: Transport, limit: int, principal: Principal
+    agents: Agents, default: str, transport: Transport, limit: int, principal: Principal
 ) -> None:
     """Serve one client that asks for all agents, until it leaves."""
     client = AllAgents(agents, default, transport, limit, principal)
@@ -98,7 +130,7 @@ class AllAgents:
 
     def __init__(
         self,
-        agents: ServedAgents,
+        agents: Agents,
         default: str,
         transport: Transport,
         limit: int,

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire.rpc import Peer, Transport
@@ -29,7 +28,7 @@ from acphold.live.hub.hub import Hub
 from acphold.live.hub.session_list import only_of_all, page_of_all
 from acphold.live.reading.neighbours import ask_over
 from acphold.live.server import bounds
-from acphold.live.server.all_agents import attend_all, peek
+from acphold.live.server.all_agents import FoundSession, attend_all, peek
 from acphold.live.server.checked_params import list_request
 from acphold.live.server.connection import ClientConnection
 from acphold.live.server.fronts import Fronted, FrontStderr
@@ -50,18 +49,8 @@ from acphold.record.journal.owners import is_free, other_owner, seems_silent
 log = logging.getLogger(__name__)
 
 
-class FoundSession(Struct, frozen=True):
-    """A session as a server knows it: its agent, None if that is not served here; the one with
-    which it then is `held`, unless the session is live or the client may not continue it; and if
-    the client may prompt in it."""
-
-    agent: str | None = None
-    held: str | None = None
-    may_prompt: bool = True
-
-
 class ServedAgents:
-    """See the module.
+    """See the module; `server.all_agents.Agents`.
 
     `agents` are what the server's words mean, the default one first. `called` returns a person's
     name for the key of an agent. `folder` is that of the first new session, None if it is not
@@ -153,8 +142,7 @@ class ServedAgents:
     async def counter(
         self, name: str, peer: Peer, principal: Principal
     ) -> AsyncIterator[ClientConnection]:
-        """Let a client of all agents come to the desk of this one, which stays open for the block.
-        Raises AcpError."""
+        """See `server.all_agents.Agents`."""
         knows = self._fronted_for_all(name)
         async with self._at_desk(knows, name) as desk:
             await desk.hub.opening.enter()
@@ -248,7 +236,7 @@ class ServedAgents:
         return name if name in self._agents else None
 
     async def find(self, session_id: str, principal: Principal) -> FoundSession:
-        """Return what is known here of a session, for this client."""
+        """See `server.all_agents.Agents`."""
         try:
             row = await self._journal.session(session_id)
         except UnknownSessionError:
