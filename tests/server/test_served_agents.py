@@ -1,27 +1,111 @@
-"""The agents of a server in the daemon: who may have them once that server has gone."""
+"""The agents of a server in the daemon: how they end, and who may have them once it has gone."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+from acp_wire.rpc import MAX_MESSAGE
+from acp_wire.tasks import beside
+from acp_wire.transports.streams import memory_pair
+from acphold.live.agents import AgentListener, HubAgent
 from acphold.live.server.fronts import Fronted, FrontStderr
+from acphold.live.server.principals import THIS_USER
 from acphold.live.server.served_agents import ServedAgents
 from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
-from tests.hub.shared import PuppetAgent, shared
+from tests.editor import DEADLINE
+from tests.hub.shared import InMemory, PuppetAgent, Shared, shared
+
+LINGER = 0.05
+
+
+class SlowToEnd(PuppetAgent):
+    """An agent that ends when it is allowed to."""
+
+    def __init__(self, listener: AgentListener) -> None:
+        super().__init__(listener)
+        self.ending = asyncio.Event()
+        self.may_end = asyncio.Event()
+
+    async def aclose(self) -> None:
+        self.ending.set()
+        await self.may_end.wait()
+
+
+@asynccontextmanager
+async def served_in(house: Shared, made: list[SlowToEnd]) -> AsyncIterator[ServedAgents]:
+    """One agent of a server, which soon ends when it is idle; each start is noted in `made`."""
+
+    def make(listener: AgentListener, _: object) -> HubAgent:
+        made.append(SlowToEnd(listener))
+        return made[-1]
+
+    service = Service(make_agent=make, options=ServeOptions())
+    stderr = FrontStderr()
+    served = ServedAgents(house.hub, {"a": Fronted(service, LINGER)}, str, None, stderr)
+    try:
+        yield served
+    finally:
+        for each in made:
+            each.may_end.set()
+        await served.aclose()
+        stderr.close()
+
+
+@asynccontextmanager
+async def client_of(served: ServedAgents) -> AsyncIterator[InMemory]:
+    """A client of that agent, introduced."""
+    near, far = memory_pair()
+    client = InMemory(near)
+    attending = served.attend("a", far, THIS_USER, MAX_MESSAGE)
+    async with beside(attending, "attend") as attended, beside(client.read(), "read"):
+        await client.introduce(None, {})
+        yield client
+        await client.leave()
+        await attended
 
 
 async def test_agents_that_a_server_left_are_for_the_next_one_until_they_are_over(
     journal: Path,
 ) -> None:
-    service = Service(make_agent=lambda listener, _: PuppetAgent(listener), options=ServeOptions())
-    stderr = FrontStderr()
-    async with shared(journal) as house:
-        served = ServedAgents(house.hub, {"a": Fronted(service, 0)}, str, None, stderr)
+    async with asyncio.timeout(DEADLINE), shared(journal) as house, served_in(house, []) as served:
         assert not served.are_free
         served.take_leave()
         assert served.are_free
         await served.wait_until_over()
         assert not served.are_free  # whoever comes now gets new ones
-        await served.aclose()
-    stderr.close()
+
+
+async def test_agents_of_a_server_that_has_gone_are_over_once_the_last_of_them_has_ended(
+    journal: Path,
+) -> None:
+    made: list[SlowToEnd] = []
+    async with (
+        asyncio.timeout(DEADLINE),
+        shared(journal) as house,
+        served_in(house, made) as served,
+        beside(served.wait_until_over(), "over") as over,
+    ):
+        async with client_of(served):
+            served.take_leave()
+        await made[0].ending.wait()
+        assert not over.done()
+        made[0].may_end.set()
+        await over
+
+
+async def test_a_client_that_comes_while_an_idle_agent_ends_gets_another(journal: Path) -> None:
+    made: list[SlowToEnd] = []
+    async with (
+        asyncio.timeout(DEADLINE),
+        shared(journal) as house,
+        served_in(house, made) as served,
+    ):
+        async with client_of(served):
+            pass
+        await made[0].ending.wait()
+        async with client_of(served):
+            assert [each.generation for each in made] == [1, 1]

@@ -141,6 +141,30 @@ def test_closing_goes_on_to_its_end_however_often_it_is_cancelled_and_is_cancell
     asyncio.run(run())
 
 
+def test_closing_that_fails_while_it_is_cancelled_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def run() -> None:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def close() -> None:
+            begun.set()
+            await go_on.wait()
+            raise KeyError("its own")
+
+        closing = asyncio.create_task(finish(close))
+        await begun.wait()
+        closing.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        await first(closing)
+        assert closing.cancelled()
+
+    asyncio.run(run())
+    assert "closing failed while it was cancelled" in caplog.text
+    assert "its own" in caplog.text
+
+
 def test_closing_that_does_not_end_is_left_after_its_time(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         await finish(Endless().run, seconds=0.01)

@@ -12,9 +12,19 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from acp_wire.surroundings import Surroundings
+from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.runtime_folder import own_socket
-from acp_wire.transports.unix import UnixListener, listening, pid_at
+from acp_wire.transports.unix import (
+    ENDED_WELL,
+    TAKEN,
+    Front,
+    UnixListener,
+    connect,
+    listening,
+    pid_at,
+)
 
 
 @pytest.fixture
@@ -33,6 +43,47 @@ async def until_it_ends(transport: PipeTransport) -> None:
 
 async def nowhere(path: str) -> None:
     """Nobody is told where it listens."""
+
+
+async def test_a_process_that_connects_is_attended_and_heard_from_its_first_byte(path: str) -> None:
+    async def repeat(transport: PipeTransport) -> None:
+        transport.send(await transport.receive())
+
+    async with asyncio.timeout(20), listening(path, repeat, nowhere):
+        client = await connect(path, 20)
+        client.send(b"hello")
+        assert await client.receive() == b"hello"
+        await client.aclose()
+
+
+class Door:
+    """Takes every front, which leaves at once; the releases of those that came."""
+
+    def __init__(self) -> None:
+        self.releases: list[str] = []
+
+    def yields_to(self, front: Front) -> bool:
+        return False
+
+    async def attend(self, front: Front) -> None:
+        self.releases.append(front.frame.release)
+
+
+async def test_the_frame_of_a_front_may_come_in_pieces(path: str) -> None:
+    door = Door()
+    frame = FirstFrame("1.2.3", [], [], Surroundings({}, "/")).encode()
+    async with listening(path, until_it_ends, nowhere, door):
+        editor, theirs = socket.socketpair()
+        with socket.socket(socket.AF_UNIX) as front, editor, theirs:
+            front.connect(path)
+            socket.send_fds(front, [frame[:1]], [theirs.fileno()] * 3)
+            for byte in frame[1:]:
+                await asyncio.sleep(0)
+                front.send(bytes([byte]))
+            front.settimeout(20)
+            assert await asyncio.to_thread(front.recv, 1) == TAKEN
+            assert await asyncio.to_thread(front.recv, 1) == ENDED_WELL
+    assert door.releases == ["1.2.3"]
 
 
 async def test_a_listener_that_ends_leaves_the_name_to_the_one_that_has_it_now(path: str) -> None:
