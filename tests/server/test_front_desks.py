@@ -66,6 +66,7 @@ async def test_a_front_is_answered_when_reading_its_words_fails_in_an_unexpected
         assert b"nobody expected" not in answer
         editor.leave()
         await attending
+        assert editor.front.is_refused  # so that it ends with an error
         await kept.wait_until_none()
         await editor.aclose()
 
