@@ -73,6 +73,8 @@ async def test_it_is_one_transaction_and_told_to_who_has_each_session(journal: P
         await one.until_text("right")
         await two.until_text("right")
         assert "left" not in two.text()
+        late = await house.loaded("s0")
+        assert late.text() == "left"
         assert [said("left")] == [
             entry.raw
             for segment in await house.journal.read("s0", 0)

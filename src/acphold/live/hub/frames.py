@@ -383,6 +383,9 @@ class Frames:
                 Replayed(each, in_child=True, seq=seq) for seq, each in segment.raws()
             )
         if segment.kind not in ("update", "echo"):
+            if self._knows(segment):
+                self._author = NOBODY
+                return self.position(segment.last_seq)
             return self.history([segment])
         if self._positions:
             # An empty one was made void by a later one.
@@ -400,10 +403,7 @@ class Frames:
         if self._author is not NOBODY:  # the last page ended between an author and a prompt
             page = [self._author, *page]
         self._author = page[-1] if page[-1].kind == AUTHOR else NOBODY
-        if self._sent:
-            lines = b"".join(self._without_known(page))
-        else:
-            lines = self.lines_of(replay(page), is_past=True)
+        lines = self.lines_of(replay(page), is_past=True)
         return lines + b"".join([self._turn_over() for each in page if each.kind == TURN_END])
 
     def own(self, segment: Segment) -> bytes:
@@ -420,19 +420,14 @@ class Frames:
         shown = self._children.turn_over()
         return b"".join([self._before + each + b"}}\n" for each in shown])
 
-    def _without_known(self, page: Sequence[Segment]) -> Iterator[bytes]:
-        """Yield the same, but of prompts that the client sent itself only their positions."""
-        begin = 0
-        for place, segment in enumerate(page):
-            if segment.kind == SENT:
-                self._is_known = any(id_of_sent(raw) in self._sent for _, raw in segment.raws())
-            elif segment.kind == PROMPT:
-                if self._is_known:
-                    yield self.lines_of(replay(page[begin:place]), is_past=True)
-                    yield self.position(segment.last_seq)
-                    begin = place + 1
-                self._is_known = False
-        yield self.lines_of(replay(page[begin:]), is_past=True)
+    def _knows(self, segment: Segment) -> bool:
+        """Return True for a prompt that the client sent itself, by the id that came before it."""
+        if segment.kind == SENT:
+            self._is_known = any(id_of_sent(raw) in self._sent for _, raw in segment.raws())
+        elif segment.kind == PROMPT and self._is_known:
+            self._is_known = False
+            return True
+        return False
 
     def lines_of(self, updates: Iterable[Replayed], *, is_past: bool = False) -> bytes:
         """Return the lines for the updates of a replay."""
