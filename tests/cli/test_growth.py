@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -16,6 +17,10 @@ import pytest
 
 from acphold.faces.cli.index_beside import growth, memory_file
 from acphold.imports import Home, ImportMemory
+from acphold.imports.intake import Intake, TakenSource
+from acphold.imports.readers import Reader
+from acphold.imports.sources import Source
+from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.imports.claude_home import Transcript
 from tests.plugin import Until
@@ -154,6 +159,34 @@ def test_a_look_at_3000_unchanged_conversations_takes_little_and_starts_nothing(
         assert not growth(str(acphold.journal))
         times.append(time.process_time() - began)
     assert min(times) < 0.2
+
+
+def test_of_an_agents_conversations_only_those_that_have_grown_are_read_again(
+    acphold: CommandLine, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcripts = [conversation(number, "Where is the needle?") for number in (1, 2)]
+    for number, transcript in enumerate(transcripts, 1):
+        transcript.write(home, named(number))
+    acphold.run("import")
+    go_on(home, transcripts[1], 2, "And the thread?")
+    read: list[str] = []
+    take = Intake.take
+
+    async def noted(self: Intake, source: Source, reader: Reader) -> TakenSource:
+        read.append(source.downstream_id)
+        return await take(self, source, reader)
+
+    monkeypatch.setattr(Intake, "take", noted)
+
+    async def grow() -> None:
+        journal = open_journal(acphold.journal)
+        found = growth(str(acphold.journal))
+        assert found
+        await found.take(journal)
+        await journal.aclose()
+
+    asyncio.run(grow())
+    assert read == [named(2)]
 
 
 @pytest.fixture

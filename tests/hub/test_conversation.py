@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from acp_wire.rpc.peer import UNANSWERED
+from acphold.errors import JournalUnavailableError
 from acphold.live.agents import AgentRequest, Notified, Updates
 from acphold.record.history.entries import milliseconds
+from tests.editor import Refused
 from tests.hub.shared import Shared, said, shared
 
 COMMANDS = b'{"sessionUpdate":"available_commands_update","availableCommands":[{"name":"x"}]}'
@@ -69,6 +71,24 @@ async def test_a_notice_right_behind_the_answer_that_makes_a_session_is_told(
         client = await house.client(session={"notices": {}})
         await client.new()
         await client.until(lambda: [u for u in client.updates() if u["sessionUpdate"] == "notice"])
+
+
+async def test_a_turn_fails_whose_words_before_a_notification_the_journal_could_not_take(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(10):
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "go")
+
+        async def full(*_: object) -> None:
+            raise JournalUnavailableError("the disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(house.hub.conversation(session).session, "flush", full)
+            params = json.dumps({"sessionId": session}).encode()
+            await house.agent.listener.hear(Notified("_vendor/note", params))
+        with pytest.raises(Refused, match="the disk is full"):
+            await turn
 
 
 async def test_an_agents_own_time_of_a_session_stands_in_the_list(journal: Path) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from acp_wire.transports.addresses import NODE_TOKEN, are_here, can_be_tried, unix_address
-from acphold.live.reading.neighbours import live_at_nodes, tell_owner
+from acphold.errors import ConnectionLostError
+from acphold.live.reading.neighbours import is_answering, live_at_nodes, tell_owner
 from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.owners import At
 from acphold.record.journal.stores import open_journal
 from tests.owners import owning
 from tests.served import Guest, wrapped
@@ -92,3 +94,25 @@ async def test_a_socket_in_another_folder_of_the_same_path_is_not_the_one_that_i
     assert are_here([unix_address(str(path))])
     assert not are_here([there])
     assert not can_be_tried([there])
+
+
+async def test_an_owner_that_has_stopped_does_not_answer_and_one_that_is_there_does(
+    journal: Path, tmp_path: Path
+) -> None:
+    stopped = unix_address(str(tmp_path / "stopped"))
+
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(wait, tmp_path / "stopped"):
+        assert not await is_answering([stopped], 0.05)
+    with pytest.raises(ConnectionLostError):
+        await is_answering([stopped], 0.05)
+    async with wrapped(journal) as client:
+        session = await client.new()
+        opened = open_journal(journal)
+        owner = await opened.owner(session)
+        assert isinstance(owner, At)
+        assert await is_answering(owner.owner.addresses, 30)
+        await opened.aclose()
