@@ -126,6 +126,21 @@ async def test_an_earlier_copy_in_the_file_itself_has_another_identity(
     assert await look(str(path)) not in (before, seen)
 
 
+async def test_an_owner_killed_before_it_has_noted_that_the_file_went_back_leaves_the_identity(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await own(str(path), "s1")
+    copy = path.with_name("copy.db")
+    shutil.copyfile(path, copy)
+    await own(str(path), "s2")
+    shutil.copyfile(copy, path)
+    monkeypatch.setattr(file_system, "boot", lambda: "another boot")
+    monkeypatch.setattr(file_system, "note", lambda *_: None)
+    seen = await own(str(path), "s3")
+    assert seen != before
+    assert await look(str(path)) == seen
+
+
 async def test_a_copy_that_went_on_elsewhere_and_comes_back_has_another_identity(
     path: Path,
 ) -> None:

@@ -19,7 +19,7 @@ from acphold.record.snapshots.checkouts import Checkout, checkout_of, object_for
 from acphold.record.snapshots.packs import has_base
 from acphold.record.snapshots.snapshot import NotTaken, Taken, take
 
-from .conftest import Project, digest, files, patch
+from .conftest import Project, age, digest, files, patch
 
 TAKE = """
 import sys, time
@@ -87,6 +87,19 @@ def test_changed_new_deleted_and_renamed_files_are_in_the_next_snapshot(project:
     (project.top / "folder/b.txt").rename(project.top / "moved.txt")
     taken = project.take()
     assert project.names(taken) == {"a.txt", "new/deep/c.txt", "moved.txt"}
+    assert files(Path(project.lay(taken).folder)) == files(project.top)
+
+
+@pytest.mark.usefixtures("quick_clock")
+def test_a_file_that_was_read_before_is_read_again_once_it_has_changed_again(
+    project: Project,
+) -> None:
+    project.take()
+    for text in ("once\n", "again\n", "and again\n"):
+        project.write("a.txt", text)
+        age()
+        taken = project.take()
+        assert project.holds(taken, text.encode())
     assert files(Path(project.lay(taken).folder)) == files(project.top)
 
 
