@@ -237,14 +237,12 @@ class Fold:
         return tuple(made)
 
     def _update(self, raw: bytes) -> None:
-        if (chunk := plain_chunk(raw)) is None:
-            self._other_update(raw)
-        elif (role := ROLES.get(chunk.kind)) is not None:
-            self._message(role, chunk.messageId).add_text(chunk.content.text)
-        elif chunk.compactionId:
-            self._compaction(chunk.compactionId).summary.add_text(chunk.content.text)
-
-    def _other_update(self, raw: bytes) -> None:
+        if (chunk := plain_chunk(raw)) is not None:  # as most are
+            if (role := ROLES.get(chunk.kind)) is not None:
+                self._message(role, chunk.messageId).add_text(chunk.content.text)
+            elif chunk.compactionId:
+                self._compaction(chunk.compactionId).summary.add_text(chunk.content.text)
+            return
         kind = update_kind(raw)
         if kind in ROLES:
             parts = members(raw)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -64,7 +64,15 @@ def document(entry: Entry) -> Document:
         return Document()
     produced = [members(item) for item in items(parts.get("content", b""))]
     return Document(
-        tools=_join(_tool_text(parts, produced)),
+        tools=_join(
+            chain(
+                [string(parts.get("title")) or ""],
+                _strings(parts.get("rawInput")),
+                *(_block_text(item.get("content", b"")) for item in produced),
+                output_in(parts.get("_meta", b"")),
+                _strings(parts.get("rawOutput")),
+            )
+        ),
         diffs=_join(
             string(item.get(name)) or ""
             for item in produced
@@ -93,15 +101,6 @@ def _join(texts: Iterator[str]) -> str:
 _CONTROL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 """Escapes that colour a terminal, or set its title: with them, the `32m` of a colour would begin a
 word. Source: ECMA-48, control sequences and strings."""
-
-
-def _tool_text(parts: dict[str, bytes], produced: list[dict[str, bytes]]) -> Iterator[str]:
-    yield string(parts.get("title")) or ""
-    yield from _strings(parts.get("rawInput"))
-    for item in produced:
-        yield from _block_text(item.get("content", b""))
-    yield from output_in(parts.get("_meta", b""))
-    yield from _strings(parts.get("rawOutput"))
 
 
 def _blocks_text(blocks: bytes) -> Iterator[str]:
@@ -150,12 +149,6 @@ _UNSPACED: Final = (
 word of its own here, and a word of several is a phrase."""
 
 
-@cache
-def _spaceless_pattern() -> re.Pattern[str]:
-    # Not while importing: it takes four milliseconds, and an editor waits.
-    return re.compile(_UNSPACED)
-
-
 def indexable(text: str) -> str:
     """Return a part of a document for the tokenizer, with words that it would miss at its end."""
     spaced = with_spaces(text)
@@ -165,7 +158,8 @@ def indexable(text: str) -> str:
 
 def with_spaces(text: str) -> str:
     """Return `text` with spaces around each character that is a word of its own."""
-    return text if text.isascii() else _spaceless_pattern().sub(r" \1 ", text)
+    # Compiled at first use: that takes four milliseconds, and an editor waits for the import.
+    return text if text.isascii() else re.sub(_UNSPACED, r" \1 ", text)
 
 
 def camel_parts(text: str) -> str:

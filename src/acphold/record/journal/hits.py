@@ -144,11 +144,17 @@ def excerpt(
     """Return the excerpt of the text that has the most terms; the first of several."""
     line = " ".join(text.split())
     plain = _plain(line)
-    places = sorted(
-        (start, end, number)
-        for number, pattern in enumerate(patterns)
-        for start, end in _places(plain, pattern)
-    )
+    places: list[tuple[int, int, int]] = []
+    for number, pattern in enumerate(patterns):
+        found = [match.span() for match in islice(pattern.finditer(plain), bounds.PLACES_OF_A_TERM)]
+        whole = [
+            (start, end)
+            for start, end in found
+            if not plain[start - 1 : start].isalnum() and not plain[end : end + 1].isalnum()
+        ]
+        # The index may have found a term as a whole word, else inside a word.
+        places += [(start, end, number) for start, end in whole or found]
+    places.sort()
     start, most, before = 0, 0, length // 4
     for at, (begin, _, _) in enumerate(places):
         limit = begin + length - before
@@ -170,17 +176,6 @@ def excerpt(
         if is_apart and start <= begin and end <= start + length:
             marks.append((begin + shift, end + shift))
     return Excerpt(most, f"{left_out}{piece}{after}", tuple(marks))
-
-
-def _places(plain: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
-    """Places where the index may have found a term: as a whole word, else inside a word."""
-    found = [match.span() for match in islice(pattern.finditer(plain), bounds.PLACES_OF_A_TERM)]
-    whole = [
-        (start, end)
-        for start, end in found
-        if not plain[start - 1 : start].isalnum() and not plain[end : end + 1].isalnum()
-    ]
-    return whole or found
 
 
 def _plain(text: str) -> str:

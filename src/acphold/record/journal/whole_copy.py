@@ -164,8 +164,13 @@ async def _bring_up(source: Journal, target: Journal, row: SessionRow, through: 
         if following and following[0].first_seq <= end:
             # In the source, the last entries of the copy were merged with later ones: start again.
             same = following[0].first_seq - 1
-            if is_whole and not await _is_as_it_was(source, target, copy, same):
-                return "differs"
+            if is_whole:
+                # Unless somebody continued the copy: then it is not as it was, or prompts follow.
+                was = await state_of(source, session_id, same)
+                prompts = (await target.read_back(session_id, None, 1, kinds=[PROMPT])).entries
+                is_continued = bool(prompts) and prompts[0].seq > same
+                if is_continued or await state_of(target, session_id, same) != was:
+                    return "differs"
             await target.delete(lease)
             kept = _as_copied(row, copy, through) if is_whole else row
             outcome = await _create(source, target, kept, through)
@@ -195,16 +200,6 @@ async def _create(source: Journal, target: Journal, row: SessionRow, through: in
     finally:
         await target.release(lease)
     return "new"
-
-
-async def _is_as_it_was(source: Journal, target: Journal, copy: SessionRow, same: int) -> bool:
-    """True if nobody continued the copy: up to the entry `same` it equals the source, and no prompt
-    follows."""
-    session_id = copy.session_id
-    if await state_of(target, session_id, same) != await state_of(source, session_id, same):
-        return False
-    prompt = (await target.read_back(session_id, None, 1, kinds=[PROMPT])).entries
-    return not prompt or prompt[0].seq <= same
 
 
 async def _fill(

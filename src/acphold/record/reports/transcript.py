@@ -238,26 +238,25 @@ class _TurnTranscript:
             )
             self._beside[index] = place, seq, decision
         elif entry.kind != CHILD:
-            self._add_update(entry.seq, entry.update)
+            seq, raw = entry.seq, entry.update
+            match update_kind(raw) if any(name in raw for name in _BESIDE) else "":
+                case "plan":
+                    # Shown once, at its last place: only the last plan of a finished turn is kept.
+                    self._plan_place = len(self._fold), seq
+                case "notice":
+                    parts = members(raw)
+                    severity, title, description = (
+                        string(parts.get(name)) or ""
+                        for name in ("severity", "title", "description")
+                    )
+                    self._put(seq, Noticed(severity, title, description, is_our_notice(parts)))
+                case "current_mode_update":
+                    mode = string(members(raw).get("currentModeId")) or ""
+                    self._put(seq, ModeChanged(mode))
 
     def _put(self, seq: int, scene: Scene) -> None:
         """Put a scene after all items that the timeline has so far."""
         self._beside.append((len(self._fold), seq, scene))
-
-    def _add_update(self, seq: int, raw: bytes) -> None:
-        match update_kind(raw) if any(name in raw for name in _BESIDE) else "":
-            case "plan":
-                # Shown once, at its last place: only the last plan of a finished turn is kept.
-                self._plan_place = len(self._fold), seq
-            case "notice":
-                parts = members(raw)
-                severity, title, description = (
-                    string(parts.get(name)) or "" for name in ("severity", "title", "description")
-                )
-                self._put(seq, Noticed(severity, title, description, is_our_notice(parts)))
-            case "current_mode_update":
-                mode = string(members(raw).get("currentModeId")) or ""
-                self._put(seq, ModeChanged(mode))
 
     def place_scenes(self) -> list[tuple[int, Scene]]:
         state = self._fold.state()

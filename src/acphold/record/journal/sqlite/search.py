@@ -131,11 +131,21 @@ def _best(
         if ranked:
             left -= ranked[0][3]
             found[volume] = [(rank, -number, entry) for rank, number, entry, _ in ranked]
-    if len(found) > 1:  # ranks of one volume compare as they are
-        asked = [query([term], sought.part) for term in terms]
-        for volume, hits in found.items():
-            weight = _weight(tables, volume, asked)
-            found[volume] = [(rank / weight, place, entry) for rank, place, entry in hits]
+    # Ranks of one volume compare as they are; those of different ones when divided by the weight of
+    # the terms, from how rare they are in the volume (sqlite.org, FTS5, "The bm25() function").
+    asked = [query([term], sought.part) for term in terms]
+    for volume, hits in found.items() if len(found) > 1 else ():
+        (size,) = tables.execute(
+            "SELECT documents FROM volumes WHERE number = %s", (volume,)
+        ).fetchone()
+        weight = 0.0
+        for one in asked:
+            (having,) = tables.execute(
+                f"SELECT count(*) FROM words_{volume} WHERE words_{volume} MATCH %s", (one,)
+            ).fetchone()
+            rare = (size - having + 0.5) / (having + 0.5)
+            weight += max(log(rare), 1e-6) if rare > 0 else 1e-6
+        found[volume] = [(rank / weight, place, entry) for rank, place, entry in hits]
     of_all = sorted(one for hits in found.values() for one in hits)
     return [entry for _, _, entry in of_all[: sought.limit]]
 
@@ -144,25 +154,6 @@ def _volumes(tables: SqliteTables) -> list[tuple[int, int]]:
     """The volumes of the index with the number of their newest document; the newest volume
     first."""
     return tables.execute("SELECT number, newest FROM volumes ORDER BY newest DESC").fetchall()
-
-
-def _weight(tables: SqliteTables, volume: int, queries: Sequence[str]) -> float:
-    """The weight of these terms in a volume, from how rare they are there. Dividing a rank by it
-    makes ranks of different volumes comparable.
-
-    Source: sqlite.org, FTS5, "The bm25() function".
-    """
-    (size,) = tables.execute(
-        "SELECT documents FROM volumes WHERE number = %s", (volume,)
-    ).fetchone()
-    weight = 0.0
-    for asked in queries:
-        (having,) = tables.execute(
-            f"SELECT count(*) FROM words_{volume} WHERE words_{volume} MATCH %s", (asked,)
-        ).fetchone()
-        rare = (size - having + 0.5) / (having + 0.5)
-        weight += max(log(rare), 1e-6) if rare > 0 else 1e-6
-    return weight
 
 
 _OF_THESE: Final = "SELECT number FROM sessions WHERE true {} LIMIT 1"
