@@ -12,7 +12,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from html import escape
 
 from acp_wire.markdown_text import code, code_block, plain
-from acp_wire.schema import Content, Diff, TextContent, ToolCallContent
+from acp_wire.schema import Content, Diff, TextContent
 from acphold.faces.exports.forms import Head
 from acphold.live.presentation import scenes
 from acphold.live.presentation.diffs import diff_lines
@@ -123,25 +123,23 @@ def _message(message: Message) -> str:
 
 
 def _tool(call: ToolCall) -> str:
-    parts = [_result(item) for item in call.produced]
+    parts: list[str] = []
     if (given := call.raw_input) not in (None, b"null", b"{}"):
-        parts.insert(0, code_block(visible(scenes.pretty_json(given or b"")), "json"))
+        parts.append(code_block(visible(scenes.pretty_json(given or b"")), "json"))
+    for item in call.produced:
+        match item:
+            case Content(content=TextContent(text=text)):
+                parts.append(code_block(visible(scenes.without_fence(text))))
+            case Content(content=block):
+                parts.append(code(on_one_line(scenes.describe_block(block))))
+            case Diff():
+                patch = code_block("\n".join(diff_lines(item)), "diff")
+                parts.append(f"{code(on_one_line(item.path))}\n\n{patch}")
+            case _:
+                parts.append("*shown in a terminal*")
     if not call.produced and (output := call.raw_output) not in (None, b"null", b"{}"):
         parts.append(code_block(visible(scenes.pretty_json(output or b""))))
     return "\n\n".join(parts) or "*no output*"
-
-
-def _result(item: ToolCallContent) -> str:
-    match item:
-        case Content(content=TextContent(text=text)):
-            return code_block(visible(scenes.without_fence(text)))
-        case Content(content=block):
-            return code(on_one_line(scenes.describe_block(block)))
-        case Diff():
-            path = code(on_one_line(item.path))
-            return f"{path}\n\n{code_block(chr(10).join(diff_lines(item)), 'diff')}"
-        case _:
-            return "*shown in a terminal*"
 
 
 # -- Markdown -----------------------------------------------------------------------------------

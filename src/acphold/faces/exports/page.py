@@ -246,7 +246,19 @@ def _is_base64(data: str) -> bool:
 
 
 def _tool(call: ToolCall) -> str:
-    found = [_result(item) for item in call.produced]
+    found: list[str] = []
+    for item in call.produced:
+        match item:
+            case schema.Content(content=schema.TextContent(text=text)):
+                found.append(_output(scenes.without_fence(text)))
+            case schema.Content(content=block):
+                found.append(_block(block, markdown=False))
+            case schema.Diff():
+                lines = "".join(map(diff_line, diff_lines(item)))
+                path = f'<p class="path">{_text(on_one_line(item.path))}</p>'
+                found.append(f'{path}<pre class="diff" tabindex="0">\n{lines}</pre>')
+            case _:
+                found.append('<p class="attached">shown in a terminal</p>')
     parts = [_raw("Input", call.raw_input)]
     parts += found or [_raw("Output", call.raw_output, is_open=True)]
     inside = "".join(found)
@@ -275,20 +287,6 @@ def _raw(name: str, raw: bytes | None, *, is_open: bool = False) -> str:
 def _output(text: str) -> str:
     # A browser drops a newline right after the tag, so it gets an extra one.
     return f'<pre tabindex="0">\n{_text(text)}</pre>' if text else ""
-
-
-def _result(item: schema.ToolCallContent) -> str:
-    match item:
-        case schema.Content(content=schema.TextContent(text=text)):
-            return _output(scenes.without_fence(text))
-        case schema.Content(content=block):
-            return _block(block, markdown=False)
-        case schema.Diff():
-            lines = "".join(map(diff_line, diff_lines(item)))
-            path = f'<p class="path">{_text(on_one_line(item.path))}</p>'
-            return f'{path}<pre class="diff" tabindex="0">\n{lines}</pre>'
-        case _:
-            return '<p class="attached">shown in a terminal</p>'
 
 
 # -- prose, code and diffs -------------------------------------------------------------------

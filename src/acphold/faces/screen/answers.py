@@ -44,6 +44,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+REVIEW = (Key("s", "send", "send"), Key("c", "change", "change"), Key("d", "decline", "decline"))
+"""The keys below a filled form."""
+
 ENDS = {"send": "accept", "decline": "decline", None: "cancel"}
 """The result of a form, by the key that it was left with."""
 
@@ -241,7 +244,12 @@ class PersonAnswers:
                     return None
                 while True:
                     values = await self._fill_in(question)
-                    answer = await self._choose(_review(values))
+                    words: dict[object, str] = {True: "yes", False: "no"}
+                    filled = ", ".join(
+                        f"{name}: {words[value] if isinstance(value, bool) else value}"
+                        for name, value in values.items()
+                    )
+                    answer = await self._choose(Choice(f"Send this? {on_one_line(filled)}", REVIEW))
                     if answer != "change":
                         self._show(passage(DecidedQuestion(question.message, Came(ENDS[answer]))))
                         return values if answer == "send" else None
@@ -303,13 +311,3 @@ def _begin(question: FormQuestion) -> Choice:
     names = ", ".join(on_one_line(getattr(form, "title", None) or name) for name, form in fields)
     keys = (Key("f", "fill it in", "fill"), Key("d", "decline", "decline"))
     return Choice(f"The agent asks for: {names}", keys)
-
-
-def _review(values: Values) -> Choice:
-    words: dict[object, str] = {True: "yes", False: "no"}
-    values_shown = ", ".join(
-        f"{name}: {words[value] if isinstance(value, bool) else value}"
-        for name, value in values.items()
-    )
-    keys = (Key("s", "send", "send"), Key("c", "change", "change"), Key("d", "decline", "decline"))
-    return Choice(f"Send this? {on_one_line(values_shown)}", keys)

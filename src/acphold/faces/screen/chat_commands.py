@@ -79,7 +79,16 @@ class ChatCommands:
             case "now":
                 await turns.steer(words)
             case "later":
-                await self._add_later(words)
+                try:
+                    at, text = moment_first(words)
+                    if text:
+                        await turns.later(text, at)
+                    else:
+                        usage = "/later [02:00] TEXT: sends TEXT after this turn, not before 02:00"
+                        self._screen.show_hint(usage)
+                except ValueError as error:
+                    self._screen.face.put_back(f"/later {words}")
+                    self._screen.show_hint(str(error))
             case "queue":
                 await self._change_queue(words)
             case "export":
@@ -88,19 +97,6 @@ class ChatCommands:
                 for line in (await self._host.fork(turns.session.id, words)).splitlines():
                     flow.tell(line)
         flow.attributes_changed = True
-
-    async def _add_later(self, words: str) -> None:
-        """Carry out `/later [TIME] TEXT`."""
-        try:
-            at, text = moment_first(words)
-            if text:
-                await self._turns.later(text, at)
-            else:
-                usage = "/later [02:00] TEXT: sends TEXT after this turn, not before 02:00"
-                self._screen.show_hint(usage)
-        except ValueError as error:
-            self._screen.face.put_back(f"/later {words}")
-            self._screen.show_hint(str(error))
 
     async def _change_queue(self, words: str) -> None:
         """Carry out `/queue` with its arguments."""

@@ -7,7 +7,7 @@ words. So backgrounds, concealed, dim or blinking text, and black and white are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TextIO, assert_never
 
 from msgspec import Struct
@@ -218,30 +218,26 @@ def _sub_agent(agent: SubAgent, *, full: bool, more: str) -> Iterator[Text]:
     yield from _inside(lines, full=full, more=more)
 
 
-def _output(item: schema.ToolCallContent, *, whole: bool) -> Iterable[Text]:
+def _output(item: schema.ToolCallContent, *, whole: bool) -> Iterator[Text]:
     match item:
         case schema.Content(content=block):
-            return lines_in_colour(without_fence(describe_block(block)))
+            yield from lines_in_colour(without_fence(describe_block(block)))
         case schema.Diff():
-            return _diff(item, whole=whole)
+            yield Text(on_one_line(item.path), "heading")
+            for line in diff_lines(item, whole=whole):
+                if not line.startswith("@@"):
+                    style = {"+": "added", "-": "removed"}.get(line[0], "")
+                    yield Text(f"{line[0]} {line[1:]}", style)
+                elif (place := re.match(r"@@ -\S+ \+(\d+)", line)) is None:
+                    yield Text(line.strip("@ "), "faint")
+                elif place[1] not in ("0", "1"):
+                    yield Text(f"line {place[1]}", "faint")
         case schema.Terminal(terminal_id=terminal):
-            return _lines(f"[terminal {terminal}]", "faint")
+            yield from _lines(f"[terminal {terminal}]", "faint")
         case schema.UnknownToolContent(kind=kind):
-            return _lines(f"[{kind}]", "faint")
+            yield from _lines(f"[{kind}]", "faint")
         case _:
             assert_never(item)
-
-
-def _diff(diff: schema.Diff, *, whole: bool) -> Iterator[Text]:
-    yield Text(on_one_line(diff.path), "heading")
-    for line in diff_lines(diff, whole=whole):
-        if not line.startswith("@@"):
-            style = {"+": "added", "-": "removed"}.get(line[0], "")
-            yield Text(f"{line[0]} {line[1:]}", style)
-        elif (place := re.match(r"@@ -\S+ \+(\d+)", line)) is None:
-            yield Text(line.strip("@ "), "faint")
-        elif place[1] not in ("0", "1"):
-            yield Text(f"line {place[1]}", "faint")
 
 
 # -- content --------------------------------------------------------------------------------

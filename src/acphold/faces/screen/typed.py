@@ -6,7 +6,7 @@ import mimetypes
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -159,34 +159,31 @@ class PromptCompleter(Completer):
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
         before = document.text_before_cursor
         if re.fullmatch(r"/\S*", before):
-            yield from self._of_commands(before)
+            # Ours, then the agent's; with a second slash if we have one of that name.
+            known = [(f"/{name}", what) for name, (_, what) in COMMANDS.items()]
+            for command in self._session.commands:
+                name = on_one_line(command.name).removeprefix("/")
+                slashes = "//" if name in COMMANDS else "/"
+                known.append((f"{slashes}{name}", on_one_line(command.description or "")))
+            for name, what in known:
+                if name.startswith(before):
+                    yield Completion(
+                        f"{name} ", -len(before), display=name, display_meta=what[:ABOUT]
+                    )
         elif match := re.search(r'(?:^|\s)@("?)([^\s"]*)$', before):
-            yield from self._of_files(match[2], quoted=bool(match[1]))
-
-    def _of_commands(self, begun: str) -> Iterator[Completion]:
-        """Yield our commands, then the agent's; with a second slash if we have one of that name."""
-        known = [(f"/{name}", what) for name, (_, what) in COMMANDS.items()]
-        for command in self._session.commands:
-            name = on_one_line(command.name).removeprefix("/")
-            slashes = "//" if name in COMMANDS else "/"
-            known.append((f"{slashes}{name}", on_one_line(command.description or "")))
-        for name, what in known:
-            if name.startswith(begun):
-                yield Completion(f"{name} ", -len(begun), display=name, display_meta=what[:ABOUT])
-
-    def _of_files(self, begun: str, *, quoted: bool) -> Iterator[Completion]:
-        known = file_names(begun, self._cwd)
-        if begun:
-            known += [path for path in fitting(begun, self._cwd) if path not in known]
-        for name in known:
-            if not name.isprintable() or '"' in name:
-                continue  # cannot be typed
-            after = "" if name.endswith("/") else " "
-            if " " in name and not quoted:
-                yield Completion(f'"{name}"{after}', -len(begun), display=name)
-            else:
-                mark = '"' if quoted and after else ""
-                yield Completion(f"{name}{mark}{after}", -len(begun), display=name)
+            begun, quoted = match[2], bool(match[1])
+            paths = file_names(begun, self._cwd)
+            if begun:
+                paths += [path for path in fitting(begun, self._cwd) if path not in paths]
+            for path in paths:
+                if not path.isprintable() or '"' in path:
+                    continue  # cannot be typed
+                after = "" if path.endswith("/") else " "
+                if " " in path and not quoted:
+                    yield Completion(f'"{path}"{after}', -len(begun), display=path)
+                else:
+                    mark = '"' if quoted and after else ""
+                    yield Completion(f"{path}{mark}{after}", -len(begun), display=path)
 
 
 def file_names(begun: str, cwd: str) -> list[str]:
