@@ -170,28 +170,23 @@ def content_blocks(
             blocks.append(_from_path(Path(os.path.abspath(item)), takes))
         else:
             blocks.append(item)
-    for block in blocks:
-        _check_advertised(block, takes, agent)
+    for block in blocks:  # clients must send nothing else (spec v1, prompt turn)
+        match block:
+            case ImageContent() if not takes.image:
+                missing = "image"
+            case AudioContent() if not takes.audio:
+                missing = "audio"
+            case EmbeddedResource() if not takes.embedded_context:
+                missing = "embeddedContext"
+            case UnknownContent(kind=kind):
+                raise CapabilityError(f"it is unknown if {agent} accepts content of type {kind!r}")
+            case _:
+                continue
+        raise CapabilityError(
+            f"{agent} cannot accept this content: "
+            f"it does not advertise `promptCapabilities.{missing}`"
+        )
     return tuple(blocks)
-
-
-def _check_advertised(block: ContentBlock, takes: PromptCapabilities, agent: str) -> None:
-    """Raise CapabilityError if the agent does not advertise this content, as clients must (spec v1,
-    prompt turn)."""
-    match block:
-        case ImageContent() if not takes.image:
-            missing = "image"
-        case AudioContent() if not takes.audio:
-            missing = "audio"
-        case EmbeddedResource() if not takes.embedded_context:
-            missing = "embeddedContext"
-        case UnknownContent(kind=kind):
-            raise CapabilityError(f"it is unknown if {agent} accepts content of type {kind!r}")
-        case _:
-            return
-    raise CapabilityError(
-        f"{agent} cannot accept this content: it does not advertise `promptCapabilities.{missing}`"
-    )
 
 
 def _from_bytes(data: bytes, mime_type: str) -> ContentBlock:

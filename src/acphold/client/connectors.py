@@ -112,7 +112,9 @@ async def connect(
         raise DeclarationError("connect needs either the command of an agent or a session")
     words = tuple(os.fspath(word) for word in command)
     if session is not None:
-        endpoint = _find_owner(session, journal)
+        from acphold.client.journal_endpoints import OwnerEndpoint  # imports SQLite
+
+        endpoint: Endpoint = OwnerEndpoint(session, journal)
     elif len(words) == 1 and is_url(words[0]):
         endpoint = _address(words[0], token, ca, options)
     else:
@@ -126,13 +128,6 @@ async def connect(
         endpoint = _keep(program, journal, name, options) if durable else ProgramEndpoint(program)
     async with connected_to(endpoint, **options) as agent:
         yield agent
-
-
-def _find_owner(session: str, journal: str | os.PathLike[str] | None) -> Endpoint:
-    """Return the process in which the session is live."""
-    from acphold.client.journal_endpoints import OwnerEndpoint  # imports SQLite
-
-    return OwnerEndpoint(session, journal)
 
 
 def _address(
