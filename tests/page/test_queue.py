@@ -47,6 +47,16 @@ async def put_off(page: Page, *texts: str) -> None:
         await expect(area).to_have_value("")
 
 
+async def pressed_at_once(page: Page, name: str) -> None:
+    """Press this answer to what a stop asks as soon as it is asked."""
+    await page.evaluate(
+        """(name) => new MutationObserver(() =>
+          [...document.querySelectorAll(".rest button")].find((it) => it.textContent === name)
+            ?.click()).observe(document.body, { childList: true, subtree: true })""",
+        name,
+    )
+
+
 async def expect_words(page: Page, *texts: str) -> None:
     await expect(page.locator(".queue ol li .words > p:first-child")).to_have_text(list(texts))
 
@@ -155,8 +165,9 @@ async def test_stop_holds_what_waits_until_somebody_says_go(
     waits = row_of(other, session).locator(".about")
     await put_off(page, "one", "two")
     await expect(waits).to_contain_text(re.compile("2 queued(?!,)"))
+    # Answered before the page knows that the stop has held them.
+    await pressed_at_once(page, "Pause")
     await page.get_by_role("button", name="Stop").click()
-    await page.get_by_role("alert").get_by_role("button", name="Pause").click()
     status = page.locator(".queue header [role=status]")
     await expect(status).to_have_text("paused: stopped")
     await expect(waits).to_contain_text("2 queued, paused")
@@ -197,11 +208,7 @@ async def test_stop_asks_about_what_waits_and_holds_it_until_it_is_answered(
     await expect(answer(page, "one")).to_be_visible()
     await expect(rows(page)).to_have_count(1)
     # Answered before the agent has ended the turn: it goes on once that is over.
-    await page.evaluate(
-        """() => new MutationObserver(() =>
-          [...document.querySelectorAll(".rest button")].find((it) => it.textContent === "Resume")
-            ?.click()).observe(document.body, { childList: true, subtree: true })"""
-    )
+    await pressed_at_once(page, "Resume")
     await page.get_by_role("button", name="Stop").click()
     await expect(answer(page, "two")).to_be_visible()
     await expect(page.locator(".queue")).to_have_count(0)

@@ -137,8 +137,8 @@ function Queue({ desk, session }) {
     };
   };
 
-  // An agent may yet end the stopped turn as done: then only a person holds it.
-  const pause = () => ((session.afterStop.value = ""), held || void act({ do: "hold" }));
+  // The stop has held it already, or will once the server has it.
+  const pause = () => (session.afterStop.value = "");
   /** @param {string} name @param {"goesOn" | "restarts"} rule @param {boolean} isOn */
   const rule = (name, rule, isOn) => html`<label class="check"><input type="checkbox" checked=${isOn} disabled=${isOff || !mayChange} onChange=${(/** @type {On<HTMLInputElement>} */ event) => act({ do: "set", [rule]: event.target.checked })} />${name}</label>`;
 
