@@ -26,6 +26,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Protocol
 
@@ -35,7 +36,7 @@ from msgspec.structs import replace
 from acp_wire import schema
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
-from acp_wire.schema.methods import ARCHIVE_SESSION, LEAVING, OPENING, REOPENING
+from acp_wire.schema.methods import ARCHIVE_SESSION, FORK_SESSION, LEAVING, OPENING, REOPENING
 from acp_wire.schema.splice import in_meta, members, session_id_in, splice, with_meta
 from acp_wire.tasks import TaskSet, beside, end, finish, first
 from acp_wire.transports.reread import reread
@@ -49,7 +50,7 @@ from acphold.live.server.principals import Principal
 
 log = logging.getLogger(__name__)
 
-ACTING = REOPENING | LEAVING | {ARCHIVE_SESSION.name}
+ACTING = REOPENING | LEAVING | {ARCHIVE_SESSION.name, FORK_SESSION.name}
 """Requests before which a counter that only reads a session is left: they begin or end more."""
 
 
@@ -80,8 +81,9 @@ class Agents(Protocol):
         """Let a client come to the desk of this agent, which stays open for the block. Raises
         AcpError."""
 
-    async def find(self, session_id: str, principal: Principal) -> FoundSession:
-        """Return what is known here of a session, for this client."""
+    async def find(self, session_id: str, principal: Principal, method: str) -> FoundSession:
+        """Return what is known here of a session, for this client and its request; raises
+        UnknownSessionError also if the client may not know of it."""
 
     async def page(self, principal: Principal, params: bytes) -> bytes:
         """Return the result of `session/list`, of all agents."""
@@ -208,23 +210,25 @@ class AllAgents:
         elif counter is None:
             self._waiting[session_id] = [message]
         elif isinstance(message, Request):
-            return counter.answer(message)
+            counter.begin(message)
+            return None
         else:
             return counter.tell(message)
         if isinstance(message, Request):
             message.on_cancel = _let_be  # it is answered at once then, and left out later
         return None if waiting is not None else self._look_up_and_send(session_id)
 
-    async def _send_to_agent(self, name: str, request: Request) -> bytes | None:
-        work = (await self._counter(name, "", self._principal)).answer(request)
-        return None if work is None else await work
+    async def _send_to_agent(self, name: str, request: Request) -> None:
+        counter = await self._counter(name, "", self._principal)
+        if not request.is_answered:
+            counter.begin(request)
 
     async def _look_up_and_send(self, session_id: str) -> None:
         """Look up the session's agent, and send it all messages that wait for that."""
         waiting = self._waiting[session_id]
         problem: errors.AcpError = errors.StoppedError()  # if we are cancelled
         try:
-            found = await self._agents.find(session_id, self._principal)
+            found = await self._agents.find(session_id, self._principal, waiting[0].method)
             reads, principal = self._limit(session_id, waiting[0], found)
             former = [key for key in self._counters if key[1] == session_id != reads]
             for key in former if "prompt" in self._principal.scopes else ():
@@ -288,8 +292,7 @@ class AllAgents:
         counter = await self._counter(name or self._default, reads, principal)
         if not message.is_answered:
             message.on_cancel = None
-            if (work := counter.answer(message)) is not None:
-                self.peer.continue_with(message, work)
+            counter.begin(message, found.agent)
 
     def _require_served(self, name: str) -> str:
         """Return the name of an agent; InvalidParamsError if it is not served."""
@@ -306,19 +309,16 @@ class AllAgents:
             counter = self._counters.get((name, reads))
             if counter is None:
                 coming = self._agents.counter(name, self.peer, principal)
-                counter = Counter(name, reads, coming, self._introduction, self.close_if_unneeded)
+                counter = Counter(
+                    (name, reads), self.peer, coming, self._introduction, self.close_if_unneeded
+                )
                 self._counters[name, reads] = counter
-            try:
-                await counter.wait_until_open()
-            except Exception:
-                if self._counters.get((name, reads)) is counter:
-                    del self._counters[name, reads]
-                raise
+            await counter.wait_until_open()
             if self._counters.get((name, reads)) is counter:
                 return counter
 
     def close_if_unneeded(self, counter: Counter) -> None:
-        """Close a counter at which nothing is open."""
+        """Close a counter at which nothing is open, or that could not be opened."""
         if self._counters.get((counter.name, counter.reads)) is counter and counter.is_idle:
             del self._counters[counter.name, counter.reads]  # in this step: nothing more comes
             self._closing.start(counter.aclose(), f"close counter of {counter.name}")
@@ -347,82 +347,130 @@ def _refuse(message: Request | NotificationReceived, error: errors.AcpError) -> 
 
 
 class Counter:
-    """The client at the desk of the agent with this `name`.
+    """The client at the desk of an agent.
 
-    `reads` is the only session of a counter for one that the client only reads: such a counter
-    starts no agent; "" on any other. `coming` lets the client come to the desk, where it is
-    introduced with `introduction`. `on_answered` is called behind each answer.
+    `way` is the agent's name, and the only session of a counter for one that the client only reads:
+    such a counter starts no agent; "" on any other. `coming` lets the client, at the other end of
+    the peer, come to the desk, where it is introduced with `introduction`. `on_rest` is called when
+    it may not be needed any more.
     """
 
     def __init__(
         self,
-        name: str,
-        reads: str,
+        way: tuple[str, str],
+        peer: Peer,
         coming: AbstractAsyncContextManager[ClientConnection],
         introduction: bytes,
-        on_answered: Callable[[Counter], None],
+        on_rest: Callable[[Counter], None],
     ) -> None:
-        self.name = name
-        self.reads = reads
+        self.name, self.reads = way
+        self._peer = peer
         self._connection: ClientConnection | None = None
+        self._context = copy_context()
         self._introduced = b"{}"
-        self._unanswered = 0
-        self._on_answered = on_answered
+        self._unanswered: set[Request] = set()
+        self._expected = 0  # those who wait for it to open
+        self._agents: dict[str, str] = {}  # of sessions, by the names of these agents
+        self._on_rest = on_rest
         self._opened = asyncio.Event()
         self._closing = asyncio.Event()
         staying = self._stay(coming, introduction)
-        self._staying = asyncio.create_task(staying, name=f"counter of {name}")
+        self._staying = asyncio.create_task(staying, name=f"counter of {self.name}")
+        self._staying.add_done_callback(self._note_end)
 
     async def _stay(
         self, coming: AbstractAsyncContextManager[ClientConnection], introduction: bytes
     ) -> None:
         async with coming as connection:
             self._introduced = await connection.introduce(introduction)
+            self._context = copy_context()
             self._connection = connection
             self._opened.set()
+            self._rest()  # nobody may wait for it any more
             await self._closing.wait()
+
+    def _note_end(self, staying: asyncio.Task[None]) -> None:
+        if not staying.cancelled() and (error := staying.exception()) is not None:
+            log.info("the counter of %s could not be opened: %s", self.name, error)
+        self._rest()
+
+    def _rest(self) -> None:
+        asyncio.get_running_loop().call_soon(self._on_rest, self)
 
     async def wait_until_open(self) -> None:
         """Wait until it is open, as long as the agent takes to start; raises AcpError."""
-        async with beside(self._opened.wait(), "opened") as opened:
-            await first(opened, self._staying)
-        if self._connection is None:
-            self._staying.result()
+        self._expected += 1
+        try:
+            async with beside(self._opened.wait(), "opened") as opened:
+                await first(opened, self._staying)
+            if self._connection is None:
+                self._staying.result()
+        finally:
+            self._expected -= 1
+            self._rest()
 
     @property
     def is_idle(self) -> bool:
         """True if the client has nothing open there, and waits for no answer."""
-        return self._connection is not None and not self._unanswered and self._connection.is_idle
+        if self._unanswered or self._expected or not self._opened.is_set():
+            return self._staying.done()
+        return self._connection is None or self._connection.is_idle
 
     def has(self, session_id: str) -> bool:
         """Return True if the client has a session open there, or is opening it."""
         return self._connection is not None and self._connection.has(session_id)
 
-    def answer(self, request: Request) -> Awaitable[bytes | None] | None:
-        """Answer a request, as `Receiver.on_request`; raises AcpError."""
+    def begin(self, request: Request, agent: str | None = None) -> None:
+        """Answer a request, now or later. `agent` is the name of its session's agent, if that is
+        served."""
+        session_id = session_id_in(request.params) or ""
+        if agent is not None:
+            self._agents[session_id] = agent
+        self._unanswered.add(request)
+        request.task = None
+        request.adapt = partial(self._adapt, request, self._agents.get(session_id))
+        self._context.run(self._begin, request)
+
+    def _begin(self, request: Request) -> None:
         assert self._connection is not None, "it is open"
-        self._unanswered += 1
-        request.adapt = partial(self._adapt, request.method)
-        return self._connection.on_request(request)
+        try:
+            work = self._connection.on_request(request)
+        except Exception as exc:
+            request.refuse(exc)
+        else:
+            if work is not None:
+                self._peer.continue_with(request, self._finish(work))
+
+    async def _finish(self, work: Awaitable[bytes | None]) -> bytes | None:
+        try:
+            return await work
+        finally:
+            self._rest()
 
     async def tell(self, notification: NotificationReceived) -> None:
         """Handle a notification; dropped if it is not open."""
         if self._connection is not None:
-            await self._connection.on_notifications([notification])
+            telling = self._connection.on_notifications([notification])
+            await asyncio.create_task(telling, name="tell", context=self._context.copy())
 
-    def _adapt(self, method: str, answer: bytes | Exception) -> bytes | Exception:
+    def _adapt(
+        self, request: Request, agent: str | None, answer: bytes | Exception
+    ) -> bytes | Exception:
         """Return an answer with the facts about the agent that the client needs."""
-        self._unanswered -= 1
-        asyncio.get_running_loop().call_soon(self._on_answered, self)
+        self._unanswered.discard(request)
+        self._rest()
         if isinstance(answer, errors.RemoteError) and answer.code == errors.AUTH_REQUIRED:
             return self._with_sign_in(answer)
-        if not isinstance(answer, bytes) or method not in OPENING or self._connection is None:
+        if not isinstance(answer, bytes) or request.method not in OPENING:
             return answer
+        name: str | None = self.name
         if in_meta(answer, capabilities.INTRODUCTION) is None:
             answer = with_meta(answer, capabilities.INTRODUCTION, self._introduced)
-        elif in_meta(answer, AGENT) != schema.encode(self._connection.agent):
-            return answer  # a live session keeps its own
-        return with_meta(answer, AGENT, schema.encode(self.name))
+        elif self._connection is not None and (
+            in_meta(answer, AGENT) != schema.encode(self._connection.agent)
+        ):
+            name = agent  # a live session keeps its own
+        return answer if name is None else with_meta(answer, AGENT, schema.encode(name))
 
     def _with_sign_in(self, refusal: errors.RemoteError) -> errors.RemoteError:
         """Return the refusal with the agent's ways to sign in, from its answer to `initialize`,
@@ -444,8 +492,13 @@ class Counter:
             self._connection.detach()
 
     async def aclose(self) -> None:
-        """Leave the desk."""
+        """Leave the desk; what is not answered is refused."""
         self._closing.set()
+        ended = errors.ConnectionLostError(f"the connection to {self.name} has ended")
+        tasks = [request.task for request in self._unanswered]
+        for request in [*self._unanswered]:
+            request.refuse(ended)
+        await end(*tasks)
         if self._connection is None:
             await end(self._staying)
         else:

@@ -235,13 +235,17 @@ class ServedAgents:
         name = self._name_of(row)
         return name if name in self._agents else None
 
-    async def find(self, session_id: str, principal: Principal) -> FoundSession:
+    async def find(self, session_id: str, principal: Principal, method: str) -> FoundSession:
         """See `server.all_agents.Agents`."""
         try:
             row = await self._journal.session(session_id)
         except UnknownSessionError:
             return FoundSession()  # the agent's own
-        may = "prompt" in principal.scopes_in(row)
+        scopes = principal.scopes_in(row)
+        if principal.is_known and not scopes:
+            principal.refused(method, session_id)
+            raise UnknownSessionError(session_id)
+        may = "prompt" in scopes
         if (name := self._name_of(row)) in self._agents:
             return FoundSession(name, may_prompt=may)
         is_live = self._hub.holds(session_id)  # then it keeps its own agent
