@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -54,6 +55,29 @@ def test_the_new_session_is_in_a_new_work_tree_with_the_files_of_its_last_turn(
     assert f"git worktree remove {tmp_path}/new" in done.err
     assert project.status(tmp_path / "new") == " M a.txt\0"
     assert f"{tmp_path}/new" in acphold.run("show", done.out.strip()).out
+
+
+@pytest.mark.parametrize(
+    ("state", "said"), [("late", "taken late: they may"), ("likely", "likely as they were: the")]
+)
+def test_files_that_may_be_others_than_at_the_end_of_the_turn_are_said_to_be_so(
+    acphold: CommandLine,
+    journal: Path,
+    project: Project,
+    tmp_path: Path,
+    state: Literal["late", "likely"],
+    said: str,
+) -> None:
+    async def mark() -> None:
+        opened = open_journal(journal)
+        *_, last = await opened.snapshots.of("aa-1")
+        await opened.snapshots.keep("aa-1", [replace(last, state=state)])
+        await opened.aclose()
+
+    asyncio.run(mark())
+    done = acphold.run("continue", "aa", "--files", str(tmp_path / "new"))
+    assert done.code == 0, done.err
+    assert said in done.err
 
 
 def test_an_entry_means_the_end_of_its_turn(

@@ -67,6 +67,15 @@ def test_an_archived_session_is_listed_on_demand_and_shown_as_ever(acphold: Comm
     assert list(listed(acphold)) == ["bb-2", "aa-1"]
 
 
+def test_a_list_of_the_sessions_that_may_be_meant_says_what_is_done_with_the_chosen_one(
+    acphold: CommandLine, journal: Path
+) -> None:
+    for name in ("aa-1", "ab-2"):
+        remember(journal, name, *CONVERSATION, title=name)
+    acphold.on_terminal("session", "archive", "--undo", "a", interrupted_at=b"restores it")
+    assert len(listed(acphold)) == 2
+
+
 def test_undoing_the_newest_restores_the_newest_that_is_archived(
     acphold: CommandLine, journal: Path
 ) -> None:

@@ -398,3 +398,30 @@ async def test_garbage_is_looked_for_less_often_unless_the_author_has_said_when(
     async with introduced([sys.executable, str(file)], journal=journal) as client:
         await client.talk("when?")
         assert client.text() == then
+
+
+STARTS = """
+import gc
+import acphold
+
+agent = acphold.Agent("quick", version="1.0")
+looked = []
+
+@agent.prompt
+async def answer(turn: acphold.Turn) -> None:
+    await turn.say(str(looked.count(0)))
+
+gc.collect()
+gc.callbacks.append(lambda *_: looked.append(gc.get_freeze_count()))
+agent.run()
+"""
+
+
+async def test_no_garbage_is_looked_for_in_what_a_start_imports(
+    tmp_path: Path, journal: Path
+) -> None:
+    file = tmp_path / "quick.py"
+    file.write_text(STARTS)
+    async with introduced([sys.executable, str(file)], journal=journal) as client:
+        await client.talk("how often?")
+        assert client.text() == "0"
