@@ -437,7 +437,7 @@ def test_who_only_watches_sees_a_question_and_cannot_answer_it(
     with shared_place.on_terminal("continue", "--watch") as other:
         other.until("Enter watches")
         other.type("\r")
-        other.until("agent  from the first", "read-only")
+        other.until("agent  from the first", "read-only", "q leaves")
         one.type(steps(ask(title="Run it")))
         other.until("The agent is waiting for an answer", "The question: Run it")
         other.type("y\r")

@@ -16,6 +16,16 @@ def call(tool_call_id: str, text: str, **fields: Any) -> dict[str, Any]:
     return {"update": {"sessionUpdate": "tool_call", **told}}
 
 
+def test_what_is_typed_before_the_screen_is_there_is_not_lost(
+    place: Place,  # noqa: F811
+) -> None:
+    with place.chat() as one:
+        one.type(steps({"say": "typed early"}).rstrip())
+        one.until("ready")
+        one.type("\r")
+        one.until("agent  typed early", "ready")
+
+
 def test_the_status_counts_seconds_and_a_question_rings_and_is_in_the_title(
     place: Place,  # noqa: F811
     tmp_path: Path,

@@ -404,7 +404,6 @@ class ShownTurns:
             raise why
         self._show_prompt()
         self._signing_in = asyncio.create_task(self._sign_in.sign_in(self._agent, why))
-        self._screen.face.refresh()
         try:
             await self._signing_in
         except asyncio.CancelledError:
