@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from acp_wire.schema import AgentMessageChunk, TextContent, ToolCallStart, Update
+from acp_wire.schema import AgentMessageChunk, TextContent, ToolCallStart
 from acp_wire.schema.updates import Notice
 from acphold.client.answers import PermissionAnswer, option_for
 from acphold.client.remote_turn import as_update
@@ -129,29 +129,26 @@ class TextOutput:
 
     def updates(self, raws: Sequence[bytes]) -> None:
         for raw in raws:
-            self._show(as_update(raw), raw)
-        sys.stdout.flush()
-
-    def _show(self, update: Update, raw: bytes) -> None:
-        match update:
-            case AgentMessageChunk(content=TextContent(text=text), message_id=message):
-                if message != self._message:
+            match update := as_update(raw):
+                case AgentMessageChunk(content=TextContent(text=text), message_id=message):
+                    if message != self._message:
+                        self._end_line()
+                    self._message = message
+                    if text:
+                        print(self._tame(text), end="")
+                        self._last = text[-1]
+                case ToolCallStart(title=title, kind=kind):
                     self._end_line()
-                self._message = message
-                if text:
-                    print(self._tame(text), end="")
-                    self._last = text[-1]
-            case ToolCallStart(title=title, kind=kind):
-                self._end_line()
-                if sys.stderr.isatty():
-                    print(on_one_line(f"[{kind}] {title}"), file=sys.stderr)
-            case Notice():
-                parts = members(raw)
-                text = on_one_line(". ".join(filter(None, (update.title, update.description))))
-                if is_our_notice(parts):
-                    print_message(text)
-                else:
-                    print(f"[notice] {text}", file=sys.stderr)
+                    if sys.stderr.isatty():
+                        print(on_one_line(f"[{kind}] {title}"), file=sys.stderr)
+                case Notice():
+                    parts = members(raw)
+                    text = on_one_line(". ".join(filter(None, (update.title, update.description))))
+                    if is_our_notice(parts):
+                        print_message(text)
+                    else:
+                        print(f"[notice] {text}", file=sys.stderr)
+        sys.stdout.flush()
 
     def end_line(self) -> None:
         if sys.stdout.isatty():

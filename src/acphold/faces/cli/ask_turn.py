@@ -347,18 +347,14 @@ class FrontEndpoint(Endpoint):
         transport, self._transport = self._transport, None
         if transport is not None:
             await transport.aclose()
-            await self._wait_for_end()
+            if (connection := self._front.connection) is not None:
+                # Wait for the agent's end: the next command finds its session at rest.
+                connection.setblocking(False)
+                # The daemon was killed, or the agent does not end.
+                with suppress(OSError, TimeoutError):
+                    async with asyncio.timeout(bounds.BRIEF_END_SECONDS):
+                        await asyncio.get_running_loop().sock_recv(connection, 1)
         self._front.close()
-
-    async def _wait_for_end(self) -> None:
-        """Wait until the agent has ended: the next command finds its session at rest."""
-        connection = self._front.connection
-        if connection is None:
-            return
-        connection.setblocking(False)
-        with suppress(OSError, TimeoutError):  # the daemon was killed; the agent does not end
-            async with asyncio.timeout(bounds.BRIEF_END_SECONDS):
-                await asyncio.get_running_loop().sock_recv(connection, 1)
 
 
 def _meta(question: Inquiry) -> dict[str, object]:

@@ -184,7 +184,10 @@ async def _chat(
         )
         if kept is not None and not wanted.is_new_beside:
             refuse_moved(kept)
-            if await _is_live(journal, kept, wanted.cwd):
+            async with existing_journal(journal) as found:
+                stays = await continuation.stays_live(found, kept, wanted.cwd)
+                is_live = stays and kept.session_id in await live_anywhere(found)
+            if is_live:
                 if wanted.setup.servers:
                     raise UsageError(LIVE_SERVERS)
                 return await join(kept.session_id, journal, host, setup=wanted.setup)
@@ -200,14 +203,6 @@ async def _chat(
     elif kept is not None:
         cwd = await continuation.move_to_folder(journal, kept, wanted.cwd)
     return await _chat_with(start, wanted, cwd, kept, permission, journal, host)
-
-
-async def _is_live(journal: str | None, row: SessionRow, cwd: str | None) -> bool:
-    """Return True if the session is live, here or on another machine with this journal, and stays
-    so: see `continuation.stays_live`."""
-    async with existing_journal(journal) as found:
-        stays = await continuation.stays_live(found, row, cwd)
-        return stays and row.session_id in await live_anywhere(found)
 
 
 async def _chat_with(

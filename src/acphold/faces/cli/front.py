@@ -151,7 +151,9 @@ def first_frame(
     here = Surroundings.here()
     own = {**here.env, **(env or {})}
     own.pop(GUARDED, None)  # our guardian must not end the agent
-    within = Surroundings(own, folder or here.folder, _umask(), limits_here())
+    umask = os.umask(0o077)  # it can only be read by setting it
+    os.umask(umask)
+    within = Surroundings(own, folder or here.folder, umask, limits_here())
     return FirstFrame(__version__, words, command, within, kind).encode()
 
 
@@ -228,12 +230,6 @@ def hand_over(frame: bytes, location: str, streams: tuple[int, int, int]) -> soc
             raise OSError(
                 "every background process exits before it accepts the editor; see its log"
             )
-
-
-def _umask() -> int:
-    umask = os.umask(0o077)
-    os.umask(umask)
-    return umask
 
 
 def _refuse(error: AcpError) -> int:

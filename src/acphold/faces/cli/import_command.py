@@ -188,7 +188,12 @@ class _ImportRun:
         all is searchable."""
         async with aclosing(open_journal(location)) as journal:
             intake = imports.Intake(journal, self._selection)
-            memory = self._memory()
+            memory, selection = None, self._selection
+            if not self._home.is_given and self._name is None and selection.cwd is None:
+                # All conversations of the user's own home: growth of these is imported by itself.
+                memory = imports.ImportMemory(
+                    self._home, self._tallies, since=self._since, redact=selection.redact
+                )
             with Indexing(location) as indexing:
                 progress = _ImportBars(quiet=as_json)
                 with progress.bars:
@@ -215,16 +220,6 @@ class _ImportRun:
                 self._tallies = {name: old.next() for name, old in self._tallies.items()}
                 await self._import_changed(intake, _ImportBars(quiet=True), None, watch=True)
                 self.report(as_json=as_json, only_news=True)
-
-    def _memory(self) -> imports.ImportMemory | None:
-        """Return what is to be remembered of this import, if it takes all conversations of the
-        user's own home: growth of these is imported by itself."""
-        selection = self._selection
-        if self._home.is_given or self._name is not None or selection.cwd is not None:
-            return None
-        return imports.ImportMemory(
-            self._home, self._tallies, since=self._since, redact=selection.redact
-        )
 
     async def report_interruption(self, location: str) -> None:
         """After a Ctrl-C, tell what is done and how to continue."""

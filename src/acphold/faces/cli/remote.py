@@ -100,25 +100,13 @@ async def obtain_token(server: FarServer) -> str | None:
         if known is not None and ca not in (None, ca_for(url)):
             remember(url, known, ca)
         return known
-    try:
-        token = await _exchange(url, code, ca or ca_for(url))
-    except RemoteRefusalError as error:
-        if error.status == 403 and known is not None:
-            return known  # it was paired with this very code at an earlier start
-        raise
-    remember(url, token, ca or ca_for(url))
-    return token
-
-
-async def _exchange(url: str, code: str, ca: str | None) -> str:
-    """Return the token that the server gives for a code; the errors of `obtain_token`."""
     require_secrecy(url)
     import httpx2  # late: it is needed only once for each server
 
     from acp_wire.transports.http_client import http_client
 
+    ca, origin = ca or ca_for(url), origin_of(url)
     route = Route(url, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, trusted=ca)
-    origin = origin_of(url)
     request = json.dumps({"code": code, "name": socket.gethostname()})
     try:
         async with http_client(route) as http:
@@ -126,6 +114,8 @@ async def _exchange(url: str, code: str, ca: str | None) -> str:
             answer = await http.post(f"{origin}/pair", content=request, headers=headers)
     except httpx2.HTTPError as exc:
         raise ConnectionLostError(f"cannot reach {origin}: {why(exc)}") from None
+    if answer.status_code == 403 and known is not None:
+        return known  # it was paired with this very code at an earlier start
     try:
         token = answer.json()["token"] if answer.status_code == 200 else None
     except (ValueError, KeyError, TypeError):
@@ -134,4 +124,5 @@ async def _exchange(url: str, code: str, ca: str | None) -> str:
         wrong = WRONG_CODE if answer.status_code == 403 else NO_PAIRING
         reason = explanation(answer.headers, answer.content)
         raise RemoteRefusalError(f"{origin}/pair", answer.status_code, wrong, reason)
+    remember(url, token, ca)
     return token

@@ -453,6 +453,8 @@ def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
 
     Raises SettingsError.
     """
+    from acphold.faces.cli.command_line import UsageError
+
     path = settings_path()
     flags = {name: action for action in parser.actions for name in action.option_strings}
     keys = [name[2:].replace("-", "_") for name in flags if name.startswith("--")]
@@ -470,26 +472,17 @@ def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
             if value or no in flags:  # otherwise it is off anyway
                 words.append(flag if value else no)
         else:
-            may_be_true = str(flags[flag].metavar).startswith("true|")
-            words.append(_option_word(parser, flag, value, f"{place} {key}", may_be_true))
+            if isinstance(value, bool) and str(flags[flag].metavar).startswith("true|"):
+                value = str(value).lower()
+            if isinstance(value, bool) or not isinstance(value, str | int | float):
+                raise SettingsError(f"{place} {key}: must be a string or a number")
+            try:
+                parser.read([f"{flag}={value}"])
+            except UsageError as error:
+                reason = str(error).removeprefix(f"{flag}: ").partition("; see `")[0]
+                raise SettingsError(f"{place} {key}: {reason}") from None
+            words.append(f"{flag}={value}")
     return words
-
-
-def _option_word(parser: Parser, flag: str, value: object, place: str, may_be_true: bool) -> str:
-    """Return an option and its value as one argument; SettingsError if the parser refuses it."""
-    from acphold.faces.cli.command_line import UsageError
-
-    if isinstance(value, bool) and may_be_true:
-        value = str(value).lower()
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise SettingsError(f"{place}: must be a string or a number")
-    word = f"{flag}={value}"
-    try:
-        parser.read([word])
-    except UsageError as error:
-        reason = str(error).removeprefix(f"{flag}: ").partition("; see `")[0]
-        raise SettingsError(f"{place}: {reason}") from None
-    return word
 
 
 def folder_map() -> dict[str, str]:

@@ -9,7 +9,7 @@ from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER
 from acphold.faces.cli.command_line import Exit, Parser
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
-from acphold.live.reading.neighbours import Process, processes, silent_processes
+from acphold.live.reading.neighbours import processes, silent_processes
 
 FRONTS: Final = {EDITOR: "editor's front", BRIEF: "`ask`", SERVER: "`serve`"}
 """The words for each kind of front."""
@@ -36,24 +36,20 @@ async def status(*, as_json: bool) -> int:
             print(encode(process).decode())
     else:
         for process in found:
-            _show(process)
+            kind = "background" if process.is_background else "for an editor or a program"
+            old = ", replaced by an upgrade" if process.is_replaced else ""
+            print(visible(f"process {process.pid}: {kind}, release {process.release}{old}"))
+            agents = on_one_line(", ".join(map(agent_name, process.agents))) or "no agent"
+            print(visible(f"  {agents}; {quantity(len(process.sessions), 'session')}"))
+            for front in process.fronts:
+                number = f"{front.pid} " if front.pid else ""
+                kind = FRONTS.get(front.kind, "front")
+                print(visible(f"  {kind} {number}in {on_one_line(front.folder)}"))
+            for session in process.sessions:
+                clients = quantity(session.clients, "client")
+                print(visible(f"  {on_one_line(session.session_id)}  {session.state}, {clients}"))
         if not (found or silent):
             print("Nothing is running.")
     for each in silent:
         print(visible(each.words))
     return Exit.ERROR if silent else Exit.OK
-
-
-def _show(process: Process) -> None:
-    kind = "background" if process.is_background else "for an editor or a program"
-    old = ", replaced by an upgrade" if process.is_replaced else ""
-    print(visible(f"process {process.pid}: {kind}, release {process.release}{old}"))
-    agents = on_one_line(", ".join(map(agent_name, process.agents))) or "no agent"
-    print(visible(f"  {agents}; {quantity(len(process.sessions), 'session')}"))
-    for front in process.fronts:
-        number = f"{front.pid} " if front.pid else ""
-        kind = FRONTS.get(front.kind, "front")
-        print(visible(f"  {kind} {number}in {on_one_line(front.folder)}"))
-    for session in process.sessions:
-        clients = quantity(session.clients, "client")
-        print(visible(f"  {on_one_line(session.session_id)}  {session.state}, {clients}"))

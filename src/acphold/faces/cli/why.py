@@ -61,7 +61,7 @@ def parser() -> Parser:
     return made
 
 
-def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
+async def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
     """Show which prompt a line or a commit came from.
 
     This needs sessions whose files were kept. acphold searches for the content of a line in the
@@ -81,31 +81,28 @@ def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
     """
     if pr and form != "text":
         raise UsageError("use --pr or --format, not both")
+    named = FILE_LINES.fullmatch(target)
+    commit: str | None = None
     try:
-        asyncio.run(_why(journal, target, form, pr=pr))
+        async with existing_journal(journal) as kept:
+            if named and os.path.isfile(named["file"]):
+                folder = await folder_around(kept, named["file"])
+                if folder is None:
+                    raise UsageError(
+                        f"{named['file']} is not in a git repository, and was not kept"
+                    )
+                checkout = folder
+                asked = [_lines_of_file(checkout, named)]
+            else:
+                checkout, commit, asked = await asyncio.to_thread(_lines_of_commit, target)
+            runs, facts = await prompts(kept, checkout, asked)
+            if pr:
+                facts = {key: await _redact(kept, turn) for key, turn in facts.items()}
+            ids = {session_id for session_id, _ in facts}
+            ids |= {claim.session_id for run in runs for claim in run.origin.claims}
+            short_ids = await LocalReader(kept).short_ids(ids)
     except (GitError, TimeoutError, BufferError) as error:
         raise UsageError(f"{target}: {error}") from None
-    return Exit.OK
-
-
-async def _why(journal: str | None, target: str, form: str, *, pr: bool) -> None:
-    named = FILE_LINES.fullmatch(target)
-    async with existing_journal(journal) as kept:
-        commit: str | None = None
-        if named and os.path.isfile(named["file"]):
-            folder = await folder_around(kept, named["file"])
-            if folder is None:
-                raise UsageError(f"{named['file']} is not in a git repository, and was not kept")
-            checkout = folder
-            asked = [_lines_of_file(checkout, named)]
-        else:
-            checkout, commit, asked = await asyncio.to_thread(_lines_of_commit, target)
-        runs, facts = await prompts(kept, checkout, asked)
-        if pr:
-            facts = {key: await _redact(kept, turn) for key, turn in facts.items()}
-        ids = {session_id for session_id, _ in facts}
-        ids |= {claim.session_id for run in runs for claim in run.origin.claims}
-        short_ids = await LocalReader(kept).short_ids(ids)
     if form == "json":
         for run in runs:
             print(visible_json(msgspec.json.encode(_json(run, facts)).decode(errors="replace")))
@@ -115,6 +112,7 @@ async def _why(journal: str | None, target: str, form: str, *, pr: bool) -> None
         title = f"commit {commit[:12]}" if commit else target
         for line in _text(title, runs, facts, short_ids):
             print(line)
+    return Exit.OK
 
 
 # -- the lines ---------------------------------------------------------------------------
