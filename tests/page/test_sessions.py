@@ -245,7 +245,7 @@ async def test_a_failed_session_says_so_in_words_and_in_a_colour_that_can_be_rea
         assert colour != await row.locator("time").evaluate(f"(it) => ({COLOURS})(it)[0]")
 
 
-async def test_no_filter_of_the_list_is_cut_off_on_a_phone_and_an_empty_one_says_why(
+async def test_the_filters_of_the_list_are_one_row_on_a_phone_and_an_empty_one_says_why(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
     session = await agent.new_session(cwd=tmp_path)
@@ -253,7 +253,10 @@ async def test_no_filter_of_the_list_is_cut_off_on_a_phone_and_an_empty_one_says
     await page.set_viewport_size({"width": 360, "height": 740})
     filters = page.locator(".filters")
     await expect(filters.get_by_role("button", name="Waiting")).to_be_visible()
+    tops = "(all) => new Set(all.map((it) => it.getBoundingClientRect().top)).size"
+    assert await filters.get_by_role("button").evaluate_all(tops) == 1
     for each in await filters.get_by_role("button").all():
+        await each.scroll_into_view_if_needed()
         box = await each.bounding_box()
         assert box is not None
         assert box["x"] >= 0

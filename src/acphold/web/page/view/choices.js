@@ -1,4 +1,4 @@
-// Modes and options of an agent, below where one writes.
+// Modes and options of an agent, in the box where one writes.
 import { useState } from "preact/hooks";
 import { asText, line } from "../model/text.js";
 import { Guard } from "./guard.js";

@@ -115,11 +115,11 @@ export function Composer({ session, isRunning, paths }) {
       <textarea ref=${area} rows="1" value=${text} aria-label="Prompt" placeholder="Write to the agent" enterkeyhint="enter"
         onInput=${(/** @type {On<HTMLInputElement>} */ event) => (text || void session.attach(), write(event.target.value))} onKeyDown=${onKey}
         onPaste=${(/** @type {ClipboardEvent} */ event) => event.clipboardData?.files.length && (event.preventDefault(), void attach(event.clipboardData.files))}></textarea>
+      <${Guard}><${Later} name="Choices" session=${session} /><//>
+      ${!isEmpty && html`<${Later} name="PutOff" session=${session} isRunning=${isRunning} put=${send} content=${content} clear=${clear} setProblem=${setProblem} />`}
       ${isRunning && html`<button type="button" class="stop" disabled=${isStopping || !session.isAttached.value} onClick=${() => (session.cancel(), setStopping(true))} title="Stop the running turn"><span class="away">Stop</span></button>`}
       ${(!isRunning || !isEmpty) && html`<button type="submit" class="send" disabled=${isEmpty} title="Send"><span class="away">Send</span></button>`}
     </div>
-    ${!isEmpty && html`<${Later} name="PutOff" session=${session} isRunning=${isRunning} put=${send} content=${content} clear=${clear} setProblem=${setProblem} />`}
-    <${Guard}><${Later} name="Choices" session=${session} /><//>
   </form>`;
 }
 

@@ -55,7 +55,6 @@ export function Home({ desk, current, asking, isAll }) {
     <header class="bar">${isAll ? html`<h1>${mark}</h1>` : mark}
       <a class="button" href="#/usage">Usage</a><a class="button main" href="#/new">New</a></header>
     <div class="scroll">
-      <${Later} name="Whose" server=${desk.server} />
       ${!isBesideNews && html`<${Later} name="Inbox" desk=${desk} current=${asking} isBrief=${isBroad} />`}
       <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} /><kbd aria-hidden="true">/</kbd></search>
       <div class="filters" role="group" aria-label="Filter">${FILTERS.map(([name, title]) => {
@@ -69,6 +68,7 @@ export function Home({ desk, current, asking, isAll }) {
       ${desk.isListed.value && others.isKnown && shown.length === 0 && html`<${Later} name="Empty" filter=${filter} isSearch=${Boolean(sought)} isBesideNews=${isBesideNews} />`}
       ${sought.length > 1 && !isBesideNews && html`<${Later} name="Hits" words=${words} state=${desk.server.link.value.state} />`}
       <${Later} name="Swipes" desk=${desk} />
+      <${Later} name="Whose" server=${desk.server} />
       <p class="foot"><a href="#/decisions">Decisions</a> · <a href="#/rules">Rules</a> · <a href="/page/licences.txt">Licences</a></p>
       ${!desk.isListed.value && html`<p class="empty aside">${desk.server.isOnline ? "Loading sessions…" : "Your sessions appear here when the server is reached."}</p>`}
       ${isAll && html`<${Later} name="Notices" />`}
