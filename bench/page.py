@@ -69,16 +69,15 @@ def lacks() -> str | None:
 
 def figures(run: Run) -> Iterator[Figure]:
     """A long history; a stream; what is kept of a flood; a question."""
-    journal = run.fresh("journal.db")
-    number = run.size(1_000_000, 50_000)
-    asyncio.run(_fill(journal, number))
-    with serving(journal) as server, _browser() as browser:
-        with _device(browser) as device:
-            page = device.new_page()
-            page.goto(f"{server.url}/#pair={server.pair}")
-            page.get_by_role("link", name="New", exact=True).wait_for()
-            paired = device.storage_state()
-        yield from _first_screen(run, browser, server, paired, number)
+    numbers = run.size(1_000_000, 50_000), run.size(50_000, 2_500)
+    journals = [run.fresh("journal.db") for _ in numbers]
+    for journal, number in zip(journals, numbers, strict=True):
+        asyncio.run(_fill(journal, number))
+    with _browser() as browser, serving(journals[0]) as server:
+        paired = _paired(browser, server)
+        with serving(journals[1]) as other:
+            served = {numbers[0]: (server, paired), numbers[1]: (other, _paired(browser, other))}
+            yield from _first_screen(run, browser, served)
         with _device(browser, paired) as device:
             yield from _streaming(run, device, server)
             yield _kept(run, device, server)
@@ -110,19 +109,32 @@ def _device(browser: Browser, paired: Any = None) -> Iterator[BrowserContext]:
     context.close()
 
 
+def _paired(browser: Browser, server: Server) -> Any:
+    """The storage of a device that was paired."""
+    with _device(browser) as device:
+        page = device.new_page()
+        page.goto(f"{server.url}/#pair={server.pair}")
+        page.get_by_role("link", name="New", exact=True).wait_for()
+        return device.storage_state()
+
+
 def _first_screen(
-    run: Run, browser: Browser, server: Server, paired: Any, number: int
+    run: Run, browser: Browser, served: dict[int, tuple[Server, Any]]
 ) -> Iterator[Figure]:
-    """From the address to the end of the conversation on the screen."""
-    cold, warm = [], []
+    """From the address to the end of the conversation on the screen: of a long one, beside that of
+    a shorter one."""
+    cold: dict[int, list[float]] = {number: [] for number in served}
+    warm: dict[int, list[float]] = {number: [] for number in served}
     for _ in range(run.rounds):
-        with _device(browser, paired) as device:
-            cold.append(_shown(device, server))
-            _shown(device, server)  # the service worker has all from now on
-            warm.append(_shown(device, server))
-    told = f"first screen at {number:,} updates, a quarter of the speed"
-    yield Figure(f"{told}, cold", "ms", cold, goals=(Goal(1000),))
-    yield Figure(f"{told}, warm", "ms", warm, goals=(Goal(300),))
+        for number, (server, paired) in served.items():
+            with _device(browser, paired) as device:
+                cold[number].append(_shown(device, server))
+                _shown(device, server)  # the service worker has all from now on
+                warm[number].append(_shown(device, server))
+    long, short = served
+    for name, shown, goal in (("cold", cold, 1000), ("warm", warm, 300)):
+        told = f"first screen at {long:,} updates, a quarter of the speed, {name}"
+        yield Figure(told, "ms", shown[long], f"at {short:,}", shown[short], (Goal(goal),), False)
 
 
 def _shown(device: BrowserContext, server: Server) -> float:
