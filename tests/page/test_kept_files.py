@@ -160,6 +160,7 @@ async def test_a_device_without_the_scope_for_files_is_offered_none(
     await expect(page.locator(".said", has_text="Done.")).to_be_visible()
     await page.get_by_label("More").click()
     await page.locator("#session-menu").get_by_text("Continue in a copy").click()
+    await expect(page.get_by_role("dialog")).to_be_visible()
     await expect(page.get_by_role("dialog").get_by_role("checkbox")).to_have_count(0)
     await page.keyboard.press("Escape")
     await page.get_by_role("button", name="Continue from here").click()
