@@ -26,6 +26,10 @@ class KeptSession:
         async with aclosing(open_journal(self._path)) as journal:
             return await state_of(journal, self._session)
 
+    async def prompts(self) -> dict[int, bytes]:
+        """All prompts, each as JSON of the list of its blocks, by their positions."""
+        return {e.seq: e.raw for e in await self._entries() if e.kind == "prompt"}
+
     async def said(self) -> str:
         """All the agent's words."""
         return "".join(

@@ -214,9 +214,9 @@ class Soak:
             await visitor.until_shown("the end")
 
     async def check_views(self) -> None:
-        known = await self.kept.state()
+        known, prompts = await self.kept.state(), await self.kept.prompts()
         for visitor in self.people:
-            seen = visitor.state()
+            seen = visitor.state(prompts)
             assert on_screen(seen) == on_screen(known), (
                 f"{visitor.name} has seen something else: {difference(seen, known)}"
             )

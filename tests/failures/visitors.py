@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -33,7 +34,7 @@ class Visitor:
     """See the module.
 
     `view` has the shown updates, each with its position; `position` is the last of these.
-    `prompts` are this person's prompts that are not known to have arrived.
+    `prompts` are all that this person has asked, as JSON of the list of blocks.
     """
 
     def __init__(self, name: str, kind: str, folder: Path) -> None:
@@ -42,7 +43,7 @@ class Visitor:
         self.client: Editor | None = None
         self.view: list[tuple[int | None, dict[str, Any]]] = []
         self.position = 0
-        self.prompts: list[str] = []
+        self.prompts: set[str] = set()
         self.is_lagging = False
         self._folder = folder
         self._taken = 0
@@ -93,7 +94,6 @@ class Visitor:
             self.look()
             assert max(self._answers().values(), default=1) == 1, f"{self.name}: answered twice"
         self.client = None
-        self.prompts.clear()  # a client that returns is shown those that have arrived
 
     @property
     def is_there(self) -> bool:
@@ -107,18 +107,8 @@ class Visitor:
         """Begin a turn."""
         assert self.client is not None
         params = prompt_params(session, *steps)
-        text = params["prompt"][0]["text"]
-        self.prompts.append(text)
-        asked = self.client.begin("session/prompt", params)
-
-        def answered(future: asyncio.Future[Any]) -> None:
-            if self.client is not None:
-                self.look()  # whether it has arrived was told before
-            if not future.cancelled() and is_undone(future) and text in self.prompts:
-                self.prompts.remove(text)
-
-        asked.add_done_callback(answered)
-        return asked
+        self.prompts.add(json.dumps(params["prompt"]))
+        return self.client.begin("session/prompt", params)
 
     async def kill(self) -> None:
         """SIGKILL the client, also while it reads nothing."""
@@ -172,10 +162,6 @@ class Visitor:
                 f"{self.name}: twice or out of order: {seq} behind {self.position}: {update}"
             )
             self.position = seq
-        if update == ARRIVED:
-            update = said_by_user(f"acphold-{seq}", self.prompts.pop(0))
-        elif update.get("messageId") and (text := update["content"].get("text")) in self.prompts:
-            self.prompts.remove(text)  # it had arrived when the owner died
         self.view.append((seq, update))
 
     @property
@@ -194,17 +180,26 @@ class Visitor:
         assert self.client is not None
         await self.client.until(lambda: word in self.shown)
 
-    def state(self) -> SessionState:
-        """All that was shown, folded."""
+    def state(self, prompts: Mapping[int, bytes]) -> SessionState:
+        """All that was shown, folded; `prompts` are those of the session, by their position.
+
+        A client is told only the position of its own prompt: also of one that it has cancelled
+        without a connection, which may be in the journal or not.
+        """
         return fold(
-            Entry(number, "update", 0, json.dumps(update).encode())
-            for number, (_, update) in enumerate(self.view, 1)
+            Entry(number, "update", 0, json.dumps(self._say(seq, update, prompts)).encode())
+            for number, (seq, update) in enumerate(self.view, 1)
         )
 
-
-def is_undone(answer: asyncio.Future[Any]) -> bool:
-    """True if a prompt with this answer may not have reached the agent."""
-    return answer.exception() is not None or answer.result()["stopReason"] == "cancelled"
+    def _say(
+        self, seq: int | None, update: dict[str, Any], prompts: Mapping[int, bytes]
+    ) -> dict[str, Any]:
+        if update != ARRIVED:
+            return update
+        assert seq is not None and seq in prompts, f"{self.name}: no prompt arrived at {seq}"
+        (block,) = json.loads(prompts[seq])
+        assert json.dumps([block]) in self.prompts, f"{self.name} has never asked {block}"
+        return said_by_user(f"acphold-{seq}", block["text"])
 
 
 def said_by_user(message_id: str, text: str) -> dict[str, Any]:
