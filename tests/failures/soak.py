@@ -106,16 +106,20 @@ QUESTION = [
     },
 ]
 
+PASSING = ("acphold was stopped", "none of its addresses can be reached from here")
+"""Words of refusals after which a person tries again."""
+
 
 @contextmanager
 def about_to_end() -> Iterator[None]:
-    """Whoever comes in this block may have found an owner that was told to end: they come again."""
+    """Whoever comes in this block may have found an owner that was told to end, or one that was
+    stopped before it could bind the socket anew that was removed: they come again."""
     try:
         yield
     except ConnectionError:
         pass
     except Refused as refusal:
-        if "acphold was stopped" not in refusal.message:
+        if not any(words in refusal.message for words in PASSING):
             raise
 
 
@@ -377,7 +381,7 @@ class Soak:
 
     async def come(self, visitor: Visitor) -> None:
         """A client that goes on where its person was; all of it if they want so, or if need be."""
-        for _ in range(3):
+        for _ in range(10):
             await visitor.go()
             await self.start_client(visitor)
             with about_to_end():

@@ -196,8 +196,9 @@ class Visitor:
     ) -> dict[str, Any]:
         if update != ARRIVED:
             return update
-        assert seq is not None and seq in prompts, f"{self.name}: no prompt arrived at {seq}"
-        (block,) = json.loads(prompts[seq])
+        prompt = prompts.get(seq or 0)
+        assert prompt is not None, f"{self.name}: no prompt arrived at {seq}"
+        (block,) = json.loads(prompt)
         assert json.dumps([block]) in self.prompts, f"{self.name} has never asked {block}"
         return said_by_user(f"acphold-{seq}", block["text"])
 
