@@ -435,12 +435,19 @@ class Soak:
         )
 
     async def has_all(self, visitor: Visitor) -> bool:
-        """Wait until the visitor has been shown everything; False if its program ends meanwhile."""
+        """Wait until the visitor has been shown everything; False if its program ends meanwhile.
+
+        Who is told of a gap, because an owner that ended well has joined the updates there, loads
+        all anew.
+        """
         deadline = time.monotonic() + DEADLINE
         kept = await self.kept.said()
         while (shown := visitor.shown) != kept:
             if not visitor.is_there:
                 return False
+            if self.was_settled and GAP_HOW in str(visitor.view):
+                with about_to_end():
+                    await asyncio.wait_for(visitor.begin_load(self.session), DEADLINE * 2)
             assert time.monotonic() < deadline, (
                 f"{visitor.name}, a {visitor.kind} client, does not have all: "
                 f"shown …{shown[-80:]!r}, kept …{kept[-80:]!r}; "
