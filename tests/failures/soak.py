@@ -49,7 +49,7 @@ from typing import Any
 import psutil
 
 from acphold.live.server.far_line import GAP_HOW
-from tests.editor import DEADLINE, Refused, editor, received, scripted_agent, wrap_command
+from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
 from tests.failures.kept_session import KeptSession
 from tests.failures.visitors import Visitor, difference, on_screen
 from tests.owners import lone_command
@@ -146,7 +146,7 @@ class Soak:
         self.people: list[Visitor] = []
         self.session = ""
         self.kept = KeptSession(self.journal, "")
-        self.turns: list[tuple[Visitor, asyncio.Future[Any], str]] = []
+        self.turns: list[tuple[Visitor, Editor, asyncio.Future[Any], str]] = []
         self.refused: dict[str, str] = {}  # prompts, and why
         self.told_to_end: set[int] = set()  # processes
         self.late = asyncio.Event()  # set when every open question must be answered
@@ -238,7 +238,7 @@ class Soak:
         self.told = f"{author.name} prompts"
         self.begin_prompt(author, number, gate)
         if self.chance.random() < 0.8:
-            turn = self.turns[-1][1]
+            turn = self.turns[-1][2]
             await self.until_shown(author, f"{number}.{self.chance.randrange(5)} ", turn)
         for incident in self.chance.choices(INCIDENTS, k=self.chance.randint(1, 4)):
             await self.happen(incident, number)
@@ -266,7 +266,8 @@ class Soak:
         if gate is not None:
             steps.insert(self.chance.randrange(5, len(steps)), {"until": str(gate)})
         turn = author.begin_prompt(self.session, *steps)
-        self.turns.append((author, turn, json.dumps(steps)))
+        assert author.client is not None
+        self.turns.append((author, author.client, turn, json.dumps(steps)))
 
     async def until_shown(self, author: Visitor, word: str, turn: asyncio.Future[Any]) -> None:
         shown = asyncio.create_task(author.until_shown(word))
@@ -276,15 +277,15 @@ class Soak:
 
     async def answered(self) -> None:
         """Every prompt of a client that is there is answered; how does not matter here."""
-        turns = [turn for _, turn, _ in self.turns]
+        turns = [turn for _, _, turn, _ in self.turns]
         _, waiting = await asyncio.wait(turns, timeout=DEADLINE)
         assert not waiting, "a prompt is not answered"
-        for visitor, turn, text in self.turns:
+        for visitor, client, turn, text in self.turns:
             refusal = turn.exception()
-            if isinstance(refusal, Refused) and visitor.kind == "line" and visitor.is_there:
-                assert visitor.client is not None
-                if visitor.client.process.pid not in self.told_to_end:  # it says so while it ends
-                    self.refused[text] = refusal.message
+            stayed = visitor.is_there and visitor.client is client  # who left and came asks anew
+            ending = client.process.pid in self.told_to_end  # it says so while it ends
+            if isinstance(refusal, Refused) and visitor.kind == "line" and stayed and not ending:
+                self.refused[text] = refusal.message
         self.turns.clear()
 
     # -- events -----------------------------------------------------------------------------
