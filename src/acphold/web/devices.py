@@ -144,20 +144,7 @@ class Devices:
                 self._note_pairing(exchange, found.name, token_id(token))
                 await exchange.answer(200, {"token": token, "scopes": worth.scopes})
             case "POST", "/browser":
-                origin = self._gate.origin_of(exchange.headers)
-                if origin is None:
-                    raise RefusedError(404, "there is no page at this address")
-                found = await self._redeem(exchange)
-                worth = found.worth
-                await self._gate.sign_out(exchange.headers, exchange.connection)
-                page, cookie = await self._gate.grant_browser(
-                    found.name, worth.scopes, origin, found.ends, worth.tenant
-                )
-                id_ = token_id(page)
-                self._note_pairing(exchange, found.name, id_)
-                whose = _whose(id_, found.name, worth.tenant, worth.scopes)
-                head = [_set_cookie(origin, cookie)]
-                await exchange.answer(200, {"page": page, **whose}, head)
+                await self._browser(exchange)
             case "GET", "/browser":
                 await self._whose(exchange)
             case "DELETE", "/browser":
@@ -220,6 +207,21 @@ class Devices:
         self._gate.audit.note(deed, None, who=replace(actor, name=name, token=id_))
 
     # -- browsers -------------------------------------------------------------------------
+
+    async def _browser(self, exchange: HttpExchange) -> None:
+        origin = self._gate.origin_of(exchange.headers)
+        if origin is None:
+            raise RefusedError(404, "there is no page at this address")
+        found = await self._redeem(exchange)
+        worth = found.worth
+        await self._gate.sign_out(exchange.headers, exchange.connection)
+        page, cookie = await self._gate.grant_browser(
+            found.name, worth.scopes, origin, found.ends, worth.tenant
+        )
+        id_ = token_id(page)
+        self._note_pairing(exchange, found.name, id_)
+        whose = _whose(id_, found.name, worth.tenant, worth.scopes)
+        await exchange.answer(200, {"page": page, **whose}, [_set_cookie(origin, cookie)])
 
     async def _whose(self, exchange: HttpExchange) -> None:
         admitted = await self._gate.admit(

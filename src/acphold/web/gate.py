@@ -311,18 +311,9 @@ class Gate:
         if known.is_good(now_ms()):
             attempt = "a cookie of another page"
             return RefusedError(401, FOREIGN_COOKIE, self.realm, attempt=attempt, token=known)
-        # It was theirs once, so they may know when and how it ended.
-        what = "access of this device" if known.is_browser else "this token"
-        if known.is_held and not known.is_over(now_ms()):
-            why = (
-                f"{what} opens nothing in this copy of the journal until whoever runs the server "
-                "accepts it: `acphold access keep`"
-            )
-        else:
-            ended = "expired" if known.revoked_at is None else "was revoked"
-            at = known.ends_at if known.revoked_at is None else known.revoked_at
-            why = f"{what} {ended} on {iso(at or 0)[:16].replace('T', ' at ')} UTC"
-        return RefusedError(401, why, self.realm, attempt="a token that is over", token=known)
+        return RefusedError(
+            401, _end_of(known), self.realm, attempt="a token that is over", token=known
+        )
 
     def credentials(self, headers: Headers, subprotocols: Iterable[str] = ()) -> Shown:
         """Return the credentials in these headers."""
@@ -522,6 +513,19 @@ class Gate:
                 self._read_at = began
 
 
+def _end_of(token: AccessToken) -> str:
+    """Return when and how a token ended, for somebody who has it."""
+    what = "access of this device" if token.is_browser else "this token"
+    if token.is_held and not token.is_over(now_ms()):
+        return (
+            f"{what} opens nothing in this copy of the journal until whoever runs the server "
+            "accepts it: `acphold access keep`"
+        )
+    ended = "expired" if token.revoked_at is None else "was revoked"
+    at = token.ends_at if token.revoked_at is None else token.revoked_at
+    return f"{what} {ended} on {iso(at or 0)[:16].replace('T', ' at ')} UTC"
+
+
 def cookie_name(origin: str) -> str:
     """Return the cookie's name for an origin of ours: servers at other ports use others."""
     parts = urlsplit(origin)
@@ -539,13 +543,17 @@ def _is_of_our_page(headers: Headers, origin: str) -> bool:
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"
-    if "origin" in headers:
-        return True
-    # Browsers add nothing in requests to an origin that they do not treat as secure (W3C, Secure
-    # Contexts), such as plain HTTP through a proxy.
+    return "origin" in headers or not _is_trustworthy(origin)
+
+
+def _is_trustworthy(origin: str) -> bool:
+    """Return True if browsers treat this origin as secure (W3C, Secure Contexts).
+
+    In requests to other origins, such as plain HTTP through a proxy, they send no fetch metadata.
+    """
     parts = urlsplit(origin)
     if parts.scheme == "https" or parts.hostname == "localhost":
-        return False
+        return True
     with suppress(ValueError):
-        return not ipaddress.ip_address(parts.hostname or "").is_loopback
-    return True
+        return ipaddress.ip_address(parts.hostname or "").is_loopback
+    return False

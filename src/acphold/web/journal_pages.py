@@ -226,18 +226,7 @@ class JournalPages:
             found = await self._reader.ask(lambda it: _reader(it, principal, live).questions())
             return _page("questions", map(question_json, found), None), ASK_AGAIN
         if path == DECISIONS:
-            asked = exchange.query(DecisionsQuery)
-            about = {} if asked.session is None else {"sessionId": asked.session}
-            principal.check(LIST_SESSIONS.name, json_encode(about))
-            live = await self._reader.live()
-            whose = Whose(principal.tenant, asked.session or principal.session_id)
-            found, following = await self._reader.ask(
-                lambda it: LocalReader(it, whose=whose, live=live).decisions(
-                    asked.limit, asked.cursor
-                )
-            )
-            cursor = None if following is None else str(following)
-            return _page("decisions", map(question_json, found), cursor), ASK_AGAIN
+            return await self._decisions(exchange.query(DecisionsQuery), principal), ASK_AGAIN
         session_id = path.removeprefix(f"{SESSIONS}/").removesuffix(ENTRIES)
         if session_id and path == f"{SESSIONS}/{session_id}{ENTRIES}":
             return await self._entries(session_id, exchange.query(EntriesQuery), principal)
@@ -329,6 +318,17 @@ class JournalPages:
         return _page("hits", map(hit_json, hits[start:end]), following)
 
     # -- the inbox ------------------------------------------------------------------------
+
+    async def _decisions(self, asked: DecisionsQuery, principal: Principal) -> bytes:
+        about = {} if asked.session is None else {"sessionId": asked.session}
+        principal.check(LIST_SESSIONS.name, json_encode(about))
+        live = await self._reader.live()
+        whose = Whose(principal.tenant, asked.session or principal.session_id)
+        found, following = await self._reader.ask(
+            lambda it: LocalReader(it, whose=whose, live=live).decisions(asked.limit, asked.cursor)
+        )
+        lines = map(question_json, found)
+        return _page("decisions", lines, None if following is None else str(following))
 
 
 def _reader(journal: Journal, principal: Principal, live: Live | None = None) -> LocalReader:

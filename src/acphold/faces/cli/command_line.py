@@ -316,21 +316,19 @@ class _Help(argparse.HelpFormatter):
         super().__init__(prog, max_help_position=30, width=width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        filled = []
-        for paragraph in text.split("\n\n"):
-            if "\n " not in f"\n{paragraph}":
-                filled.append(textwrap.fill(paragraph, width))
-                continue
-            lines = []
-            for line in paragraph.splitlines():
-                first = re.match(r" *\S+  +", line)  # of two columns: the second one is wrapped
-                below = " " * (len(first[0]) if first else 4)
-                wrapped = textwrap.fill(
-                    line, width, subsequent_indent=below, break_on_hyphens=False
-                )
-                lines.append(wrapped)
-            filled.append("\n".join(lines))
-        return "\n\n".join(filled)
+        return "\n\n".join(
+            "\n".join(_wrap(line, width) for line in paragraph.splitlines())
+            if "\n " in f"\n{paragraph}"
+            else textwrap.fill(paragraph, width)
+            for paragraph in text.split("\n\n")
+        )
+
+
+def _wrap(line: str, width: int) -> str:
+    """Wrap a line of two columns in the second one."""
+    first = re.match(r" *\S+  +", line)
+    indent = " " * (len(first[0]) if first else 4)
+    return textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 @cache

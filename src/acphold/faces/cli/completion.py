@@ -115,15 +115,7 @@ def candidates(words: Sequence[str]) -> list[Candidate]:
             if name.startswith(f"{command} ")
         )
     elif command in COMMANDS and "--" in arguments:
-        if before[-1] == "--" and "/" not in begun:  # paths are completed by the shell itself
-            programs = {
-                name
-                for folder in os.get_exec_path()
-                if os.path.isdir(folder)
-                for name in os.listdir(folder)
-                if name.startswith(begun) and os.access(os.path.join(folder, name), os.X_OK)
-            }
-            found = map(Candidate, islice(sorted(programs), bounds.CANDIDATES))
+        found = _programs(begun) if before[-1] == "--" else ()
     elif command in COMMANDS:
         found = _arguments(command, arguments, begun)
     return [candidate for candidate in found if candidate.word.startswith(begun)]
@@ -155,23 +147,27 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
         else:
             wanted += arguments[:1]
     for action in wanted:
-        if is_far and _names_session(command, action):
-            continue  # ids of the server are not known here
-        yield from map(Candidate, action.choices or ())
-        if action.metavar == "LEVEL":
-            yield from map(Candidate, LEVELS)
-        elif action.metavar == "AGENT":
-            yield from _agents(agent_names())
-        elif action.dest == "agent":
-            yield from _agents([*agent_names(), *_from_journal(_agents_of_sessions)])
-        elif action.dest == "server":
-            from acp_wire.transports.known_servers import names
+        if not (is_far and _names_session(command, action)):  # ids of the server are not known here
+            yield from _values(command, action, before)
 
-            with suppress(AcpError):  # as in `_from_journal`
-                yield from (Candidate(name) for name in names() if set(name) <= SAFE)
-        elif _names_session(command, action):
-            is_live = {command, *before} & LIVE_ONLY
-            yield from _from_journal(_live if is_live else _newest)
+
+def _values(command: str, action: Action, before: Sequence[str]) -> Iterator[Candidate]:
+    """Yield the possible values of an option or an argument, after these words of a command."""
+    yield from map(Candidate, action.choices or ())
+    if action.metavar == "LEVEL":
+        yield from map(Candidate, LEVELS)
+    elif action.metavar == "AGENT":
+        yield from _agents(agent_names())
+    elif action.dest == "agent":
+        yield from _agents([*agent_names(), *_from_journal(_agents_of_sessions)])
+    elif action.dest == "server":
+        from acp_wire.transports.known_servers import names
+
+        with suppress(AcpError):  # as in `_from_journal`
+            yield from (Candidate(name) for name in names() if set(name) <= SAFE)
+    elif _names_session(command, action):
+        is_live = {command, *before} & LIVE_ONLY
+        yield from _from_journal(_live if is_live else _newest)
 
 
 def _names_session(command: str, action: Action) -> bool:
@@ -229,3 +225,17 @@ def _session(row: SessionRow) -> Candidate:
 
 
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+
+
+def _programs(begun: str) -> Iterator[Candidate]:
+    """Yield programs on PATH; none for a path, which the shell completes by itself."""
+    if "/" in begun:
+        return
+    found = {
+        name
+        for folder in os.get_exec_path()
+        if os.path.isdir(folder)
+        for name in os.listdir(folder)
+        if name.startswith(begun) and os.access(os.path.join(folder, name), os.X_OK)
+    }
+    yield from map(Candidate, islice(sorted(found), bounds.CANDIDATES))

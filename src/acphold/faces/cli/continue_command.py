@@ -248,31 +248,9 @@ def _continue_here(words: list[str], cwd: str | None, journal: str | None) -> in
         choice = asyncio.run(pick_session(journal, " ".join(words)))
         if choice is None:
             return Exit.OK
-        session_id = choice.session_id
-        match choice.action:  # the output stands above the next list
-            case "open":
-                return go_on(session_id, cwd, journal, host_option())
-            case "rename":
-                from acphold.faces.cli.session_commands import rename
-
-                if title := input("New title: ").split():
-                    asyncio.run(rename(session_id=session_id, words=title, journal=journal))
-            case "archive":
-                from acphold.faces.cli.session_commands import archive
-
-                asyncio.run(archive(session_ids=[session_id], journal=journal))
-            case "delete":
-                from acphold.faces.cli.session_commands import delete
-
-                delete(session_ids=[session_id], sure=False, journal=journal)
-            case "export":
-                from acphold.faces.cli.export import parser as export_parser
-
-                file = f"{session_id[:12]}.md"
-                at = [] if journal is None else ["--journal", journal]
-                export_parser().run(["--output", file, *at, session_id])
-            case "copy":
-                copy_of_list(session_id, journal)
+        if choice.action == "open":
+            return go_on(choice.session_id, cwd, journal, host_option())
+        _act(choice, journal)
 
 
 def _move_to(

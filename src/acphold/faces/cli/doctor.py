@@ -224,17 +224,7 @@ def check_settings() -> list[Diagnosis]:
         return [Diagnosis(str(error), _MEND)]
     reading = settings_parser()
     findings = [Diagnosis(f"{folder(path)}, {quantity(len(agents), 'agent')}")]
-    for agent in agents:
-        if isinstance(agent, errors.SettingsError):
-            findings.append(Diagnosis(str(agent), _MEND))
-            continue
-        try:
-            wrap_arguments(agent, reading)
-        except errors.SettingsError as error:
-            findings.append(Diagnosis(str(error), _MEND))
-        else:
-            programs = agent.env.get("PATH", os.environ.get("PATH", os.defpath))
-            findings.append(_command(agent.name, agent.command, programs))
+    findings += [_check_named(agent, reading) for agent in agents]
     if not agents:  # then nothing has checked the options of all agents yet
         try:
             wrap_arguments(NamedAgent((), defaults=defaults_of(settings, path)), reading)
@@ -259,6 +249,18 @@ def check_settings() -> list[Diagnosis]:
 
 
 _MEND = "fix the file; `acphold help settings` lists its keys"
+
+
+def _check_named(agent: NamedAgent | errors.SettingsError, reading: Parser) -> Diagnosis:
+    """Check that `wrap` can start an agent of the file and takes its options."""
+    if isinstance(agent, errors.SettingsError):
+        return Diagnosis(str(agent), _MEND)
+    try:
+        wrap_arguments(agent, reading)
+    except errors.SettingsError as error:
+        return Diagnosis(str(error), _MEND)
+    path = agent.env.get("PATH", os.environ.get("PATH", os.defpath))
+    return _command(agent.name, agent.command, path)
 
 
 def _command(name: str, command: Sequence[str], path: str | None = None) -> Diagnosis:

@@ -74,7 +74,7 @@ async def copy_session(location: str | None, text: str | None, wanted: WantedCop
             raise UsageError(
                 f"this session already belongs to {on_one_line(agent)}; leave out --with"
             )
-        files = None
+        about = ""
         if wanted.files is None:
             made = await fork(
                 journal, found.row, at=at, before=wanted.before, agent=agent, cwd=wanted.cwd
@@ -90,24 +90,26 @@ async def copy_session(location: str | None, text: str | None, wanted: WantedCop
                 agent=agent,
                 include=wanted.include,
             )
+            about = "\n" + _description_of_files(files)
         short = await short_id(journal, made.session_id)
         print(visible(short if sys.stdout.isatty() else made.session_id))
-        about = await _description_of(journal, found.row, made, files)
+        about = await _description_of(journal, found.row, made) + about
         print(about, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
     return made.session_id
 
 
 def copy_of_list(session_id: str, journal: str | None) -> None:
     """Copy a session that was chosen from a list; ask for its files if they were kept."""
-
-    async def has_files() -> bool:
-        async with existing_journal(journal) as kept:
-            newest = await kept.snapshots.newest([session_id])
-        return session_id in newest and newest[session_id].is_kept
-
     question = "Also copy its files, as they were at its end, into a new folder?"
-    files = BESIDE if asyncio.run(has_files()) and is_confirmed(question) else None
+    has_files = asyncio.run(_has_files(journal, session_id))
+    files = BESIDE if has_files and is_confirmed(question) else None
     asyncio.run(copy_session(journal, session_id, WantedCopy(LAST, files=files)))
+
+
+async def _has_files(location: str | None, session_id: str) -> bool:
+    async with existing_journal(location) as journal:
+        newest = await journal.snapshots.newest([session_id])
+    return session_id in newest and newest[session_id].is_kept
 
 
 async def _agent_of(journal: Journal, wanted: WantedCopy) -> str | None:
@@ -149,22 +151,8 @@ class NameOnly:
         raise MethodNotFoundError(asked.method)
 
 
-async def _description_of(
-    journal: Journal, source: SessionRow, made: Forked, copied: KeptThere | None
-) -> str:
-    """Return the description of a copy, printed below its id; if its files were copied, also of the
-    folder that was made, and of what is not in it."""
-    row = await journal.session(made.session_id)
-    what = f"{quantity(made.turns, 'turn')} of {on_one_line(source.title or source.session_id)}"
-    if made.runs:
-        what += "; its last turn is still running and was left out"
-    elif made.left_out:
-        what += f"; {quantity(made.left_out, 'later turn')} left out"
-    short = await short_id(journal, made.session_id)
-    there = f"in the list of {on_one_line(agent_name(row.agent))}"
-    about = visible(f"  {what}\n  {there}; `acphold show {short}` shows it")
-    if copied is None:
-        return about
+def _description_of_files(copied: KeptThere) -> str:
+    """Describe the folder that was made, and what is not in it."""
     lines = [f"its files are in {copied.cwd}"]
     if copied.laid.why_plain:
         lines.append(f"a plain folder: {copied.laid.why_plain}")
@@ -189,4 +177,19 @@ async def _description_of(
         lines.append("taken late: they may contain the first changes of the next turn")
     elif copied.snapshot.state == "likely":
         lines.append("likely as they were: the agent had spoken before they were all read")
-    return "\n".join([about, *(f"  {visible(on_one_line(line))}" for line in lines)])
+    return "\n".join(f"  {visible(on_one_line(line))}" for line in lines)
+
+
+async def _description_of(journal: Journal, source: SessionRow, made: Forked) -> str:
+    """Return the description of a copy, printed below its id."""
+    row = await journal.session(made.session_id)
+    what = f"{quantity(made.turns, 'turn')} of {on_one_line(source.title or source.session_id)}"
+    if made.runs:
+        what += "; its last turn is still running and was left out"
+    elif made.left_out:
+        what += f"; {quantity(made.left_out, 'later turn')} left out"
+    short = await short_id(journal, made.session_id)
+    return visible(
+        f"  {what}\n  in the list of {on_one_line(agent_name(row.agent))}; "
+        f"`acphold show {short}` shows it"
+    )

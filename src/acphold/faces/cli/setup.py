@@ -363,20 +363,7 @@ def _write_all(changes: Sequence[_SettingsEdit], *, sure: bool) -> Exit:
         return Exit.ERROR
     with nullcontext() if sure else _alone():
         for path, before, after in changes:
-            target = os.path.realpath(path)  # a link stays one
-            try:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                if _read(target) != before:  # an editor may have written meanwhile
-                    raise SettingsError(
-                        f"{path} changed in the meantime; nothing was written, try again"
-                    )
-                kept = None if before is None else _keep(path, target, before)
-                _replace(target, after.encode())
-            except OSError as error:
-                raise SettingsError(
-                    f"{path} cannot be written: {error.strerror}; make it and its folder writable, "
-                    "or write the lines above into it yourself"
-                ) from None
+            kept = _write(path, before, after)
             was = f" (backup: {folder(kept)})" if kept else ""
             print(visible(f"Written: {folder(path)}{was}"))
     return Exit.OK
@@ -469,6 +456,23 @@ def _confirm(paths: Sequence[str]) -> bool:
         return True
     print("Nothing was written.", file=sys.stderr)
     return False
+
+
+def _write(path: str, before: str | None, after: str) -> str | None:
+    """Replace the file in one step, following links; returns the backup's path. SettingsError."""
+    target = os.path.realpath(path)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if _read(target) != before:  # an editor may have written meanwhile
+            raise SettingsError(f"{path} changed in the meantime; nothing was written, try again")
+        kept = None if before is None else _keep(path, target, before)
+        _replace(target, after.encode())
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be written: {error.strerror}; make it and its folder writable, or "
+            "write the lines above into it yourself"
+        ) from None
+    return kept
 
 
 def _keep(path: str, target: str, before: str) -> str:

@@ -144,27 +144,31 @@ def key_bindings(screen: Keyed) -> KeyBindings:
     def leave(event: KeyPressEvent) -> None:
         screen.person.leave()
 
-    if (chat := screen.chat) is not None:
-        always = Always()
-        at_input = Condition(lambda: screen.takes_input) & ~is_searching
-        is_empty = Condition(lambda: not screen.input.text)
-        completes = Condition(lambda: screen.input.complete_state is not None)
-        has_waiting = Condition(lambda: bool(screen.queue.waiting))
-        table = (
-            ("?", at_input & is_empty, chat.help),
-            ("c-v", at_input, chat.paste_picture),
-            ("f2", at_input, chat.next_mode),
-            ("s-tab", at_input & ~completes, chat.next_mode),
-            ("f3", at_input, chat.set_options),
-            ("up", at_input & is_empty & has_waiting & ~_points(screen), chat.take_back),
-            ("c-o", always, chat.open_calls),
-            ("f4", always, chat.open_stderr),
-        )
-        for key, when, action in table:
-            keys.add(key, filter=when)(partial(_act, action))
+    if screen.chat is not None:
+        _add_for_chat(keys, screen, screen.chat)
     _add_for_input(keys, screen)
     _add_for_panels(keys, screen)
     return keys
+
+
+def _add_for_chat(keys: KeyBindings, screen: Keyed, chat: ChatKeys) -> None:
+    always = Always()
+    at_input = Condition(lambda: screen.takes_input) & ~is_searching
+    is_empty = Condition(lambda: not screen.input.text)
+    completes = Condition(lambda: screen.input.complete_state is not None)
+    has_waiting = Condition(lambda: bool(screen.queue.waiting))
+    table = (
+        ("?", at_input & is_empty, chat.help),
+        ("c-v", at_input, chat.paste_picture),
+        ("f2", at_input, chat.next_mode),
+        ("s-tab", at_input & ~completes, chat.next_mode),
+        ("f3", at_input, chat.set_options),
+        ("up", at_input & is_empty & has_waiting & ~_points(screen), chat.take_back),
+        ("c-o", always, chat.open_calls),
+        ("f4", always, chat.open_stderr),
+    )
+    for key, when, action in table:
+        keys.add(key, filter=when)(partial(_act, action))
 
 
 def _act(action: Callable[[], None], event: KeyPressEvent) -> None:

@@ -268,15 +268,8 @@ class Picker:
         self._hits = ()
         if self._searching is not None:
             self._searching.cancel()
-        words = self._words.text
-
-        async def search() -> None:
-            await asyncio.sleep(bounds.SEARCH_PAUSE_SECONDS)
-            self._hits = await self._source.search(words)
-            self._show()
-
-        if self._app.is_running and words.strip():
-            self._searching = self._begin(search())
+        if self._app.is_running and (words := self._words.text).strip():
+            self._searching = self._begin(self._look_for(words))
         self._shown, self._place = [], 0
         self._show()
 
@@ -295,20 +288,18 @@ class Picker:
 
     def _read_end(self) -> None:
         """Have the end of the selected session read, if it is to be shown."""
-        if self._current is None or not self._app.is_running or not self._shows_preview:
+        chosen = self._current
+        if chosen is None or not self._app.is_running or not self._shows_preview:
             return
-        session_id = self._current.session_id
-
-        async def read() -> None:
-            lines = await self._source.preview(session_id)
-            if self._current is not None and self._current.session_id == session_id:
-                self._preview = session_id, lines
-                self._app.invalidate()
-
-        if self._preview is None or self._preview[0] != session_id:
+        if self._preview is None or self._preview[0] != chosen.session_id:
             if self._reading is not None:
                 self._reading.cancel()
-            self._reading = self._begin(read())
+            self._reading = self._begin(self._show_end(chosen.session_id))
+
+    async def _look_for(self, words: str) -> None:
+        await asyncio.sleep(bounds.SEARCH_PAUSE_SECONDS)
+        self._hits = await self._source.search(words)
+        self._show()
 
     @property
     def _current(self) -> PickerLine | None:
@@ -323,6 +314,12 @@ class Picker:
         error = None if task.cancelled() else task.exception()
         if error is not None and self._app.is_running and not self._app.is_done:
             self._app.exit(exception=error)
+
+    async def _show_end(self, session_id: str) -> None:
+        lines = await self._source.preview(session_id)
+        if self._current is not None and self._current.session_id == session_id:
+            self._preview = session_id, lines
+            self._app.invalidate()
 
     # -- keys -----------------------------------------------------------------------------
 

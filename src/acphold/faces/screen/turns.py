@@ -78,20 +78,19 @@ class ChatScreen:
 
     def start(self, doing: Coroutine[Any, Any, None], name: str) -> None:
         """Run `doing` in a task and show its errors."""
+        self._tasks.start(self._show_errors(doing), name)
 
-        async def show_errors() -> None:
-            try:
-                await doing
-            except AcpError as error:
-                self.flow.tell(str(error))
-            except Exception as error:  # the top of a task: nobody awaits it
-                log.exception("a task of the screen failed")
-                self.flow.turn_over()
-                where = "; F4 shows the traceback" if self._host.stderr() is not None else ""
-                self.flow.tell(f"this failed because of a bug in acphold: {error!r}{where}")
-            self.face.refresh()
-
-        self._tasks.start(show_errors(), name)
+    async def _show_errors(self, doing: Coroutine[Any, Any, None]) -> None:
+        try:
+            await doing
+        except AcpError as error:
+            self.flow.tell(str(error))
+        except Exception as error:  # the top of a task: nobody awaits it
+            log.exception("a task of the screen failed")
+            self.flow.turn_over()
+            where = "; F4 shows the traceback" if self._host.stderr() is not None else ""
+            self.flow.tell(f"this failed because of a bug in acphold: {error!r}{where}")
+        self.face.refresh()
 
     async def aclose(self) -> None:
         """End the tasks."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +29,9 @@ from acphold.record.history.raw_update import CHUNK_STARTS
 from acphold.record.history.timeline import Message
 from acphold.record.journal import bounds, token_reports
 from acphold.record.journal.journal import PageBack
+
+if TYPE_CHECKING:
+    from acphold.record.journal.compression import zstd
 
 Kept = TypeVar("Kept")
 """The tables, or the records, of a journal."""
@@ -56,15 +59,8 @@ def pack(raw: bytes) -> bytes:
     """Return the row packed; or unchanged if packing saves less than a tenth."""
     if len(raw) < bounds.WORTH_PACKING_BYTES or raw.startswith(FRAME):
         return raw
-    if (compressor := getattr(_kept, "compressor", None)) is None:
-        # One for each thread: two must not use one at the same time.
-        from acphold.record.journal.compression import zstd
-
-        option = zstd.CompressionParameter
-        # SQLite has no checksums of its own; here they cost four bytes.
-        options: dict[int, int] = {option.compression_level: LEVEL, option.checksum_flag: 1}
-        compressor = _kept.compressor = zstd.ZstdCompressor(options=options)
-    smaller: bytes = compressor.compress(raw, compressor.FLUSH_FRAME)
+    compressor = _compressor()
+    smaller = compressor.compress(raw, compressor.FLUSH_FRAME)
     return smaller if len(smaller) * 10 < len(raw) * 9 else raw
 
 
@@ -90,6 +86,19 @@ def unpack(frame: bytes) -> bytes:
     except zstd.ZstdError as error:
         raise DamagedRowError(f"a packed row cannot be read: {error}") from error
     return raw
+
+
+def _compressor() -> zstd.ZstdCompressor:
+    """The compressor of this thread: two threads must not use one at the same time."""
+    if (found := getattr(_kept, "compressor", None)) is None:
+        from acphold.record.journal.compression import zstd
+
+        option = zstd.CompressionParameter
+        # SQLite has no checksums of its own; here they cost four bytes.
+        options: dict[int, int] = {option.compression_level: LEVEL, option.checksum_flag: 1}
+        found = _kept.compressor = zstd.ZstdCompressor(options=options)
+    made: zstd.ZstdCompressor = found
+    return made
 
 
 class Settled(Struct, frozen=True, array_like=True):
@@ -305,17 +314,7 @@ class EntryReads(Generic[Kept]):
         while after < settled:
             found = rows.read(after, bounds.PIECE_BYTES, settled)
             if any(segment.is_merged for segment in found):
-                [behind, *_] = rows.read(position, 1)
-                if behind.first_seq <= position:
-                    return False
-                if behind.kind == TURN_END:
-                    return True
-                for segment in backwards(rows, position):
-                    if segment.kind == TURN_END:
-                        return True
-                    if segment.kind == PROMPT or b'"toolCallId"' in segment.raw:
-                        return False
-                return True
+                return _is_between_turns(rows, position)
             if not found:
                 return True
             after = found[-1].last_seq
@@ -349,3 +348,18 @@ def messages_after(rows: StoredSegments, settled: int) -> int:
     before = late_context(rows.read_back(settled, bounds.CONTEXT_SEGMENTS))
     entries = (entry for one in rows.read(settled, bounds.COUNTED_BYTES) for entry in one.entries())
     return messages(fold(entries, before)) - messages(before)
+
+
+def _is_between_turns(rows: StoredSegments, after: int) -> bool:
+    """True if nothing above `after` can have been merged with anything up to it."""
+    [behind, *_] = rows.read(after, 1)
+    if behind.first_seq <= after:
+        return False
+    if behind.kind == TURN_END:
+        return True
+    for segment in backwards(rows, after):
+        if segment.kind == TURN_END:
+            return True
+        if segment.kind == PROMPT or b'"toolCallId"' in segment.raw:
+            return False
+    return True

@@ -49,14 +49,7 @@ class KnownSecrets:
             secret.replace("'", "'\"'\"'"),
         }
         raw = secret.encode(errors="surrogatepass")
-        ways.add(raw.hex())
-        # What base64 of a longer text shows of it, for each offset and alphabet.
-        for before in range(3):
-            encoded = b64encode(b"\0" * before + raw).decode()
-            # The first and the last sign also depend on the text before and after it.
-            whole = encoded[(0, 2, 3)[before] : (before + len(raw)) * 8 // 6]
-            ways |= {whole, whole.translate({ord("+"): "-", ord("/"): "_"})}
-        for written in ways:
+        for written in ways | {raw.hex(), *_in_base64(raw)}:
             self._by_beginning[written[:SHORTEST]].setdefault(written, kind)
 
     def find(self, text: str) -> Iterator[Found]:
@@ -80,3 +73,13 @@ class KnownSecrets:
                 if text.endswith(secret[:length], 0, end):
                     yield kind, end - length, end
                     break
+
+
+def _in_base64(secret: bytes) -> Iterator[str]:
+    """Yield what base64 of a longer text shows of a secret, for each offset and alphabet."""
+    for before in range(3):
+        encoded = b64encode(b"\0" * before + secret).decode()
+        # The first and the last sign also depend on the text before and after it.
+        whole = encoded[(0, 2, 3)[before] : (before + len(secret)) * 8 // 6]
+        yield whole
+        yield whole.translate({ord("+"): "-", ord("/"): "_"})

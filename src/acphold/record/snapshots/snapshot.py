@@ -427,20 +427,8 @@ class _SnapshotTaker:
             elif not any(name.startswith(prefix) for prefix in inside):
                 candidates.add(name)
         for prefix in inside:
-            place = os.path.join(self._checkout.top, prefix.rstrip("/"))
-            checkout, found = checkout_at(place), set[str]()
-            if checkout is not None and not os.path.islink(place):
-                # Its files are named one by one: git would keep only its commit.
-                its = {prefix + name for name in names_in_index(self._store, self._group, checkout)}
-                git = self._store.git(self._group, work_tree=place)
-                names = git.names(
-                    "ls-files", "-z", "-o", *options(_sources(checkout, self._personal))
-                )
-                others = {prefix + name for name in names}
-                folders = {name for name in others if name.endswith("/")}
-                inside += sorted(folders.difference(inside))  # the loop goes on with these
-                tracked |= its
-                found = {name for name in others - folders | its if os.path.lexists(self._at(name))}
+            found, its_tracked = self._files_inside(prefix, inside)
+            tracked |= its_tracked
             ours = {name for name in listed if name.startswith(prefix)}
             present = set(self._own_names(prefix))
             candidates |= (found - present) | (ours & (found | present))
@@ -451,6 +439,23 @@ class _SnapshotTaker:
         if not os.path.exists(self._index):
             return []
         return [*self._git.names("ls-files", "-z", "-c", "--", *([below] if below else []))]
+
+    def _files_inside(self, prefix: str, inside: list[str]) -> tuple[set[str], set[str]]:
+        """The files of a repository inside, and those that it tracks; repositories in it are added
+        to `inside`. Its files are named one by one: git would keep only its commit."""
+        place = os.path.join(self._checkout.top, prefix.rstrip("/"))
+        checkout = checkout_at(place)
+        if checkout is None or os.path.islink(place):
+            return set(), set()
+        tracked = {prefix + name for name in names_in_index(self._store, self._group, checkout)}
+        git = self._store.git(self._group, work_tree=place)
+        names = git.names("ls-files", "-z", "-o", *options(_sources(checkout, self._personal)))
+        found = {prefix + name for name in names}
+        for name in sorted(found):
+            if name.endswith("/") and name not in inside:
+                inside.append(name)  # the loop over it goes on with this one
+        files = {name for name in found if not name.endswith("/")} | tracked
+        return {name for name in files if os.path.lexists(self._at(name))}, tracked
 
     def _at(self, name: str) -> str:
         return os.path.join(self._checkout.top, name)
