@@ -21,7 +21,7 @@ from acp_wire.schema import ClientCapabilities
 from acp_wire.transports import websocket
 from acp_wire.transports.route import Route
 from acphold.errors import INVALID_PARAMS, OTHER_AGENT, RemoteError
-from tests.editor import SCRIPTED, introduced, scripted_agent, wrap_command
+from tests.editor import SCRIPTED, Editor, introduced, scripted_agent, wrap_command
 from tests.owners import lone_command
 from tests.web.conftest import AGENT, Served, serving
 
@@ -281,6 +281,16 @@ async def test_only_who_manages_a_session_takes_it_to_another_agent(
         assert served.agents_running == []
 
 
+async def joined(client: Client, session_id: str, folder: Path, editor: Editor) -> None:
+    """The client opens the session of an editor, with that one's agent, and both hear it."""
+    opening = {"sessionId": session_id, "cwd": str(folder), "mcpServers": []}
+    opened = (await client.ask("session/resume", **opening))["_meta"]
+    assert opened["acphold/agent"] == "elsewhere"
+    assert opened["acphold/introduction"]["agentInfo"]["name"] == "elsewhere"
+    await client.say(session_id, json.dumps([{"say": "from its own agent"}]))
+    await editor.until_text("from its own agent")
+
+
 async def test_a_session_that_is_live_for_an_editor_is_joined_with_its_own_agent(
     served: Served,
 ) -> None:
@@ -288,12 +298,7 @@ async def test_a_session_that_is_live_for_an_editor_is_joined_with_its_own_agent
     async with introduced(words, journal=served.env["ACPHOLD_JOURNAL"], env=served.env) as editor:
         session_id = await editor.talk({"say": "hello"}, cwd=served.folder)
         async with client_of(served) as (client, _):
-            opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
-            opened = (await client.ask("session/load", **opening))["_meta"]
-            assert opened["acphold/agent"] == "elsewhere"
-            assert opened["acphold/introduction"]["agentInfo"]["name"] == "elsewhere"
-            await client.say(session_id, json.dumps([{"say": "from its own agent"}]))
-            await editor.until_text("from its own agent")
+            await joined(client, session_id, served.folder, editor)
 
 
 async def test_a_session_that_is_live_in_another_process_is_joined_there_with_its_own_agent(
@@ -303,12 +308,7 @@ async def test_a_session_that_is_live_in_another_process_is_joined_there_with_it
     async with introduced(words, journal=served.env["ACPHOLD_JOURNAL"], env=served.env) as editor:
         session_id = await editor.talk({"say": "hello"}, cwd=served.folder)
         async with client_of(served) as (client, _):
-            opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
-            opened = (await client.ask("session/resume", **opening))["_meta"]
-            assert opened["acphold/agent"] == "elsewhere"
-            assert opened["acphold/introduction"]["agentInfo"]["name"] == "elsewhere"
-            await client.say(session_id, json.dumps([{"say": "from its own agent"}]))
-            await editor.until_text("from its own agent")
+            await joined(client, session_id, served.folder, editor)
             await editor.leave()  # it is nobody's now, and goes to no other agent by itself
             async with asyncio.timeout(30):
                 while not any("is not open any more" in told for told in client.told):
