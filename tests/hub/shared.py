@@ -41,6 +41,7 @@ class PuppetAgent:
         self.generation = 0
         self.has_sign_in = False
         self.can_fork = False
+        self.index_methods: frozenset[str] = frozenset()
         self.known_as = ""
         self.shell = ""
         self.surroundings = Surroundings.here()
@@ -328,7 +329,7 @@ class Shared:
         try:
             await connection.peer.pump()
         finally:
-            connection.detach()
+            await connection.aclose()
             await connection.peer.aclose()
             client.left.set()
 

@@ -61,7 +61,7 @@ async def test_their_session_ids_are_mapped(journal: Path, log: Path) -> None:
         assert third["params"] == {"sessionId": "foreign"}
 
 
-@pytest.mark.parametrize("method", ["_x", "session/status"])
+@pytest.mark.parametrize("method", ["_x", "session/newer"])
 async def test_the_agent_is_asked_nothing_of_a_saved_session_that_it_does_not_know(
     journal: Path, log: Path, method: str
 ) -> None:

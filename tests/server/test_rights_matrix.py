@@ -22,13 +22,14 @@ from acp_wire import schema
 from acp_wire.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
 from acp_wire.schema.salvage import field_types, split
 from acp_wire.schema.updates import kinds_to_withhold
+from acphold.live.agents import air
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
 from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, STOP
 from acphold.live.server.field_rights import ANSWERS, REQUESTS, restrict, restrict_answer
 from acphold.live.server.positions import Sent, with_sent
 from acphold.live.server.principals import NEEDED, Principal
-from acphold.live.server.unstable import SET_TITLE, STATUS, UNARCHIVE
+from acphold.live.server.unstable import STATUS
 from acphold.record.journal import NewSession, RowChange
 from acphold.record.journal.access import SCOPES, Scope, Share
 from tests.editor import Refused
@@ -103,9 +104,7 @@ METHODS: Final[dict[str, tuple[Scope, set[str]]]] = {
     STEERING: ("prompt", WORDS),
     QUEUE_METHOD: ("prompt", {"mark:words", "mark:block"}),
     FORK_METHOD: ("manage", set()),
-    SET_TITLE: ("manage", set()),
-    "session/archive": ("manage", set()),
-    UNARCHIVE: ("manage", set()),
+    **dict.fromkeys((*air.NAMING, *air.ARCHIVING, *air.UNARCHIVING), ("manage", set())),
     STATUS: ("manage", set()),
     "session/close": ("prompt", set()),
     "session/delete": ("manage", set()),
@@ -117,13 +116,15 @@ METHODS: Final[dict[str, tuple[Scope, set[str]]]] = {
 """The scope that each method needs, and the marks that reach the agent from whoever has `manage`
 and `prompt`, if the session is live."""
 
-OUTSIDE: Final = {"initialize", PRESENCE, CHANGED, SIGNED_IN, STOP}
-"""Methods with tests of their own: the introduction, and those of processes of ours."""
+INDEX: Final = {air.BATCH_GET, air.SUBSCRIBE, air.UNSUBSCRIBE}
+OUTSIDE: Final = {"initialize", PRESENCE, CHANGED, SIGNED_IN, STOP, *INDEX}
+"""Methods with tests of their own: the introduction, a session index, and those of processes of
+ours."""
 
 NOT_IN_SESSIONS: Final = {"session/new", "session/list", "authenticate", "logout"}
 
 EXTRA: Final[dict[str, dict[str, Any]]] = {
-    SET_TITLE: {"title": "t"},
+    **{method: {"title": "t"} for method in air.NAMING},
     VENDOR: {"member": "mark:words"},
 }
 

@@ -104,21 +104,29 @@ async def test_a_fork_that_nobody_offers_is_not_there(journal: Path) -> None:
 
 
 @pytest.mark.parametrize("is_unstable", [False, True])
-async def test_the_methods_are_offered_only_with_the_option(
+async def test_the_methods_are_answered_always_and_offered_with_the_option(
     journal: Path, is_unstable: bool, defaults: Defaults
 ) -> None:
     defaults(unstable=is_unstable)
-    agents_own: dict[str, Any] = {"sessionCapabilities": {name: {} for name in UNSTABLE}}
-    async with program(journal, capabilities=agents_own) as client:
+    async with program(journal) as client:
         answer = next(m["result"] for m in client.messages if m.get("id") == 1)
         told = valid("InitializeResponse", answer)["agentCapabilities"]["sessionCapabilities"]
-        assert told.keys() & UNSTABLE == (UNSTABLE if is_unstable else {"fork"})
+        assert told.keys() & UNSTABLE == (UNSTABLE if is_unstable else set())
         session = await client.talk("Hello")
         [info] = await client.sessions()
         assert ("archived" in info) == is_unstable
-        if not is_unstable:
-            error = await client.refused("session/archive", {"sessionId": session})
-            assert error.code == -32601
+        assert await client.call("session/archive", {"sessionId": session}) == {}
+        [info] = await client.sessions(archived="only")
+        assert info["archived"]
+
+
+async def test_what_the_agent_offers_is_offered(journal: Path) -> None:
+    agents_own = {"sessionCapabilities": {"title": {"_meta": {"own": 1}}, "archive": None}}
+    async with program(journal, capabilities=agents_own) as client:
+        answer = next(m["result"] for m in client.messages if m.get("id") == 1)
+        told = answer["agentCapabilities"]["sessionCapabilities"]
+        assert told["title"] == {"_meta": {"own": 1}}
+        assert told["archive"] is None
 
 
 # -- status ----------------------------------------------------------------------------------------

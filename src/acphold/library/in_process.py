@@ -69,6 +69,7 @@ class InProcessAgent:
         self.known_as: str = ""
         self.shell: str = ""
         self.has_sign_in: bool = bool(definition.auth_methods)
+        self.index_methods: frozenset[str] = frozenset()  # its list is ours
         self.can_fork = False  # it needs no request to fork: it reads the copy
         self.reads_journal = True
         self.takes_a_moment: bool = False  # not known yet

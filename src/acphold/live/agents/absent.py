@@ -17,6 +17,7 @@ class AbsentAgent:
     key = known_as = shell = own_name = ""
     capabilities = AgentCapabilities()
     has_sign_in = can_fork = reads_journal = takes_a_moment = False
+    index_methods: frozenset[str] = frozenset()
     start: str | None = None
     generation = 0
     alive = False

@@ -7,13 +7,16 @@
                  `_meta` keys of ours                   nothing: they are for us
     acphold      with a session, the journal in which   the same, if it is an agent of the library
                  it keeps it, too
+    a client     AIR's `loadReplayEnd`                  nothing: acphold tells it
     an agent     no `loadSession`, `list`, `resume`,    that it can: the journal does that
                  `close` or `delete`
                  no MCP servers behind a URL            that it can, if the extra `mcp` is there:
                                                         it is given a bridge
                  `fork`                                 that it can: it is done with ours
-                 `title`, `archive`, `status`,          nothing, for the journal would not know what
-                 which are unstable                     they do; with `unstable` there are our own
+                 `title`, `archive`, `status`,          the same: the journal answers them in front
+                 which are unstable                     of every agent, and says so with `unstable`
+                 a session index, or none               that it has one, if the client is AIR with
+                                                        a session index (`agents.air`)
                  `_meta` keys of ours                   nothing; `acphold/begun`, `acphold/queue`
                                                         and `acphold/positions` if it asked for them
 
@@ -36,6 +39,7 @@ from acp_wire import schema
 from acp_wire.schema.splice import splice, with_meta
 from acp_wire.schema.updates import kinds_to_withhold
 from acphold.extras import is_installed
+from acphold.live.agents import air
 from acphold.record.history.display_terminals import PRINTED
 from acphold.record.history.raw_update import BEGUN, members, meta_without_marks, string
 from acphold.version import __version__
@@ -100,8 +104,8 @@ ADDED = ("list", "resume", "close", "delete")
 """Session capabilities that every wrapped agent has; loadSession stands beside them."""
 
 UNSTABLE = ("fork", "title", "archive", "status")
-"""Session capabilities that are not yet part of the protocol: ours with `unstable`, else hidden,
-except for the fork."""
+"""Session capabilities that are not yet part of the protocol: said with `unstable`, or if the agent
+says so itself."""
 
 EVERY_TRANSPORT = schema.McpCapabilities(http=True, sse=True)
 """Ways to reach MCP servers: an agent that lacks one of these is given a bridge."""
@@ -119,7 +123,8 @@ class ClientOffer(Struct, frozen=True, kw_only=True):
     (`history.display_terminals`). A client that `watches` only looks on; one that `is_line` is
     another process of ours, which looks for the owners of its sessions itself. With `all_agents` it
     has sessions of several on one connection. In one that `is_automatic` no person answers, and
-    one that `is_unruled` wants no rule to answer in its turns.
+    one that `is_unruled` wants no rule to answer in its turns. `air` are AIR's capabilities, None
+    for any other client.
     """
 
     capabilities: schema.ClientCapabilities = schema.ClientCapabilities()
@@ -135,6 +140,12 @@ class ClientOffer(Struct, frozen=True, kw_only=True):
     all_agents: bool = False
     is_automatic: bool = False
     is_unruled: bool = False
+    air: frozenset[str] | None = None
+
+    @property
+    def has_index(self) -> bool:
+        """True if its lists are a session index, see `agents.air`."""
+        return self.air is not None and air.INDEX in self.air
 
 
 def offer_of(introduction: schema.InitializeRequest, params: bytes) -> ClientOffer:
@@ -157,6 +168,7 @@ def offer_of(introduction: schema.InitializeRequest, params: bytes) -> ClientOff
         all_agents=asked.get(ALL_AGENTS) is True,
         is_automatic=asked.get(AUTOMATIC) is True,
         is_unruled=asked.get(UNRULED) is True,
+        air=air.capabilities_in(asked),
     )
 
 
@@ -220,7 +232,7 @@ def introduction_for_agent(params: bytes) -> bytes:
     """
     told: dict[str, bytes | None] = {"protocolVersion": b"%d" % schema.PROTOCOL_VERSION}
     can = members(params).get("clientCapabilities", b"")
-    if can.startswith(b"{") and (clean := _without_ours(can)) != can:
+    if can.startswith(b"{") and (clean := air.without_replay_end(_without_ours(can))) != can:
         told["clientCapabilities"] = clean
     return splice(params, told)
 
@@ -309,9 +321,8 @@ def answer_for_client(
     changes: dict[str, bytes | None] = {
         name: b"{}" for name in ADDED if theirs.get(name, b"null") == b"null"
     }
-    changes |= dict.fromkeys(UNSTABLE, b"{}" if unstable else None)
-    if forks(answer):
-        del changes["fork"]
+    if unstable:
+        changes |= {name: b"{}" for name in UNSTABLE if not theirs.get(name, b"").startswith(b"{")}
     told: dict[str, bytes | None] = {
         "loadSession": b"true",
         "sessionCapabilities": splice(sessions, changes),
@@ -329,7 +340,8 @@ def answer_for_client(
     if ours:
         told["_meta"] = splice(_object(parts, "_meta"), ours)
     version = b"%d" % schema.PROTOCOL_VERSION
-    return splice(answer, {"protocolVersion": version, "agentCapabilities": splice(can, told)})
+    answer = splice(answer, {"protocolVersion": version, "agentCapabilities": splice(can, told)})
+    return air.with_index(answer) if offer.has_index else answer
 
 
 def forks(answer: bytes) -> bool:

@@ -137,6 +137,9 @@ class HubAgent(Protocol):
     can_fork: bool
     """True if it advertised `session/fork` (unstable, RFD session fork)."""
 
+    index_methods: frozenset[str]
+    """The methods by which it changes and tells its own list, see `agents.air`."""
+
     reads_journal: bool
     """True if its memory of a session is our journal: then it knows everything in there."""
 

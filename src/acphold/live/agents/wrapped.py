@@ -34,6 +34,7 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, finish
 from acp_wire.transports.child import ChildProcess
 from acphold import errors
+from acphold.live.agents.air import index_methods
 from acphold.live.agents.capabilities import (
     forks,
     introduction_for_agent,
@@ -200,6 +201,7 @@ class ProcessAgent:
 
     has_sign_in = False
     can_fork = False
+    index_methods: frozenset[str] = frozenset()
     reads_journal = False
     takes_a_moment = True
     start: str | None = None
@@ -312,6 +314,7 @@ class ProcessAgent:
         self.capabilities = answer.agent_capabilities
         self.has_sign_in = bool(answer.auth_methods)
         self.can_fork = forks(result)
+        self.index_methods = index_methods(answer, result)
         if self._journal is not None and keeps_sessions(result):
             self._kept_in_front = await identity(self._journal)
         if answer.agent_info is not None:

@@ -283,3 +283,6 @@ REMAINS_ROWS: Final = 1000
 
 KNOWN_SESSIONS: Final = 1000
 """Newest sessions whose folders are searched for a clone of the project."""
+
+TITLE_LOOKS_SECONDS: Final = (0.5, 4.0)
+"""Seconds before each look for a title in the agent's own list, after a first turn."""

@@ -19,7 +19,7 @@ from acp_wire.schema import (
 from acp_wire.schema.splice import array, members, splice
 from acp_wire.schema.updates import OPENCODE_CHILD, kinds_about
 from acphold import errors
-from acphold.live.agents import AgentRequest, Notified, Updates
+from acphold.live.agents import AgentRequest, Notified, Updates, air
 from acphold.live.agents.interface import update_of, with_update
 from acphold.live.hub.agent_session import AgentSession, Children, Setup, Voice
 from acphold.live.hub.alerts import SessionAlerts
@@ -35,6 +35,7 @@ from acphold.live.hub.choices import (
     options_update,
     with_all_options,
 )
+from acphold.live.hub.frames import EMPTY_UPDATE
 from acphold.live.hub.handover import own_words, without_its_title
 from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.prompt_updates import repeats, user_message
@@ -240,6 +241,7 @@ class Conversation:
         before = self.session.attributes
         if kind == "update":
             raws = [await self._with_our_title(raw) for raw in raws if self._is_news(raw)]
+            raws = [raw for raw in raws if raw != EMPTY_UPDATE]
         if log.isEnabledFor(logging.DEBUG):
             self._log_tools(kind, raws)
         raws = shown = await self.children.all_translated(kind, raws)
@@ -267,6 +269,8 @@ class Conversation:
         """Return False for an update that changes nothing: some agents send everything at every
         load."""
         kind, known = update_kind(raw), self.session.attributes
+        if kind == "session_info_update" and air.tells_archived(raw):
+            return False
         if kind not in REPEATED or b'"_meta"' in raw:
             return True
         return fold_update(known, kind, raw) != known

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from acp_wire import schema
 from acp_wire.schema.splice import splice
-from acp_wire.tasks import end, finish
+from acp_wire.tasks import TaskSet, end, finish
 from acphold import errors
 from acphold.journal_location import is_same_folder
 from acphold.live.agents import AgentExchange, HubAgent, ListenerToMany, ask
@@ -74,7 +74,7 @@ class Desk:
         providers: dict[str, Client] = {}
         self.router = Router(self._routes, hub.live, providers, journal, hub.tasks)
         self.agent = self._routes.agent = make_agent(self.router)
-        self.sessions = SessionList(journal, self.agent, all_agents=options.all_agents)
+        self.sessions = SessionList(journal, self.agent, hub, all_agents=options.all_agents)
         self._shared = SharedParts(
             self.agent,
             journal,
@@ -86,7 +86,9 @@ class Desk:
             alerts,
             hub.activity,
             providers,
+            self._follow_title,
         )
+        self._following = TaskSet()
         self._adoption = Adoption(hub, self.agent, self.sessions, self._shared)
         self.listed = ListedSessions(journal, self, hub, self.agent.surroundings)
         self._introducing = asyncio.Lock()
@@ -124,7 +126,7 @@ class Desk:
         await self._closing
 
     async def _close(self) -> None:
-        await end(*self._adoption.under_way)
+        await end(*self._adoption.under_way, *self._following)
         await self.hub.end_closing()
         # The agent ends right after its turns: it must not run on meanwhile.
         await self.hub.end_turns(self.conversations)
@@ -187,6 +189,22 @@ class Desk:
         """Return the agent that answers in a session, once it is opened here."""
         conversation = self.hub.live.get(session_id or "")
         return self.agent if conversation is None else conversation.side.agent
+
+    def _follow_title(self, cwd: str) -> None:
+        """Take the agent's title for a session of this folder from its list, if it tells it nowhere
+        else: OpenCode makes one beside the first turn."""
+        listing = self.agent.capabilities.session_capabilities.list
+        if listing is not None and not self.agent.reads_journal and not self._following:
+            self._following.start(self._look_for_titles(cwd), "look for a title")
+
+    async def _look_for_titles(self, cwd: str) -> None:
+        for seconds in bounds.TITLE_LOOKS_SECONDS:
+            await asyncio.sleep(seconds)
+            try:
+                await self.sessions.follow_agent(cwd)
+            except errors.AcpError as exc:
+                log.info("no title in the agent's own list: %s", exc)
+                return
 
     def provide(self, server_id: str, client: Client, session_id: str | None) -> None:
         """Note that this client provides an MCP server to the agent in a session."""

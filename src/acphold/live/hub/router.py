@@ -39,6 +39,7 @@ from acphold.live.agents import (
     Notified,
     Unheard,
     Updates,
+    air,
 )
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import missing_update
@@ -87,6 +88,8 @@ class Router:
         tasks: EagerTasks,
     ) -> None:
         self.clients: list[Client] = []
+        self.subscriptions: dict[str, Callable[[bytes], None]] = {}
+        """Those to the agent's own list, by their ids there; each gets the params of a change."""
         self._providers = providers
         # The client of each call that the agent works on outside of sessions.
         self._askers: dict[AgentCall, Asker] = {}
@@ -151,6 +154,11 @@ class Router:
         return heard
 
     async def _on_notification(self, event: Notified) -> None:
+        if event.method == air.CHANGES:
+            id_ = string(members_of(event.params).get("subscriptionId")) or ""
+            if (hear := self.subscriptions.get(id_)) is not None:
+                hear(event.params)
+            return
         agent_session = session_id_in(event.params)
         if event.method == OPENCODE_CHILD:
             # It belongs to the session above the sub-agent.

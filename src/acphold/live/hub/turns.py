@@ -80,7 +80,8 @@ class SharedParts(Struct):
     """The parts of a desk that its sessions share.
 
     `offered` are the client capabilities that the agent was told, `introduced` is its answer to
-    `initialize`, once it has answered. `providers` are the clients that provide MCP servers over
+    `initialize`, once it has answered. `follow_title` is called with the folder of a session that
+    has a title of its first prompt. `providers` are the clients that provide MCP servers over
     ACP, by `serverId`.
     """
 
@@ -94,6 +95,7 @@ class SharedParts(Struct):
     alerts: Alerts
     activity: Activity
     providers: dict[str, Client]
+    follow_title: Callable[[str], None]
     offered: ClientCapabilities = ClientCapabilities()
     introduced: bytes | None = None
 
@@ -116,6 +118,7 @@ class Turns:
         self._session = session
         self.files = TurnFiles(shared.files, session)
         self._release = shared.release
+        self._follow_title = shared.follow_title
         self._alerts = alerts
         self._side = side
         self._restoration = restoration
@@ -384,6 +387,7 @@ class Turns:
                 if self._session.row.untitled and (title := first_line(turn.prompt)) is not None:
                     # The agent has given none: a session gets a title with its first turn.
                     self._session.hold("update", [title_update(title)])
+                    self._follow_title(self._session.row.cwd)
                 if may_be_limited(answer) and not turn.is_cancelled:
                     entry = await self._with_limit(turn, answer, entry)
                 if turn.is_over:

@@ -99,3 +99,29 @@ ALERT_OUTPUT_BYTES = 4096
 ALERT_OUTPUT_SECONDS = 1.0
 """Seconds for its stdout to end after the command itself; programs that it left running may keep
 stdout open."""
+
+# -- session indexes ------------------------------------------------------------------------
+
+INDEX_PAGE = 50
+"""Sessions in a page, unless the client asks for another number."""
+
+INDEX_PAGE_MOST = 200
+"""Most sessions in a page."""
+
+BATCH = 500
+"""Most sessions that are looked up at once."""
+
+SUBSCRIPTIONS = 128
+"""Most subscriptions of one client."""
+
+CHANGES_APART_SECONDS = 1.0
+"""Seconds between two notifications of changes."""
+
+UNREAD_CHANGES_BYTES = 1 << 20
+"""Bytes that a client has not read, above which it is told no changes."""
+
+UNHEARD_CHANGES = 64
+"""Most notifications of an agent's own changes that wait to be looked at."""
+
+AGENT_SUBSCRIBE_SECONDS = 3.0
+"""Seconds the agent has to subscribe a client to its own list."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -52,6 +52,9 @@ from acphold.live.server.session_requests import Handler, SessionRequests
 from acphold.live.server.unstable import UnstableMethods, archive_filter, copy_session
 from acphold.newest import Newest
 from acphold.record.journal.access import SCOPES, Scope
+
+if TYPE_CHECKING:
+    from acphold.live.server.session_index import SessionIndex
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +104,8 @@ class ClientConnection:
         )
         requests = SessionRequests(desk, self, self.peer, entrance, opener)
         methods = UnstableMethods(desk, self, opener, principal.note)
-        self._opener, self._requests = opener, requests
+        self._opener, self._requests, self._methods = opener, requests, methods
+        self._index: SessionIndex | None = None
         self._own = OwnSessions(desk, entrance, opener.remote, opener.openings)
         self._fork = opener.until_sign_out(methods.fork)
         self._handlers: dict[str, Handler] = {
@@ -122,8 +126,9 @@ class ClientConnection:
             capabilities.QUEUE_METHOD: requests.answer,
             FORK_METHOD: lambda request: copy_session(desk, self.principal, request.params),
         }
+        self._handlers |= methods.handlers
         if unstable:
-            self._handlers |= methods.handlers | {FORK_SESSION.name: self._fork}
+            self._handlers[FORK_SESSION.name] = self._fork
         if door is not None:
             self._handlers |= {
                 schema.AUTHENTICATE.name: self._authenticate,
@@ -316,6 +321,7 @@ class ClientConnection:
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
         if self._entrance.is_in:
             self._enter()
+        self._greet_air()
         if self._desk.agent.can_fork:
             self._handlers[FORK_SESSION.name] = self._fork
         is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
@@ -323,6 +329,17 @@ class ClientConnection:
         if self.offer.all_agents and (self.offer.is_line or self._is_one_of_many):
             self._opener.introduce = self._answer_for_client
         return self._answer_for_client(answer)
+
+    def _greet_air(self) -> None:
+        """Give JetBrains AIR what it asks for: a session index; without one it means by
+        `session/delete` that the session is done."""
+        if self.offer.has_index:
+            from acphold.live.server.session_index import SessionIndex  # late: few clients have one
+
+            self._index = SessionIndex(self._desk, self, self._entrance)
+            self._handlers |= self._index.handlers
+        elif self.offer.air is not None:
+            self._handlers[schema.DELETE_SESSION.name] = self._methods.archive
 
     def _answer_for_client(self, answer: bytes) -> bytes:
         """Return an agent's answer to `initialize` for this client."""
@@ -456,10 +473,12 @@ class ClientConnection:
     # -- the list -------------------------------------------------------------------------
 
     async def _list(self, request: Request) -> bytes:
+        if self._index is not None:
+            return await self._index.list(request.params)
         asked = list_request(request.params)
         if self._principal.session_id is not None:
             return await self._desk.sessions.only(self._principal.session_id, self._entrance.tenant)
-        archived = archive_filter(request.params) if self._unstable else None
+        archived = archive_filter(request.params) or ("exclude" if self._unstable else None)
         return await self._desk.sessions.page(
             asked.cwd, asked.cursor, self._desk.hub.open_ids, archived, self._entrance.tenant
         )
@@ -467,6 +486,8 @@ class ClientConnection:
     async def aclose(self) -> None:
         """Detach the client, which has gone, here and from every owner."""
         self.detach()
+        if self._index is not None:
+            await self._index.aclose()
         await self._opener.remote.aclose()
 
     def dismiss(self) -> None:

@@ -43,6 +43,7 @@ from acp_wire import schema
 from acp_wire.schema.methods import MAKING
 from acp_wire.schema.splice import members, session_id_in
 from acphold.errors import AuthRequiredError, ForbiddenError, UnknownSessionError
+from acphold.live.agents import air
 from acphold.live.agents.capabilities import QUEUE_METHOD, restrict_introduction
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
 from acphold.record.journal import SessionRow
@@ -62,6 +63,9 @@ NEEDED: Final[dict[str, Scope]] = {
     schema.CLOSE_SESSION.name: "prompt",
     QUEUE_METHOD: "prompt",
     STEERING: "prompt",
+    air.BATCH_GET: "watch",
+    air.SUBSCRIBE: "watch",
+    air.UNSUBSCRIBE: "watch",
     schema.SET_SESSION_MODE.name: "answer",
     schema.SET_SESSION_CONFIG_OPTION.name: "answer",
 }

@@ -262,7 +262,7 @@ class ServedAgents:
         filter = ListFilter(
             cwd=asked.cwd,
             held=self._hub.open_ids,
-            archived=archive_filter(params),
+            archived=archive_filter(params) or "exclude",
             tenant=principal.tenant,
         )
         return await page_of_all(self._journal, filter, asked.cursor, self._name_of, marked=True)

@@ -28,6 +28,7 @@ from acp_wire.tasks import end
 from acp_wire.transports.addresses import can_be_tried
 from acphold import errors
 from acphold.journal_location import is_same_folder
+from acphold.live.agents import air
 from acphold.live.agents.capabilities import (
     INTRODUCTION,
     KEPT_IN_FRONT,
@@ -206,7 +207,7 @@ class SessionOpener:
             held: errors.HeldElsewhereError | None = None
             try:
                 if not self.remote.has(session_id):
-                    await self._open_here(request, asked, setup, open_)
+                    await self._open_here(request, asked, setup, open_, after)
                     return
             except errors.LeaseLostError as exc:
                 # Lost while it was being opened; the client has seen nothing of it.
@@ -236,7 +237,12 @@ class SessionOpener:
             pause = min(0.5, pause * 2 or 0.01)
 
     async def _open_here(
-        self, request: Request, asked: OpenParams, setup: Setup, open_: OpenAtDesk
+        self,
+        request: Request,
+        asked: OpenParams,
+        setup: Setup,
+        open_: OpenAtDesk,
+        after: int | None,
     ) -> None:
         """Open a session in this process. Raises HeldElsewhereError, and LeaseLostError if the
         client has seen nothing of the session yet."""
@@ -254,6 +260,9 @@ class SessionOpener:
         except BaseException:
             conversation.put_back(attachment)
             raise
+        if after == 0 and air.REPLAY_END in (self._client.offer.air or ()):
+            frames = Frames(session_id, self._client.offer)
+            self._client.send(frames.aside(air.REPLAY_ENDED))
         request.answer(result)
         lacks_servers = conversation.side.setup.joins and conversation.waiting.is_awake
         if setup.joins and (lacks_servers or "mcpServers" in asked.left_out):

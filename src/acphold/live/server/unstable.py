@@ -1,27 +1,29 @@
-"""Methods that are not yet part of the protocol, for clients served with `unstable`.
+"""Methods that are not yet part of the protocol, answered in front of every agent.
 
-`session/fork` is also there without that option, if the agent itself offers it, and so is our own
-`_acphold/fork`.
+The journal answers them; an agent that has such methods, too, is told of the changes. They are
+offered only with `unstable`, or to AIR with a session index (`agents.air`). `session/fork` is there
+only with `unstable`, or if the agent has it.
 
 Source: ACP v1 schema with its unstable parts: `ForkSessionRequest`, `SetSessionTitleRequest`,
 `ArchiveSessionRequest`, `UnarchiveSessionRequest`, `SessionArchiveFilter`, `SessionStatusRequest`;
-RFD session fork. Without the option none of these are on the wire: strict clients drop an answer
-with members that they do not know.
+RFD session fork. Without the option no answer has a member of theirs that was not asked for: strict
+clients drop an answer with members that they do not know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import ResumeSessionRequest, decode, encode
-from acp_wire.schema.methods import ARCHIVE_SESSION, FORK_SESSION
 from acp_wire.schema.session_requests import ForkSessionRequest
 from acp_wire.schema.shapes import Extensible
 from acp_wire.schema.splice import splice
 from acphold.errors import InvalidParamsError, UnknownSessionError
+from acphold.live.agents import air, ask
 from acphold.live.agents.extensions import FORK_METHOD, CopiedFiles, CopyRequest, SessionCopy
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
@@ -33,8 +35,6 @@ from acphold.live.server.session_opener import SessionOpener
 from acphold.record.journal import Archived
 from acphold.record.journal.owners import other_owner
 
-SET_TITLE = "session/set_title"
-UNARCHIVE = "session/unarchive"
 STATUS = "session/status"
 
 AT = "acphold/at"
@@ -56,9 +56,12 @@ class ArchiveFilter(Extensible, frozen=True):
     archived: str | None = None
 
 
-def archive_filter(params: bytes) -> Archived:
-    """Return which sessions `session/list` asks for; InvalidParamsError if unknown."""
-    asked = decode(ArchiveFilter, params).value.archived or "exclude"
+def archive_filter(params: bytes) -> Archived | None:
+    """Return which sessions `session/list` asks for, None if it does not say; InvalidParamsError if
+    unknown."""
+    asked = decode(ArchiveFilter, params).value.archived
+    if asked is None:
+        return None
     for known in FILTERS:
         if asked == known:
             return known
@@ -66,7 +69,8 @@ def archive_filter(params: bytes) -> Archived:
 
 
 class UnstableMethods:
-    """One client's requests of these methods; `note` records its actions."""
+    """One client's requests of these methods, but the fork, in `handlers`; `note` records its
+    actions."""
 
     def __init__(self, desk: Desk, client: Client, opener: SessionOpener, note: Note) -> None:
         self._desk = desk
@@ -74,33 +78,59 @@ class UnstableMethods:
         self._opener = opener
         self._note = note
         self.handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
-            FORK_SESSION.name: self.fork,
-            SET_TITLE: self._set_title,
-            ARCHIVE_SESSION.name: self._archive,
-            UNARCHIVE: self._unarchive,
+            air.SET_TITLE: self._set_title,
+            air.RENAME: self._rename,
+            **dict.fromkeys(air.ARCHIVING, self.archive),
+            **dict.fromkeys(air.UNARCHIVING, self._unarchive),
             STATUS: self._status,
         }
 
     async def _set_title(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
+        if await self._is_agents_alone(request, session_id):
+            return await ask(self._desk.agent, request.method, request.params)
         asked = decode(SetSessionTitleRequest, request.params).value
         title = await self._desk.listed.rename(session_id, asked.title)
-        await self._tell_owner(session_id)
+        await self._tell(session_id, title, archived=False)
         return encode({"title": title})
 
-    async def _tell_owner(self, session_id: str) -> None:
-        """Report to another process in which the session is live that its row has changed."""
-        await tell_owner(await self._desk.hub.whereabouts.owner(session_id), session_id)
+    async def _rename(self, request: Request) -> bytes:
+        await self._set_title(request)
+        return b"{}"
 
-    async def _archive(self, request: Request) -> bytes:
+    async def _is_agents_alone(self, request: Request, session_id: str) -> bool:
+        """Return True for a request that the agent answers itself, about a session that only it
+        has: it need not be taken over for that."""
+        if request.method not in self._desk.agent.index_methods or not self._desk.agent.alive:
+            return False
+        with suppress(UnknownSessionError):
+            await self._desk.hub.whereabouts.row(session_id)
+            return False
+        return bool(await self._desk.sessions.only_agents([session_id]))
+
+    async def _tell(self, session_id: str, title: str | None, *, archived: bool) -> None:
+        """Report a change to another process in which the session is live, and to the agent, which
+        nobody waits for."""
+        await tell_owner(await self._desk.hub.whereabouts.owner(session_id), session_id)
+        telling = self._desk.sessions.tell_agent(session_id, title, archived=archived)
+        self._desk.hub.undoing.start(telling, "tell the agent's own list")
+
+    async def archive(self, request: Request) -> bytes:
+        """Take a session out of the lists, and close it."""
         session_id = session_id_of(request.params)
+        if await self._is_agents_alone(request, session_id):
+            return await ask(self._desk.agent, request.method, request.params)
         await self._opener.remote.close(session_id)
         await self._desk.listed.archive(session_id, self._client)
-        await self._tell_owner(session_id)
+        await self._tell(session_id, None, archived=True)
         return b"{}"
 
     async def _unarchive(self, request: Request) -> bytes:
-        await self._desk.listed.unarchive(session_id_of(request.params))
+        session_id = session_id_of(request.params)
+        if await self._is_agents_alone(request, session_id):
+            return await ask(self._desk.agent, request.method, request.params)
+        await self._desk.listed.unarchive(session_id)
+        await self._tell(session_id, None, archived=False)
         return b"{}"
 
     async def _status(self, request: Request) -> bytes:

@@ -71,8 +71,8 @@ _decode_position = msgspec.json.Decoder(_Position).decode
 def encode(key: ListKey, filter: ListFilter, secret: bytes) -> str:
     """Return the cursor (base64url) for the sessions after `key` in a list with this filter.
 
-    The cursor is bound to the filter's `agents`, `cwd`, `archived` and `tenant`, but not to `held`,
-    which changes while a client pages.
+    The cursor is bound to the filter's `agents`, `cwd`, `archived` and `tenant`, but not to `held`
+    and `beside`, which change while a client pages.
     """
     from base64 import urlsafe_b64encode
 

@@ -183,14 +183,16 @@ Archived = Literal["exclude", "include", "only"]
 class ListFilter(Struct, frozen=True):
     """A filter for the list of sessions: with `agents`, only the sessions of these agents.
 
-    `cwd` may be any path to the folder. Sessions that were never prompted are left out, except
-    those in `held` (somebody has them open), or if `include_unprompted` is set. With `unread`, only
-    sessions that an import has listed and not read; with `queued`, only those in which prompts
-    wait; with `tenant`, only those that this tenant can see.
+    `cwd` may be any path to the folder; with `beside`, also those of these folders. Sessions that
+    were never prompted are left out, except those in `held` (somebody has them open), or if
+    `include_unprompted` is set. With `unread`, only sessions that an import has listed and not
+    read; with `queued`, only those in which prompts wait; with `tenant`, only those that this
+    tenant can see.
     """
 
     agents: tuple[str, ...] = ()
     cwd: str | None = None
+    beside: tuple[str, ...] = ()
     held: frozenset[str] = frozenset()
     include_unprompted: bool = False
     archived: Archived = "exclude"
@@ -207,8 +209,12 @@ class ListFilter(Struct, frozen=True):
             and (row.is_unread or not self.unread)
             and (row.queued > 0 or not self.queued)
             and row.is_there_for(self.tenant)
-            and (self.cwd is None or is_same_folder(self.cwd, row.cwd))
+            and self.has_folder(row.cwd)
         )
+
+    def has_folder(self, cwd: str) -> bool:
+        """True if sessions of this folder belong in the list."""
+        return self.cwd is None or any(is_same_folder(it, cwd) for it in (self.cwd, *self.beside))
 
 
 class RowChanges(Struct, frozen=True):

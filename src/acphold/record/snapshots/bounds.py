@@ -166,4 +166,7 @@ class PackLimits(Struct, frozen=True):
     size: int = 2 << 30
 
 
+WORK_TREES: Final = 100
+"""Most work trees of a repository that are looked at."""
+
 PACK_LIMITS: Final = PackLimits()

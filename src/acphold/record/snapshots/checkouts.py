@@ -94,6 +94,25 @@ def main_top(checkout: Checkout) -> str:
     return above if first is not None and first.common == checkout.common else checkout.top
 
 
+def in_other_work_trees(folder: str) -> tuple[str, ...]:
+    """Return the same folder in the other work trees of its repository, where it is there."""
+    if (checkout := checkout_of(folder)) is None or not checkout.is_repository:
+        return ()
+    linked = os.path.join(checkout.common, "worktrees")
+    names = sorted(os.listdir(linked))[: bounds.WORK_TREES] if os.path.isdir(linked) else []
+    places = [_text(os.path.join(linked, name, "gitdir"), bounds.PATH_BYTES) for name in names]
+    tops = [main_top(checkout), *(os.path.dirname(it.strip()) for it in places if "\0" not in it)]
+    inner = os.path.relpath(os.path.realpath(folder), checkout.top)
+    return tuple(
+        os.path.normpath(os.path.join(top, inner))
+        for top in dict.fromkeys(tops)
+        if top != checkout.top
+        and (found := checkout_at(top)) is not None
+        and found.common == checkout.common
+        and os.path.isdir(os.path.join(top, inner))
+    )
+
+
 def head(checkout: Checkout) -> GitHead:
     """Return what is checked out; a repository whose references are kept otherwise has no commit
     that we know."""

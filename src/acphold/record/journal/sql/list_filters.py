@@ -32,11 +32,19 @@ class ListWalk(NamedTuple):
 
 def walks(filter: ListFilter, after: ListKey | None) -> Iterator[ListWalk]:
     """Yield the walks whose rows, merged, are the page after the position `after`."""
+    if filter.cwd is None:
+        yield from _walks(filter, after, None)
+        return
+    for folder in dict.fromkeys(map(resolve_folder, (filter.cwd, *filter.beside))):
+        yield from _walks(filter, after, folder)
+
+
+def _walks(filter: ListFilter, after: ListKey | None, folder: str | None) -> Iterator[ListWalk]:
     further = ""  # conditions for the folder, unread and queued sessions, and the position
     further_values: list[str | int] = []
-    if filter.cwd is not None:
+    if folder is not None:
         further += " AND folder = %s"
-        further_values.append(resolve_folder(filter.cwd))
+        further_values.append(folder)
     if filter.unread:
         further += " AND unread IS NOT NULL"
     if filter.queued:

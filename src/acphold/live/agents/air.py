@@ -1,0 +1,166 @@
+"""JetBrains AIR's extensions of a list of sessions, and the drafts that say the same.
+
+A client is AIR if its capabilities have `_meta.jetbrains.air`: `{"version": 1, "capabilities":
+[NAME…]}`. In the same way an agent says in its answer to `initialize` what it has. Of these names
+acphold knows
+
+    sessionIndex           the client's lists have `_meta.jetbrains.air` in each session, and the
+                           agent answers the methods below
+    sessionArchive …       said by an agent that has a session index, see OFFERED
+    loadReplayEnd          said by a client that wants REPLAY_END behind the replay of a load
+
+Sources: the npm packages @agentclientprotocol/claude-agent-acp 0.101.0 and codex-acp 2.6.0, which
+have both sides of it; ACP v1 schema with its unstable parts for `session/set_title`,
+`session/archive` and `session/unarchive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from acp_wire import schema
+from acp_wire.schema.methods import ARCHIVE_SESSION
+from acp_wire.schema.splice import array, splice
+from acphold.record.history.raw_update import encode_text, members
+
+INDEX: Final = "sessionIndex"
+REPLAY_END: Final = "loadReplayEnd"
+OFFERED: Final = (
+    INDEX,
+    "sessionBatchGet",
+    "sessionArchive",
+    "sessionRename",
+    "sessionListSubscribe",
+)
+"""What acphold has in front of every agent, for a client with a session index."""
+
+RENAME: Final = "_session/rename"
+ARCHIVE: Final = "_session/archive"
+UNARCHIVE: Final = "_session/unarchive"
+BATCH_GET: Final = "_session/batch_get"
+SUBSCRIBE: Final = "_session/list/subscribe"
+UNSUBSCRIBE: Final = "_session/list/unsubscribe"
+CHANGES: Final = "_session/list/changes"
+"""The notification of changed sessions, to whoever has subscribed."""
+
+SET_TITLE: Final = "session/set_title"
+DRAFT_UNARCHIVE: Final = "session/unarchive"
+
+ARCHIVING: Final = (ARCHIVE, ARCHIVE_SESSION.name)
+UNARCHIVING: Final = (UNARCHIVE, DRAFT_UNARCHIVE)
+NAMING: Final = (RENAME, SET_TITLE)
+"""The methods for each change of a list, of which an agent may have one."""
+
+_METHODS: Final = {
+    "sessionArchive": (ARCHIVE, UNARCHIVE),
+    "sessionRename": (RENAME,),
+    "sessionListSubscribe": (SUBSCRIBE, UNSUBSCRIBE),
+    INDEX: (INDEX,),
+}
+_DRAFTS: Final = {"title": (SET_TITLE,), "archive": (ARCHIVE_SESSION.name, DRAFT_UNARCHIVE)}
+
+EVERY_SESSION: Final = {"jetbrains": {"air": {"list": {"limit": 100, "archived": "all"}}}}
+"""The `_meta` by which an agent with a session index lists archived sessions, too."""
+
+VERSION: Final = b"1"
+
+REPLAY_ENDED: Final = (
+    b'{"sessionUpdate":"session_info_update",'
+    b'"_meta":{"jetbrains":{"air":{"version":1,"loadReplayEnd":true}}}}'
+)
+"""The update behind the replay of a load."""
+
+
+class _Air(Struct):
+    version: int = 0
+    capabilities: list[str] = []
+
+
+class _JetBrains(Struct):
+    air: _Air | None = None
+
+
+class _Meta(Struct):
+    jetbrains: _JetBrains | None = None
+
+
+def capabilities_in(meta: Mapping[str, object] | None) -> frozenset[str] | None:
+    """Return what this `_meta` says of AIR's extensions; None if it says nothing."""
+    try:
+        found = msgspec.convert(meta or {}, _Meta)
+    except msgspec.ValidationError:
+        return None
+    if found.jetbrains is None or (air := found.jetbrains.air) is None or air.version < 1:
+        return None
+    return frozenset(air.capabilities)
+
+
+def index_methods(answer: schema.InitializeResponse, raw: bytes) -> frozenset[str]:
+    """Return the methods by which an agent with this answer to `initialize`, `raw` as it came,
+    changes and tells its own list; INDEX among them if its list has all that AIR shows."""
+    offered = capabilities_in(answer.meta) or ()
+    known = {method for name in offered for method in _METHODS.get(name, ())}
+    can = members(
+        members(members(raw).get("agentCapabilities", b"")).get("sessionCapabilities", b"")
+    )
+    for name, methods in _DRAFTS.items():
+        if can.get(name, b"").startswith(b"{"):
+            known.update(methods)
+    return frozenset(known)
+
+
+def fields_in(raw: bytes) -> dict[str, bytes]:
+    """Return AIR's members of the object `raw`, each as JSON; {} if it has none."""
+    jetbrains = members(members(raw).get("_meta", b"")).get("jetbrains", b"")
+    return members(members(jetbrains).get("air", b""))
+
+
+def with_fields(raw: bytes, fields: Mapping[str, bytes | None]) -> bytes:
+    """Return the object `raw` with these members of AIR's beside those that it has."""
+    meta = _object(raw, "_meta")
+    jetbrains = _object(meta, "jetbrains")
+    air = splice(_object(jetbrains, "air"), {"version": VERSION, **fields})
+    return splice(raw, {"_meta": splice(meta, {"jetbrains": splice(jetbrains, {"air": air})})})
+
+
+def with_index(answer: bytes) -> bytes:
+    """Return an answer to `initialize` that offers the session index beside what it offers."""
+    try:
+        names = msgspec.json.decode(fields_in(answer).get("capabilities", b"[]"), type=list[str])
+    except msgspec.MsgspecError:
+        names = []
+    every = dict.fromkeys((*names, *OFFERED))
+    return with_fields(answer, {"capabilities": array([encode_text(name) for name in every])})
+
+
+def without_replay_end(can: bytes) -> bytes:
+    """Return the capabilities of a client without REPLAY_END: a replay of ours ends later than the
+    agent's."""
+    raw = fields_in(can).get("capabilities", b"")
+    try:
+        names = msgspec.json.decode(raw, type=list[str])
+    except msgspec.MsgspecError:
+        return can
+    if REPLAY_END not in names:
+        return can
+    kept = [encode_text(name) for name in names if name != REPLAY_END]
+    return with_fields(can, {"capabilities": array(kept)})
+
+
+def tells_archived(update: bytes) -> bool:
+    """Return True for an update that only says whether the session is archived: the lists say
+    that."""
+    return (
+        b'"archived"' in update
+        and "archived" in fields_in(update)
+        and members(update).keys() <= {"sessionUpdate", "_meta"}
+    )
+
+
+def _object(raw: bytes, name: str) -> bytes:
+    found = members(raw).get(name, b"")
+    return found if found.startswith(b"{") else b"{}"

@@ -1,0 +1,337 @@
+"""One client's session index, as JetBrains AIR has it: see `agents.air`.
+
+Its lists, and the sessions that it looks up, are those of `hub.session_list`, each with AIR's
+members. What the journal does not know of a session is what the agent's own list says.
+
+    _session/list/subscribe {cwd}                       {subscriptionId}
+    _session/list/changes {subscriptionId, sessions,    a notification, at most once a second: new
+        removed}                                        and changed sessions whole, ids of others
+    _session/list/unsubscribe {subscriptionId}          {}
+    _session/batch_get {sessionIds}                     {sessions}: those that there are
+
+An agent that tells changes of its own list is subscribed to, too: for the sessions that only it
+has, and for those that go on in its own program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Final, TypeVar
+from uuid import uuid4
+
+import msgspec
+from msgspec import Raw, Struct
+
+from acp_wire.rpc.requests import Request
+from acp_wire.schema import encode
+from acp_wire.schema.splice import array, in_meta, items, members, splice, without_meta
+from acp_wire.tasks import TaskSet, beside, end, first
+from acphold.errors import AcpError, InvalidParamsError, JournalError
+from acphold.live.agents import air, ask
+from acphold.live.hub.attachment import Client
+from acphold.live.hub.desk import Desk
+from acphold.live.hub.session_list import MESSAGE_COUNT, ORIGINS
+from acphold.live.reading.followed_list import Changed, follow_list
+from acphold.live.server import bounds
+from acphold.live.server.checked_params import list_request
+from acphold.live.server.principals import Entrance
+from acphold.record.history.raw_update import string
+from acphold.record.journal import Archived, ListFilter
+from acphold.record.snapshots.checkouts import in_other_work_trees
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+SHELVES: Final[dict[str, Archived]] = {
+    "unarchived": "exclude",
+    "archived": "only",
+    "all": "include",
+}
+
+
+class _Wanted(Struct, rename="camel"):
+    """AIR's `list` in the `_meta` of `session/list`."""
+
+    limit: int | None = None
+    archived: str | None = None
+    include_worktrees: bool | None = None
+
+
+class _Subscribe(Struct):
+    cwd: str
+
+
+class _Unsubscribe(Struct, rename="camel"):
+    subscription_id: str
+
+
+class _BatchGet(Struct, rename="camel"):
+    session_ids: list[str]
+
+
+class _Changes(Struct, rename="camel"):
+    """The params of `air.CHANGES`."""
+
+    subscription_id: str = ""
+    sessions: list[Raw] = []
+    removed: list[str] = []
+
+
+class Subscription:
+    """A subscription to the sessions of some folders; `sent` has what was told of each last.
+
+    `agents` is the id of the one at the agent, "" for none, of the agent's `generation`.
+    """
+
+    def __init__(self, cwd: str, folders: tuple[str, ...]) -> None:
+        self.id = uuid4().hex
+        self.cwd = cwd
+        self.agents = ""
+        self.generation = 0
+        self.sent: dict[str, bytes] = {}
+        self._filter = ListFilter(cwd=cwd, beside=folders)
+
+    def news(self, shown: Mapping[str, bytes], gone: Iterable[str]) -> bytes:
+        """Return the params that tell these sessions, as far as they are in its folders and have
+        changed, and those that are gone; b"" for nothing."""
+        sessions, removed = list[bytes](), [*gone]
+        for session_id, raw in shown.items():
+            if not self._filter.has_folder(string(members(raw).get("cwd")) or ""):
+                removed += [session_id] if session_id in self.sent else []
+            elif self.sent.get(session_id) != (now := _signature(raw)):
+                self.sent[session_id] = now
+                sessions.append(without_meta(raw, MESSAGE_COUNT))
+        for session_id in removed:
+            self.sent.pop(session_id, None)
+        if not sessions and not removed:
+            return b""
+        told = {"subscriptionId": encode(self.id), "removed": encode(removed)}
+        return splice(b"{}", {**told, "sessions": array(sessions)})
+
+
+class SessionIndex:
+    """The lists of one client, and its subscriptions; `aclose` ends these."""
+
+    def __init__(self, desk: Desk, client: Client, entrance: Entrance) -> None:
+        self._desk = desk
+        self._client = client
+        self._entrance = entrance
+        self._subscriptions: dict[str, Subscription] = {}
+        self._following: asyncio.Task[None] | None = None
+        self._follows = asyncio.Event()
+        self._in_order = asyncio.Lock()
+        self._tasks = TaskSet()
+        self.handlers: dict[str, Callable[[Request], Awaitable[bytes]]] = {
+            air.BATCH_GET: self._batch_get,
+            air.SUBSCRIBE: self._subscribe,
+            air.UNSUBSCRIBE: self._unsubscribe,
+        }
+
+    # -- lists ----------------------------------------------------------------------------
+
+    async def list(self, params: bytes) -> bytes:
+        """Return the result of `session/list`."""
+        asked = list_request(params)
+        wanted = _read(air.fields_in(params).get("list", b"{}"), _Wanted)
+        limit = bounds.INDEX_PAGE if wanted.limit is None else wanted.limit
+        if limit < 1:
+            raise InvalidParamsError("limit: must be at least 1", "_meta.jetbrains.air.list.limit")
+        if (archived := SHELVES.get(wanted.archived or "unarchived")) is None:
+            problem = f"archived: {wanted.archived!r} is not one of {', '.join(SHELVES)}"
+            raise InvalidParamsError(problem, "_meta.jetbrains.air.list.archived")
+        sessions, tenant = self._desk.sessions, self._entrance.tenant
+        if (only := self._entrance.principal.session_id) is not None:
+            page = await sessions.only(only, tenant)
+        else:
+            page = await sessions.page(
+                asked.cwd,
+                asked.cursor,
+                self._desk.hub.open_ids,
+                archived,
+                tenant,
+                limit=min(limit, bounds.INDEX_PAGE_MOST),
+                beside=await _beside(asked.cwd) if wanted.include_worktrees else (),
+            )
+        shown = await self._show(items(members(page)["sessions"]))
+        return splice(page, {"sessions": array([*shown.values()])})
+
+    async def _batch_get(self, request: Request) -> bytes:
+        ids = _read(request.params, _BatchGet).session_ids
+        if len(ids) > bounds.BATCH or len({*ids}) < len(ids) or not all(map(str.strip, ids)):
+            raise InvalidParamsError(
+                f"sessionIds: at most {bounds.BATCH} ids, each once, and none empty", "sessionIds"
+            )
+        found = await self._find(ids)
+        return splice(b"{}", {"sessions": array([*found.values()])})
+
+    async def _find(self, session_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return these sessions as they are shown, as far as the client may know of them."""
+        only = self._entrance.principal.session_id
+        ids = [it for it in session_ids if only in (None, it)]
+        return await self._show(await self._desk.sessions.find(ids, self._entrance.tenant))
+
+    async def _show(self, infos: Sequence[bytes]) -> dict[str, bytes]:
+        """Return sessions with AIR's members, by id."""
+        by_id = {string(members(raw).get("sessionId")) or "": raw for raw in infos}
+        outcomes = await self._desk.hub.journal.outcomes([*by_id])
+        return {
+            session_id: _with_members(raw, self._state(session_id, outcomes.get(session_id)))
+            for session_id, raw in by_id.items()
+        }
+
+    def _state(self, session_id: str, outcome: bytes | None) -> str | None:
+        """Return what goes on in a session; None if that is not known here."""
+        conversation = self._desk.hub.live.get(session_id)
+        if conversation is not None and conversation.questions.are_open:
+            return "requires_action"
+        if conversation is not None and conversation.turns.running is not None:
+            return "running"
+        if outcome is not None and "error" in members(outcome):
+            return "error"
+        return None if conversation is None else "idle"
+
+    # -- subscriptions --------------------------------------------------------------------
+
+    async def _subscribe(self, request: Request) -> bytes:
+        cwd = _read(request.params, _Subscribe).cwd
+        if not cwd.startswith("/"):
+            raise InvalidParamsError(f"cwd: {cwd!r} is not an absolute path", "cwd")
+        if len(self._subscriptions) >= bounds.SUBSCRIPTIONS:
+            raise InvalidParamsError(f"at most {bounds.SUBSCRIPTIONS} subscriptions at a time")
+        subscription = Subscription(cwd, await _beside(cwd))
+        self._subscriptions[subscription.id] = subscription
+        try:
+            await self._subscribe_at_agent(subscription)
+            if self._following is None or self._following.done():
+                self._following = asyncio.create_task(self._follow(), name="session index")
+            async with beside(self._follows.wait(), "follow the list") as following:
+                await first(following, self._following)
+        except BaseException:
+            del self._subscriptions[subscription.id]
+            raise
+        return encode({"subscriptionId": subscription.id})
+
+    async def _unsubscribe(self, request: Request) -> bytes:
+        id_ = _read(request.params, _Unsubscribe).subscription_id
+        if (subscription := self._subscriptions.pop(id_, None)) is not None:
+            self._leave_agent(subscription)
+        if not self._subscriptions:
+            await end(self._following)
+        return b"{}"
+
+    async def aclose(self) -> None:
+        """End the subscriptions."""
+        for subscription in self._subscriptions.values():
+            self._leave_agent(subscription)
+        self._subscriptions.clear()
+        await end(self._following, *self._tasks)
+
+    async def _follow(self) -> None:
+        journal = self._desk.hub.journal
+        try:
+            with self._desk.hub.activity.listen() as activity:
+                async with aclosing(follow_list(journal, 1, activity)) as found:
+                    async for each in found:
+                        self._follows.set()
+                        if isinstance(each, Changed):
+                            await self._tell([row.session_id for row in each.rows], each.gone)
+                            await asyncio.sleep(bounds.CHANGES_APART_SECONDS)
+        except JournalError as exc:
+            log.warning("changes of the list are not told: %s", exc)
+        finally:
+            self._follows.clear()
+
+    async def _tell(self, session_ids: Sequence[str], gone: Sequence[str]) -> None:
+        async with self._in_order:
+            shown = await self._find(session_ids)
+            for subscription in [*self._subscriptions.values()]:
+                if subscription.generation != self._desk.agent.generation:
+                    await self._subscribe_at_agent(subscription)
+                mine = [it for it in gone if self._client.sees_all or it in subscription.sent]
+                self._send(subscription.news(shown, mine))
+
+    def _send(self, news: bytes) -> None:
+        if news and self._client.buffered > bounds.UNREAD_CHANGES_BYTES:
+            log.warning("%s dropped: a client lags", air.CHANGES)
+        elif news:
+            self._client.tell(air.CHANGES, news)
+
+    # -- the agent's own ------------------------------------------------------------------
+
+    async def _subscribe_at_agent(self, subscription: Subscription) -> None:
+        agent = self._desk.agent
+        subscription.generation, subscription.agents = agent.generation, ""
+        if air.SUBSCRIBE not in agent.index_methods or not self._client.sees_all:
+            return
+        try:
+            params = encode({"cwd": subscription.cwd})
+            answer = await ask(agent, air.SUBSCRIBE, params, bounds.AGENT_SUBSCRIBE_SECONDS)
+            subscription.agents = string(members(answer).get("subscriptionId")) or ""
+        except AcpError as exc:
+            log.info("the agent does not tell changes of its own list: %s", exc)
+        if subscription.agents:
+            hear = partial(self._on_agents_news, subscription)
+            self._desk.router.subscriptions[subscription.agents] = hear
+
+    def _leave_agent(self, subscription: Subscription) -> None:
+        agent = self._desk.agent
+        if self._desk.router.subscriptions.pop(subscription.agents, None) is not None:
+            params = encode({"subscriptionId": subscription.agents})
+            leaving = ask(agent, air.UNSUBSCRIBE, params, bounds.AGENT_SUBSCRIBE_SECONDS)
+            self._desk.hub.undoing.start(_try(leaving), "leave the agent's list")
+
+    def _on_agents_news(self, subscription: Subscription, params: bytes) -> None:
+        if len(self._tasks) > bounds.UNHEARD_CHANGES:
+            log.warning("%s of the agent dropped: too many at once", air.CHANGES)
+            return
+        self._tasks.start(_try(self._hear(subscription, params)), "changes of the agent's list")
+
+    async def _hear(self, subscription: Subscription, params: bytes) -> None:
+        told = _read(params, _Changes)
+        async with self._in_order:
+            known, others = await self._desk.sessions.hear([bytes(it) for it in told.sessions])
+            theirs = {string(members(raw).get("sessionId")) or "": raw for raw in others}
+            gone = await self._desk.sessions.only_agents(told.removed)
+            self._send(subscription.news({**await self._find(known), **theirs}, gone))
+
+
+async def _try(work: Awaitable[object]) -> None:
+    """Finish what may fail without harm."""
+    try:
+        await work
+    except AcpError as exc:
+        log.info("the agent's own list: %s", exc)
+
+
+async def _beside(cwd: str | None) -> tuple[str, ...]:
+    """Return the same folder in the other work trees of its repository."""
+    return () if cwd is None else await asyncio.to_thread(in_other_work_trees, cwd)
+
+
+def _read(params: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(params or b"{}", type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidParamsError(str(error)) from None
+
+
+def _with_members(raw: bytes, state: str | None) -> bytes:
+    """Return a session of a list, which says if it is archived, with AIR's members."""
+    parts, known = members(raw), air.fields_in(raw)
+    fields: dict[str, bytes | None] = {"archived": parts.get("archived", b"false")}
+    fields["state"] = known.get("state", b'"idle"') if state is None else encode(state)
+    origins = items(in_meta(raw, ORIGINS) or b"[]")
+    source = members(origins[-1]).get("sessionId") if origins else None
+    if source is not None and source != parts["sessionId"]:
+        fields["forkedFrom"] = source
+    return splice(air.with_fields(raw, fields), {"archived": None})
+
+
+def _signature(raw: bytes) -> bytes:
+    """Return what of a session is told when it changes: not what changes with every message."""
+    return without_meta(splice(raw, {"updatedAt": None}), MESSAGE_COUNT)

@@ -1,0 +1,577 @@
+"""The session index of JetBrains AIR, in front of agents with and without one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.errors import RemoteError
+from acphold.live.agents import Notified, Updates, air
+from acphold.live.agents.capabilities import introduction_for_agent
+from acphold.live.hub import bounds as hub_bounds
+from acphold.live.server import bounds
+from acphold.live.server.principals import Principal
+from tests.hub.shared import Onlooker, Shared, shared
+
+INDEX = {"jetbrains": {"air": {"version": 1, "capabilities": ["sessionIndex", "loadReplayEnd"]}}}
+ONLY_AIR = {"jetbrains": {"air": {"version": 1, "capabilities": ["diffPatch"]}}}
+EVERY = frozenset(
+    {air.INDEX, air.RENAME, air.ARCHIVE, air.UNARCHIVE, air.SUBSCRIBE, air.UNSUBSCRIBE}
+)
+"""The methods of an agent that has a session index itself."""
+
+at_once = pytest.mark.usefixtures("without_pauses")
+
+
+@pytest.fixture
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes are told without a pause, and titles are looked for at once."""
+    monkeypatch.setattr(bounds, "CHANGES_APART_SECONDS", 0.0)
+    monkeypatch.setattr(hub_bounds, "TITLE_LOOKS_SECONDS", (0.0,))
+
+
+def members(info: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = info["_meta"]["jetbrains"]["air"]
+    assert found["version"] == 1
+    return found
+
+
+async def sessions(client: Onlooker, cwd: Path | None = None, **wanted: Any) -> dict[str, Any]:
+    """What AIR lists, by id."""
+    asked = {"_meta": {"jetbrains": {"air": {"list": wanted}}}}
+    folder = {} if cwd is None else {"cwd": str(cwd)}
+    return {info["sessionId"]: info for info in await client.sessions(**folder, **asked)}
+
+
+async def subscribe(client: Onlooker, cwd: Path | str) -> str:
+    answer = await client.call("_session/list/subscribe", {"cwd": str(cwd)})
+    return str(answer["subscriptionId"])
+
+
+def changes(client: Onlooker, subscription: str) -> list[dict[str, Any]]:
+    told = [it["params"] for it in client.messages if it.get("method") == air.CHANGES]
+    return [it for it in told if it["subscriptionId"] == subscription]
+
+
+async def until_told(
+    client: Onlooker, subscription: str, fits: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    """The first session that fits among those that the subscription tells."""
+
+    def found() -> list[dict[str, Any]]:
+        told = changes(client, subscription)
+        return [info for each in told for info in each["sessions"] if fits(info)]
+
+    await client.until(lambda: bool(found()))
+    return found()[0]
+
+
+def theirs(cwd: Path | str = "/w", **fields: Any) -> dict[str, Any]:
+    """A session of the agent's own list."""
+    marks = {"jetbrains": {"air": {"version": 1, **fields.pop("air", {})}}}
+    return {"sessionId": "theirs", "cwd": str(cwd), "title": "Theirs", "_meta": marks, **fields}
+
+
+def with_index(house: Shared) -> None:
+    """From now on its agent has a session index, too."""
+    house.agent.can("load", "list")
+    house.agent.index_methods = EVERY
+    for method in ("session/load", air.RENAME, air.ARCHIVE, air.UNARCHIVE, air.UNSUBSCRIBE):
+        house.agent.results[method] = b"{}"
+    house.agent.results[air.SUBSCRIBE] = b'{"subscriptionId":"at-the-agent"}'
+
+
+async def agent_tells(house: Shared, *infos: dict[str, Any], removed: tuple[str, ...] = ()) -> None:
+    told = {"subscriptionId": "at-the-agent", "sessions": infos, "removed": removed}
+    await house.agent.listener.hear(Notified(air.CHANGES, json.dumps(told).encode()))
+
+
+async def asked_of(house: Shared, method: str) -> dict[str, Any]:
+    """What the agent was asked last by this method, once it was."""
+    await house.agent.was_asked(method)
+    return [params for name, params in house.agent.asked if name == method][-1]
+
+
+# -- offered ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("meta", [{}, ONLY_AIR, INDEX])
+async def test_a_client_that_asks_for_it_is_offered_a_session_index(
+    journal: Path, meta: dict[str, Any]
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client(_meta=meta)
+        answer = client.messages[0]["result"]
+        offered = answer.get("_meta", {}).get("jetbrains", {}).get("air", {})
+        assert ({*air.OFFERED} <= {*offered.get("capabilities", ())}) == (meta is INDEX)
+        if meta is not INDEX:
+            error = await client.refused("_session/batch_get", {"sessionIds": []})
+            assert error.code == -32601
+
+
+async def test_what_the_agent_offers_is_offered_beside_it() -> None:
+    answer = b'{"_meta":{"jetbrains":{"air":{"version":1,"capabilities":["goal"],"goal":1}}}}'
+    found = json.loads(air.with_index(answer))["_meta"]["jetbrains"]["air"]
+    assert found == {"version": 1, "capabilities": ["goal", *air.OFFERED], "goal": 1}
+
+
+@pytest.mark.parametrize(
+    "said", [{"air": 7}, {"air": {"version": "1", "capabilities": ["sessionIndex"]}}, [], None]
+)
+async def test_what_is_not_in_its_form_asks_for_nothing(journal: Path, said: Any) -> None:
+    async with shared(journal) as house:
+        client = await house.client(_meta={"jetbrains": said})
+        assert (await client.refused("_session/batch_get", {"sessionIds": []})).code == -32601
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+async def test_a_list_says_of_each_session_what_goes_on_and_whether_it_is_archived(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client(_meta=INDEX)
+        idle, running, archived = [await client.new() for _ in range(3)]
+        await house.turn(client, idle, "one", "ONE")
+        await house.turn(client, archived, "two", "TWO")
+        turn = await house.begun(client, running, "three")
+        assert await client.call("_session/archive", {"sessionId": archived}) == {}
+        states = {key: members(it)["state"] for key, it in (await sessions(client)).items()}
+        assert states == {idle: "idle", running: "running"}
+        everything = await sessions(client, archived="all")
+        marks = {key: members(it)["archived"] for key, it in everything.items()}
+        assert marks == {idle: False, running: False, archived: True}
+        assert (await sessions(client, archived="archived")).keys() == {archived}
+        assert all("archived" not in info for info in everything.values())
+        await house.agent.end(running)
+        await turn
+
+
+async def test_a_session_whose_last_turn_failed_says_so(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened(_meta=INDEX)
+        turn = await house.begun(client, session, "one")
+        await house.agent.end(session, RemoteError(-32000, "no"))
+        await asyncio.wait([turn])
+        assert members((await sessions(client))[session])["state"] == "error"
+
+
+async def test_pages_have_as_many_sessions_as_are_asked_for(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client(_meta=INDEX)
+        made = [await client.new() for _ in range(3)]
+        for session in made:
+            await house.turn(client, session, "one", "ONE")
+        asked: dict[str, Any] = {"_meta": {"jetbrains": {"air": {"list": {"limit": 2}}}}}
+        page = await client.call("session/list", asked)
+        rest = await client.call("session/list", {**asked, "cursor": page["nextCursor"]})
+        ids = [[it["sessionId"] for it in found["sessions"]] for found in (page, rest)]
+        assert [len(some) for some in ids] == [2, 1]
+        assert {*ids[0], *ids[1]} == {*made}
+        assert rest.get("nextCursor") is None
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"limit": 0}, {"limit": "7"}, {"archived": "some"}, {"includeWorktrees": 1}]
+)
+async def test_a_wish_that_cannot_be_read_is_refused(journal: Path, wanted: dict[str, Any]) -> None:
+    async with shared(journal) as house:
+        client = await house.client(_meta=INDEX)
+        asked = {"_meta": {"jetbrains": {"air": {"list": wanted}}}}
+        assert (await client.refused("session/list", asked)).code == -32602
+
+
+@pytest.fixture
+def work_trees(tmp_path: Path) -> tuple[Path, Path]:
+    """The two work trees of a repository, each with a folder `inner`."""
+    main, other = tmp_path / "main", tmp_path / "other"
+    who = ("-c", "user.name=n", "-c", "user.email=e@x")
+    for words in (
+        ("init", "-q", str(main)),
+        ("-C", str(main), *who, "commit", "-q", "--allow-empty", "-m", "one"),
+        ("-C", str(main), "worktree", "add", "-q", str(other)),
+    ):
+        subprocess.run(["git", *words], check=True)
+    for top in (main, other):
+        (top / "inner").mkdir()
+    return main, other
+
+
+async def test_sessions_in_the_other_work_trees_of_a_repository_are_listed_if_asked_for(
+    journal: Path, work_trees: tuple[Path, Path]
+) -> None:
+    main, other = work_trees
+    async with shared(journal) as house:
+        client = await house.client(_meta=INDEX)
+        here, there, above = [
+            await client.new(it) for it in (main / "inner", other / "inner", other)
+        ]
+        for session in (here, there, above):
+            await house.turn(client, session, "one", "ONE")
+        assert (await sessions(client, main / "inner")).keys() == {here}
+        found = await sessions(client, main / "inner", includeWorktrees=True)
+        assert found.keys() == {here, there}
+        back = await sessions(client, other / "inner", includeWorktrees=True)
+        assert back.keys() == {here, there}
+
+
+async def test_a_copy_names_the_session_that_it_was_made_of(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        copy = (await client.call("_acphold/fork", {"sessionId": session}))["sessionId"]
+        assert members((await sessions(client))[copy])["forkedFrom"] == session
+
+
+async def test_what_the_agent_lists_of_a_session_stands_beside_what_acphold_knows(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        known = {"model": "m", "lastPromptAt": "2026-01-31T12:00:00Z", "state": "running"}
+        house.agent.lists = [
+            theirs("/", sessionId=session, air=known),
+            theirs("/", air={"archived": True}),
+        ]
+        found = await sessions(client, Path("/"))
+        assert members(found[session]) == {
+            **{"version": 1, "archived": False},
+            **known,
+            "state": "idle",
+        }
+        assert found.keys() == {session}
+        both = await sessions(client, Path("/"), archived="all")
+        assert members(both["theirs"])["archived"] is True
+        asked = await asked_of(house, "session/list")
+        assert asked["_meta"]["jetbrains"]["air"]["list"]["archived"] == "all"
+
+
+async def test_known_ids_are_looked_up_and_others_are_left_out(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        await client.call("_session/archive", {"sessionId": session})
+        house.agent.lists = [theirs()]
+        await client.sessions()
+        ids = [session, "theirs", "nobody's"]
+        answer = await client.call("_session/batch_get", {"sessionIds": ids})
+        found = {info["sessionId"]: info for info in answer["sessions"]}
+        assert {key: members(it)["archived"] for key, it in found.items()} == {
+            session: True,
+            "theirs": False,
+        }
+
+
+@pytest.mark.parametrize("ids", [["a", "a"], [" "], [7], None])
+async def test_ids_that_cannot_be_looked_up_are_refused(journal: Path, ids: Any) -> None:
+    async with shared(journal) as house:
+        client = await house.client(_meta=INDEX)
+        error = await client.refused("_session/batch_get", {"sessionIds": ids})
+        assert error.code == -32602
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+async def test_a_session_is_renamed_archived_and_put_back(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        asked = {"sessionId": session}
+        assert await client.call("_session/rename", {**asked, "title": "Mine"}) == {}
+        assert (await sessions(client))[session]["title"] == "Mine"
+        for _ in range(2):
+            assert await client.call("_session/archive", asked) == {}
+        assert await sessions(client) == {}
+        for _ in range(2):
+            assert await client.call("_session/unarchive", asked) == {}
+        assert (await sessions(client)).keys() == {session}
+        for method in ("_session/rename", "_session/archive", "_session/unarchive"):
+            error = await client.refused(method, {"sessionId": "nobody's", "title": "t"})
+            assert error.code == -32002
+
+
+async def test_an_agent_that_has_a_list_of_its_own_is_told_of_each_change(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        await client.call("_session/rename", {"sessionId": session, "title": "Mine"})
+        assert await asked_of(house, air.RENAME) == {"sessionId": session, "title": "Mine"}
+        await client.call("session/archive", {"sessionId": session})
+        assert await asked_of(house, air.ARCHIVE) == {"sessionId": session}
+        await client.call("session/unarchive", {"sessionId": session})
+        assert await asked_of(house, air.UNARCHIVE) == {"sessionId": session}
+
+
+async def test_an_agent_with_the_draft_alone_is_told_a_title_by_that(journal: Path) -> None:
+    async with shared(journal) as house:
+        house.agent.index_methods = frozenset({air.SET_TITLE})
+        client, session = await house.opened()
+        await client.call("session/set_title", {"sessionId": session, "title": "Mine"})
+        assert await asked_of(house, air.SET_TITLE) == {"sessionId": session, "title": "Mine"}
+
+
+async def test_a_session_that_only_the_agent_has_is_changed_there_and_not_opened(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        house.agent.lists = [theirs()]
+        client = await house.client(_meta=INDEX)
+        await client.sessions()
+        await client.call("_session/archive", {"sessionId": "theirs"})
+        assert await asked_of(house, air.ARCHIVE) == {"sessionId": "theirs"}
+        assert "session/load" not in [method for method, _ in house.agent.asked]
+
+
+async def test_air_without_an_index_archives_what_it_deletes(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened(_meta=ONLY_AIR)
+        await house.turn(client, session, "one", "ONE")
+        assert await client.call("session/delete", {"sessionId": session}) == {}
+        assert await client.sessions() == []
+        await client.load(session)
+        assert "ONE" in client.text(session_id=session)
+
+
+# -- subscriptions ---------------------------------------------------------------------------------
+
+
+@at_once
+async def test_changes_of_a_folder_are_told_to_whoever_has_subscribed(
+    journal: Path, tmp_path: Path
+) -> None:
+    async with shared(journal) as house:
+        client, worker = await house.client(_meta=INDEX), await house.client()
+        subscription = await subscribe(client, tmp_path)
+        elsewhere = await subscribe(client, "/")
+        session = await worker.new(tmp_path)
+        turn = await house.begun(worker, session, "Mend the gate")
+        await until_told(client, subscription, lambda it: members(it)["state"] == "running")
+        await house.agent.end(session)
+        await turn
+        told = await until_told(client, subscription, lambda it: members(it)["state"] == "idle")
+        assert (told["sessionId"], told["cwd"]) == (session, str(tmp_path))
+        assert told["title"] == "Mend the gate"
+        await client.call("_session/rename", {"sessionId": session, "title": "Mine"})
+        await until_told(client, subscription, lambda it: it["title"] == "Mine")
+        await client.call("_session/archive", {"sessionId": session})
+        await until_told(client, subscription, lambda it: members(it)["archived"])
+        await worker.call("session/delete", {"sessionId": session})
+        await client.until(lambda: changes(client, subscription)[-1]["removed"] == [session])
+        assert [it for it in changes(client, elsewhere) if it["sessions"]] == []
+
+
+@at_once
+async def test_nothing_is_told_behind_the_end_of_a_subscription(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client(_meta=INDEX)
+        ended, goes_on = await subscribe(client, "/"), await subscribe(client, "/")
+        for _ in range(2):  # repeating it is no error
+            answer = await client.call("_session/list/unsubscribe", {"subscriptionId": ended})
+            assert answer == {}
+        session = await client.new()
+        await house.turn(client, session, "one", "ONE")
+        await until_told(client, goes_on, lambda it: it["sessionId"] == session)
+        assert changes(client, ended) == []
+
+
+@pytest.mark.parametrize("cwd", ["here", None, 7])
+async def test_a_subscription_needs_an_absolute_folder(journal: Path, cwd: Any) -> None:
+    async with shared(journal) as house:
+        client = await house.client(_meta=INDEX)
+        assert (await client.refused("_session/list/subscribe", {"cwd": cwd})).code == -32602
+
+
+async def test_there_are_so_many_subscriptions_and_no_more(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "SUBSCRIPTIONS", 2)
+    async with shared(journal) as house:
+        client = await house.client(_meta=INDEX)
+        one = await subscribe(client, "/")
+        await subscribe(client, "/")
+        assert (await client.refused("_session/list/subscribe", {"cwd": "/"})).code == -32602
+        await client.call("_session/list/unsubscribe", {"subscriptionId": one})
+        await subscribe(client, "/")
+
+
+@at_once
+async def test_a_tenant_is_told_of_no_session_of_another(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = house.stranger(Principal(name="ann", tenant="ann"))
+        await client.introduce(None, {"_meta": INDEX})
+        subscription = await subscribe(client, "/")
+        other = house.stranger(Principal(name="bob", tenant="bob"))
+        await other.introduce(None, {})
+        bobs, anns = await other.new(), await client.new()
+        await house.turn(other, bobs, "secret", "ONE")
+        await other.call("session/delete", {"sessionId": bobs})
+        await house.turn(client, anns, "mine", "TWO")
+        await until_told(client, subscription, lambda it: it["sessionId"] == anns)
+        assert bobs not in json.dumps(changes(client, subscription))
+        answer = await client.call("_session/batch_get", {"sessionIds": [bobs, anns]})
+        assert [it["sessionId"] for it in answer["sessions"]] == [anns]
+
+
+@at_once
+async def test_what_changes_in_the_agents_own_list_is_told_too(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        subscription = await subscribe(client, "/")
+        assert await asked_of(house, air.SUBSCRIBE) == {"cwd": "/"}
+        ours = theirs("/", sessionId=session, air={"model": "m"})
+        await agent_tells(house, theirs("/", title="In its own program"), ours)
+        await until_told(client, subscription, lambda it: it["title"] == "In its own program")
+        told = await until_told(client, subscription, lambda it: "model" in members(it))
+        assert told["sessionId"] == session
+        await agent_tells(house, removed=("theirs", session))
+        await client.until(lambda: changes(client, subscription)[-1]["removed"] == ["theirs"])
+        await client.call("_session/list/unsubscribe", {"subscriptionId": subscription})
+        left = await asked_of(house, air.UNSUBSCRIBE)
+        assert left == {"subscriptionId": "at-the-agent"}
+
+
+@at_once
+async def test_an_agent_that_was_started_again_is_subscribed_to_again(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await subscribe(client, "/")
+        house.agent.results[air.SUBSCRIBE] = b'{"subscriptionId":"anew"}'
+        await house.agent.restart()
+        await house.turn(client, session, "one", "ONE")
+        await client.until(lambda: "anew" in house.desk.router.subscriptions)
+
+
+async def test_a_client_that_leaves_ends_its_subscriptions(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client = await house.client(_meta=INDEX)
+        await subscribe(client, "/")
+        await client.leave()
+        await house.gone(client)
+        await house.agent.was_asked(air.UNSUBSCRIBE)
+        assert house.desk.router.subscriptions == {}
+
+
+# -- what the agent's own list says ----------------------------------------------------------------
+
+
+async def titled(house: Shared, client: Onlooker, session: str, title: str) -> Any:
+    """The title that is listed when the agent's own list has this one."""
+    house.agent.lists = [theirs("/", sessionId=session, title=title)]
+    return (await sessions(client, Path("/")))[session]["title"]
+
+
+async def test_a_title_of_the_agents_list_replaces_one_that_is_only_the_first_prompt(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        await house.turn(client, session, "Mend the gate, please", "ONE")
+        house.agent.can("list")
+        assert await titled(house, client, session, "Mend the ga…") == "Mend the gate, please"
+        assert await titled(house, client, session, "A better gate") == "A better gate"
+        told = [u for u in client.updates() if u["sessionUpdate"] == "session_info_update"]
+        assert told[-1]["title"] == "A better gate"
+        assert await titled(house, client, session, "Better still") == "Better still"
+        await client.call("session/set_title", {"sessionId": session, "title": "Mine"})
+        assert await titled(house, client, session, "Not mine") == "Mine"
+
+
+async def test_a_title_that_the_agent_has_told_outlasts_an_older_one_of_its_list(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "Mend the gate")
+        update = {"sessionUpdate": "session_info_update", "title": "Told"}
+        await house.agent.listener.hear(Updates(session, "update", [json.dumps(update).encode()]))
+        await house.agent.end(session)
+        await turn
+        house.agent.can("list")
+        assert await titled(house, client, session, "Older") == "Told"
+
+
+@at_once
+async def test_a_title_that_the_agent_makes_beside_the_first_turn_is_looked_for(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.can("list")
+        client, session = await house.opened()
+        house.agent.lists = [theirs("/", sessionId=session, title="A better gate")]
+        await house.turn(client, session, "Mend the gate", "ONE")
+        await client.until(
+            lambda: any(update.get("title") == "A better gate" for update in client.updates())
+        )
+
+
+async def test_a_session_that_the_agent_archives_or_puts_back_follows(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        listed = []
+        for archived in (False, True, False):
+            house.agent.lists = [theirs("/", sessionId=session, air={"archived": archived})]
+            listed.append((await sessions(client, Path("/"))).keys() == {session})
+        assert listed == [True, False, True]
+
+
+async def test_that_a_session_is_archived_is_no_part_of_its_history(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened(_meta=INDEX)
+        update = {"sessionUpdate": "session_info_update", **air_meta(archived=True)}
+        turn = await house.begun(client, session, "one")
+        await house.agent.listener.hear(Updates(session, "update", [json.dumps(update).encode()]))
+        await house.agent.end(session)
+        await turn
+        assert "archived" not in json.dumps(await house.entries(session, "update"))
+
+
+def air_meta(**fields: Any) -> dict[str, Any]:
+    return {"_meta": {"jetbrains": {"air": {"version": 1, **fields}}}}
+
+
+# -- the end of a replay ---------------------------------------------------------------------------
+
+
+async def test_the_end_of_a_replay_is_told_to_whoever_asks_for_that(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        await house.turn(client, session, "one", "ONE")
+        asking, other = await house.client(_meta=INDEX), await house.client(_meta=ONLY_AIR)
+        for each in (asking, other):
+            await each.load(session)
+        ended = {"sessionUpdate": "session_info_update", **air_meta(loadReplayEnd=True)}
+        answered = next(place for place, it in enumerate(asking.messages) if it.get("id") == 2)
+        updates = [it["params"]["update"] for it in asking.messages[:answered] if "params" in it]
+        assert updates[-1] == ended
+        assert updates.count(ended) == 1
+        assert ended not in other.updates()
+        resumed = await house.client(_meta=INDEX)
+        await resumed.resume(session)
+        assert ended not in resumed.updates()
+
+
+async def test_the_agent_is_not_asked_to_tell_the_end_of_its_replay() -> None:
+    said = {"protocolVersion": 1, "clientCapabilities": {"_meta": INDEX}}
+    told = json.loads(introduction_for_agent(json.dumps(said).encode()))
+    assert told["clientCapabilities"]["_meta"]["jetbrains"]["air"]["capabilities"] == [
+        "sessionIndex"
+    ]
