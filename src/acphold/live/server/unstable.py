@@ -109,11 +109,10 @@ class UnstableMethods:
         return bool(await self._desk.sessions.only_agents([session_id]))
 
     async def _tell(self, session_id: str, title: str | None, *, archived: bool) -> None:
-        """Report a change to another process in which the session is live, and to the agent, which
-        nobody waits for."""
+        """Report a change to another process in which the session is live, and to the agent: its
+        own list is in the next one."""
         await tell_owner(await self._desk.hub.whereabouts.owner(session_id), session_id)
-        telling = self._desk.sessions.tell_agent(session_id, title, archived=archived)
-        self._desk.hub.undoing.start(telling, "tell the agent's own list")
+        await self._desk.sessions.tell_agent(session_id, title, archived=archived)
 
     async def archive(self, request: Request) -> bytes:
         """Take a session out of the lists, and close it."""

@@ -1,0 +1,182 @@
+"""A list of sessions in front of real agents: never less behind acphold than without it.
+
+Each agent is asked the same by JetBrains AIR's methods and by the drafts, alone and behind acphold.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.editor import Refused
+from tests.interop.client import Client, introduction, opening, prompt
+from tests.interop.model_endpoint import ModelEndpoint
+from tests.interop.place import Place
+from tests.interop.real_agents import (
+    CLAUDE,
+    CODEX,
+    CODEX_OF_OPENAI,
+    DEEPAGENTS,
+    GEMINI,
+    OPENCODE,
+    RealAgent,
+)
+from tests.interop.wire import Json
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+
+AIR = {"version": 1, "capabilities": ["sessionIndex", "loadReplayEnd"]}
+PROMPT = "Mend the gate of the garden"
+SAID = (
+    *("title", "cwd", "archived", "state", "model", "lastPromptAt", "lastTurnEndedAt", "cost"),
+    *("sessions", "subscriptionId", "status"),
+)
+"""What a list says of a session, and an answer."""
+
+
+def as_air() -> Json:
+    """The introduction of JetBrains AIR."""
+    params = introduction()
+    can = {**params["clientCapabilities"], "_meta": {"jetbrains": {"air": AIR}}}
+    return {**params, "clientCapabilities": can}
+
+
+def air(info: Json) -> Json:
+    found: Json = info.get("_meta", {}).get("jetbrains", {}).get("air", {})
+    return found
+
+
+async def outcome(client: Client, method: str, params: Json) -> Any:
+    """The result, or None for a method that there is not."""
+    try:
+        return await client.call(method, params)
+    except Refused as exc:
+        if exc.code != -32601:
+            raise
+        return None
+
+
+class Seen:
+    """What a client sees of one session in the list of its agent, step by step."""
+
+    def __init__(self, client: Client, work: Path, session_id: str) -> None:
+        self._client = client
+        self._work = work
+        self._session_id = session_id
+        self.shown: dict[str, Json | None] = {}
+        self.answers: dict[str, object] = {}
+
+    async def note(self, step: str, archived: str = "unarchived") -> None:
+        """Keep how the session is listed now; None if it is not."""
+        asked = {
+            "cwd": str(self._work),
+            "_meta": {"jetbrains": {"air": {"list": {"archived": archived}}}},
+        }
+        page = await outcome(self._client, "session/list", asked) or {"sessions": []}
+        found = [it for it in page["sessions"] if it["sessionId"] == self._session_id]
+        self.shown[step] = {**found[0], **air(found[0])} if found else None
+
+    async def ask(self, method: str, **params: object) -> None:
+        asked = {"sessionId": self._session_id, **params}
+        self.answers[method] = await outcome(self._client, method, asked)
+
+
+async def look(client: Client, work: Path) -> Seen:
+    """Make a session, and change its place in the list in each way."""
+    await client.call("initialize", as_air())
+    session_id = (await client.call("session/new", opening(work)))["sessionId"]
+    seen = Seen(client, work, session_id)
+    subscribed = await outcome(client, "_session/list/subscribe", {"cwd": str(work)})
+    seen.answers["_session/list/subscribe"] = subscribed
+    await client.call("session/prompt", prompt(session_id, PROMPT))
+    await seen.note("after a turn")
+    ids = {"sessionIds": [session_id]}
+    seen.answers["_session/batch_get"] = await outcome(client, "_session/batch_get", ids)
+    await seen.ask("_session/rename", title="The gate")
+    await seen.note("renamed")
+    await seen.ask("session/set_title", title="The other gate")
+    await seen.note("titled")
+    await seen.ask("session/status")
+    await seen.ask("_session/archive")
+    await seen.note("archived")
+    await seen.note("archived, all", "all")
+    await seen.ask("_session/unarchive")
+    await seen.note("back")
+    return seen
+
+
+def lacking(without: object, behind: object) -> list[str]:
+    """What the first says and the second does not."""
+    if not isinstance(without, dict):
+        return []
+    known = behind if isinstance(behind, dict) else {}
+    named = (name for name in SAID if without.get(name) not in (None, ""))
+    return [name for name in named if known.get(name) in (None, "")]
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [CLAUDE, CODEX_OF_OPENAI, CODEX, OPENCODE, GEMINI, DEEPAGENTS],
+    ids=lambda agent: agent.name,
+)
+async def test_a_list_says_never_less_behind_acphold_than_without_it(
+    agent: RealAgent, place: Place, other_place: Place, model: ModelEndpoint
+) -> None:
+    env = agent.prepare(other_place.home, model.url)
+    async with other_place.client(agent.command(), **env) as alone:
+        without = await look(alone, other_place.work)
+        await other_place.family.kill()
+    env = agent.prepare(place.home, model.url)
+    async with place.client(place.wrapped(agent.command()), **env) as client:
+        behind = await look(client, place.work)
+        session_id = next(iter({session for session, _ in client.seen}))
+        await client.until(lambda: "The other gate" in json.dumps(changes(client)))
+        before = len(client.updates(session_id))
+        await client.call("session/load", opening(place.work, session_id))
+        replay = client.updates(session_id)[before:]
+        await client.leave()
+    if without.answers["_session/archive"] is None:
+        del without.shown["archived"]  # it stays listed
+    pairs = {
+        **{step: (info, behind.shown[step]) for step, info in without.shown.items()},
+        **{method: (it, behind.answers[method]) for method, it in without.answers.items()},
+    }
+    assert {step: less for step, pair in pairs.items() if (less := lacking(*pair))} == {}
+    # In front of every agent, whatever it has itself:
+    assert None not in behind.answers.values()
+    titles = {step: info and info["title"] for step, info in behind.shown.items()}
+    assert titles["renamed"] == "The gate"
+    assert titles["titled"] == titles["back"] == "The other gate"
+    assert behind.shown["archived"] is None
+    assert [air(info)["archived"] for info in (behind.shown["archived, all"],) if info] == [True]
+    ends = [update for update in replay if air(update).get("loadReplayEnd")]
+    assert len(ends) == 1
+    assert place.wrong_lines() == []
+
+
+def changes(client: Client) -> list[Json]:
+    """What was told to the subscription."""
+    told = (it for it in client.messages if it.get("method") == "_session/list/changes")
+    return [info for it in told for info in it["params"]["sessions"]]
+
+
+async def test_the_title_that_opencode_makes_replaces_the_first_prompt(
+    place: Place, model: ModelEndpoint
+) -> None:
+    env = OPENCODE.prepare(place.home, model.url)
+    async with place.client(place.wrapped(OPENCODE.command()), **env) as client:
+        session_id = await client.new_session(place.work)
+        await client.call("session/prompt", prompt(session_id, PROMPT))
+
+        def title() -> object:
+            told = (it["title"] for it in client.updates(session_id) if it.get("title"))
+            return [*told][-1:]
+
+        # The stand-in for its model repeats what it is asked.
+        await client.until(lambda: title() == [f"ECHO: {PROMPT}"])
+        [listed] = (await client.call("session/list", {"cwd": str(place.work)}))["sessions"]
+        assert listed["title"] == f"ECHO: {PROMPT}"
+        await client.leave()
