@@ -6,6 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.editor import Talker, update_line
 from tests.owners import program
 from tests.served import wrapped
@@ -141,3 +143,40 @@ async def test_a_session_whose_first_turn_a_crash_cut_off_is_listed_with_its_fir
         (listed,) = await client.sessions()
         assert listed["sessionId"] == session
         assert listed["title"].startswith('[{"say": "half"}')
+
+
+async def meta(client: Talker) -> dict[str, Any]:
+    """The `_meta` of the session that is listed, without our keys."""
+    [listed] = await client.sessions()
+    return {key: value for key, value in listed["_meta"].items() if not key.startswith("acphold/")}
+
+
+async def test_what_the_agent_says_of_a_session_is_listed_with_it(journal: Path) -> None:
+    async with wrapped(journal) as client:
+        session = await client.talk(info(_meta={"tags": ["feature", "auth"], "priority": "low"}))
+        await client.prompt(session, info(title="Later", _meta={"priority": "high"}))
+    async with wrapped(journal) as client:
+        assert await meta(client) == {"tags": ["feature", "auth"], "priority": "high"}
+        await client.load(session)
+        await client.prompt(session, info(title="Without"))
+        assert await meta(client) == {"tags": ["feature", "auth"], "priority": "high"}
+        await client.prompt(session, info(_meta=None))
+        assert await meta(client) == {}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"acphold/title": "person", "acphold/messageCount": 7},
+        {"codex": {"threadStatus": {"type": "active"}}},
+        {"jetbrains": {"air": {"version": 1, "goal": "g"}}},
+        {"large": "x" * 5000},
+        [],
+    ],
+)
+async def test_what_is_ours_or_of_the_moment_or_too_large_is_not(journal: Path, said: Any) -> None:
+    async with wrapped(journal) as client:
+        await client.talk(info(_meta={"tags": ["a"]}), info(_meta=said))
+        assert await meta(client) == {"tags": ["a"]}
+        [listed] = await client.sessions()
+        assert listed["_meta"]["acphold/messageCount"] == 1

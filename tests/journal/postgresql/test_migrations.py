@@ -32,6 +32,7 @@ DIGESTS = (
     "709bc89dab0738e8",
     "d5f831448394b891",
     "b86e1ac1872716c8",
+    "4e099a289abe1c1e",
 )
 """A digest of each step, as in tests/journal/sqlite/test_migrations.py."""
 

@@ -50,6 +50,7 @@ async def a_row_has_each_new_value(journal: Journal) -> None:
     await journal.append(lease, [("prompt", [PROMPT])])
     was = await journal.session("s1")
     others: dict[type, Any] = {bool: True, int: 99, str: "new", type(None): "new", tuple: ()}
+    others[bytes] = b'{"a":1}'
     new = {
         name: others[type(getattr(was, name))]
         for name in {*RowChange.__struct_fields__} & {*SessionRow.__struct_fields__} - {"unread"}

@@ -143,6 +143,8 @@ class ListedRow:
         if after.title != before.title:
             self.untitled = False
             change = replace(change, title=after.title)
+        if after.meta != before.meta:
+            change = replace(change, meta=after.meta or b"")
         at = milliseconds(after.updated_at)
         if after.updated_at != before.updated_at and at:
             change = replace(change, updated_at=at)

@@ -519,6 +519,7 @@ def _line(row: SessionRow, meta: dict[str, object]) -> ListLine:
         title=row.title,
         updated_at=iso_time(row.updated_at),
         meta={
+            **(msgspec.json.decode(row.meta, type=dict[str, object]) if row.meta else {}),
             **meta,
             MESSAGE_COUNT: row.message_count,
             **({ORIGINS: row.origins} if row.origins else {}),

@@ -12,7 +12,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire.schema.updates import ATTRIBUTE_KINDS, UPDATE_KINDS, UpdateForm
-from acphold.record.history.raw_update import encode_text, items, members, string
+from acphold.record.history.raw_update import (
+    encode_object,
+    encode_text,
+    items,
+    members,
+    meta_without_marks,
+    string,
+)
 
 
 class Attributes(Struct, frozen=True):
@@ -20,7 +27,8 @@ class Attributes(Struct, frozen=True):
 
     `available_modes`, `config_options`, `commands` and `plan` are arrays: `availableModes`,
     `configOptions`, `availableCommands` and the `entries` of the plan. `usage` is the whole last
-    `usage_update`. `updated_at` is ISO 8601, as the agent wrote it.
+    `usage_update`. `updated_at` is ISO 8601, as the agent wrote it. `meta` is an object, what the
+    agent has said in the `_meta` of `session_info_update`, up to META_BYTES, without PASSING.
     """
 
     available_modes: bytes | None = None
@@ -31,6 +39,7 @@ class Attributes(Struct, frozen=True):
     usage: bytes | None = None
     title: str | None = None
     updated_at: str | None = None
+    meta: bytes | None = None
 
     @property
     def mode_words(self) -> str:
@@ -41,6 +50,11 @@ class Attributes(Struct, frozen=True):
                 return f"{id_} {string(mode.get('name')) or ''}"
         return id_
 
+
+META_BYTES: Final = 4096
+
+PASSING: Final = ("jetbrains", "codex")
+"""Members of a `_meta` that say what goes on in a session at the moment, which no list keeps."""
 
 NO_ATTRIBUTES: Final = Attributes()
 
@@ -84,6 +98,12 @@ def is_known(attributes: Attributes, kind: str, raw: bytes) -> bool:
     )
 
 
+def _lasting(meta: bytes) -> dict[str, bytes]:
+    """Return the members of a `_meta` that are kept of a session: neither ours, nor PASSING."""
+    parts = members(meta_without_marks(meta))
+    return {name: value for name, value in parts.items() if name not in PASSING}
+
+
 def _json(text: str | None) -> bytes:
     return b"null" if text is None else encode_text(text)
 
@@ -115,6 +135,12 @@ def fold_update(attributes: Attributes, kind: str, raw: bytes) -> Attributes:
             attributes = replace(attributes, title=string(title))
         if updated_at == b"null" or string(updated_at) is not None:
             attributes = replace(attributes, updated_at=string(updated_at))
+        if (meta := parts.get("_meta", b"")) == b"null":
+            attributes = replace(attributes, meta=None)
+        elif (said := _lasting(meta)) and len(
+            known := encode_object({**members(attributes.meta or b""), **said})
+        ) <= META_BYTES:
+            attributes = replace(attributes, meta=known)
     return attributes
 
 

@@ -80,6 +80,7 @@ class RowChange(Struct, frozen=True):
     moved: str | UnsetType = UNSET
     ruled: int | UnsetType = UNSET
     home: str | UnsetType = UNSET
+    meta: bytes | UnsetType = UNSET
 
 
 NO_CHANGE: Final = RowChange()
@@ -130,7 +131,8 @@ class SessionRow(Struct, frozen=True):
     `journal.lineage`); "" where the journal has none. `moved` is set while the session is
     another machine's: see `journal.moves`. `ruled` counts the questions that its person's
     rules have answered. `home` is the identity of the journal in which its history was made:
-    under another one nothing in it makes anything happen (`journal.intentions`).
+    under another one nothing in it makes anything happen (`journal.intentions`). `meta` is the
+    `_meta` that the agent gave it in updates, a JSON object, b"" for none.
     """
 
     session_id: str
@@ -160,6 +162,7 @@ class SessionRow(Struct, frozen=True):
     moved: str = ""
     ruled: int = 0
     home: str = ""
+    meta: bytes = b""
 
     def is_there_for(self, tenant: str | None) -> bool:
         """True if a tenant can see it: it is theirs or shared with them. None sees all."""

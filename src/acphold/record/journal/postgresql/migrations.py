@@ -254,7 +254,14 @@ _HOMES: Final = (
     "ALTER TABLE acphold.sessions ADD COLUMN home text NOT NULL DEFAULT ''",
 )
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _RULES, _SNAPSHOTS, _MOVES, _HOMES)
+_META: Final = (
+    # The `_meta` that agents give sessions in updates.
+    "ALTER TABLE acphold.sessions ADD COLUMN meta bytea NOT NULL DEFAULT ''",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    *(_TABLES, _RULES, _SNAPSHOTS, _MOVES, _HOMES, _META),
+)
 
 FIRST: Final = 6
 """The version that the first step makes. Journals with a lower one were never of a release."""

@@ -274,7 +274,19 @@ _HOMES: Final = (
     "ALTER TABLE sessions ADD COLUMN home TEXT NOT NULL DEFAULT ''",
 )
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _RULES, _SNAPSHOTS, _MOVES, _HOMES)
+_META: Final = (
+    # The `_meta` that agents give sessions in updates.
+    "ALTER TABLE sessions ADD COLUMN meta BLOB NOT NULL DEFAULT x''",
+    "DROP TRIGGER row_changed",
+    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
+    " message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled,"
+    " meta"
+    f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    *(_TABLES, _RULES, _SNAPSHOTS, _MOVES, _HOMES, _META),
+)
 
 FIRST: Final = 20
 """The version that the first step makes. Journals with a lower one were never of a release."""
