@@ -96,11 +96,42 @@ async def test_a_fork_that_the_agent_offers_itself_is_offered_and_journalled(
         assert "in the fork" in client.text(session_id=made)
 
 
-async def test_a_fork_that_nobody_offers_is_not_there(journal: Path) -> None:
-    async with program(journal) as client:
+async def test_a_fork_that_nobody_offers_is_a_copy(journal: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with program(journal, log=str(log)) as client:
         session = await client.talk("Hello")
-        error = await client.refused("session/fork", {"sessionId": session, "cwd": "/"})
-        assert error.code == -32601
+        asked = {"sessionId": session, "cwd": "/", "mcpServers": []}
+        made = (await client.call("session/fork", asked))["sessionId"]
+        await client.prompt(made, {"say": "in the fork"})
+        [*_, prompt] = received(log, "session/prompt")
+        assert "Hello" in json.dumps(prompt)  # the agent is handed what was said before
+
+
+async def test_an_agent_that_can_forks_a_session_in_which_nothing_is_finished(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.can_fork = True
+        house.agent.results["session/fork"] = b'{"sessionId":"forked"}'
+        client, session = await house.opened()
+        running = await house.begun(client, session, "one")
+        asked = {"sessionId": session, "cwd": "/", "mcpServers": []}
+        assert (await client.call("session/fork", asked))["sessionId"] == "forked"
+        assert [
+            params["sessionId"]
+            for method, params in house.agent.asked
+            if (method == "session/fork")
+        ] == [session]
+        await house.turn(client, "forked", "two", "TWO")
+        await house.agent.end(session)
+        await running
+
+
+async def test_without_a_finished_turn_nothing_is_copied(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        asked = {"sessionId": session, "cwd": "/", "mcpServers": []}
+        assert (await client.refused("session/fork", asked)).code == -32602
 
 
 @pytest.mark.parametrize("is_unstable", [False, True])

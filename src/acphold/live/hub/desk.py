@@ -20,6 +20,7 @@ from contextlib import asynccontextmanager, suppress
 from uuid import uuid4
 
 from acp_wire import schema
+from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.schema.splice import splice
 from acp_wire.tasks import TaskSet, end, finish
 from acphold import errors
@@ -223,12 +224,18 @@ class Desk:
 
     # -- opening --------------------------------------------------------------------------
 
-    async def new(self, setup: Setup, asker: Asker | None = None) -> tuple[Conversation, bytes]:
-        """Create a session; return it and the agent's answer under the id that clients are to
-        use."""
+    async def new(
+        self, setup: Setup, asker: Asker | None = None, fork_of: str | None = None
+    ) -> tuple[Conversation, bytes]:
+        """Create a session; return it and the agent's answer under the id that clients are to use.
+
+        With `fork_of`, the agent's id of another one, it is the agent's own fork of that.
+        """
         await self.agent.ensure()
-        params = splice(setup.params_for(self.agent), {"sessionId": None})
-        exchange = AgentExchange(self.agent, schema.NEW_SESSION.name, params)
+        method = schema.NEW_SESSION.name if fork_of is None else FORK_SESSION.name
+        source = None if fork_of is None else schema.encode(fork_of)
+        params = splice(setup.params_for(self.agent), {"sessionId": source})
+        exchange = AgentExchange(self.agent, method, params)
         async with self.router.run_for(asker, exchange) as answer:
             # Inside the block: updates that came right after the answer then find their session.
             try:

@@ -107,7 +107,6 @@ class ClientConnection:
         self._opener, self._requests, self._methods = opener, requests, methods
         self._index: SessionIndex | None = None
         self._own = OwnSessions(desk, entrance, opener.remote, opener.openings)
-        self._fork = opener.until_sign_out(methods.fork)
         self._handlers: dict[str, Handler] = {
             schema.INITIALIZE.name: self._initialize,
             PRESENCE: self._presence,
@@ -117,6 +116,7 @@ class ClientConnection:
             schema.NEW_SESSION.name: opener.until_sign_out(opener.new),
             schema.LOAD_SESSION.name: opener.until_sign_out(opener.load),
             schema.RESUME_SESSION.name: opener.until_sign_out(opener.resume),
+            FORK_SESSION.name: opener.until_sign_out(methods.fork),
             schema.LIST_SESSIONS.name: self._list,
             schema.PROMPT.name: requests.prompt,
             schema.CLOSE_SESSION.name: requests.answer,
@@ -127,8 +127,6 @@ class ClientConnection:
             FORK_METHOD: lambda request: copy_session(desk, self.principal, request.params),
         }
         self._handlers |= methods.handlers
-        if unstable:
-            self._handlers[FORK_SESSION.name] = self._fork
         if door is not None:
             self._handlers |= {
                 schema.AUTHENTICATE.name: self._authenticate,
@@ -322,8 +320,6 @@ class ClientConnection:
         if self._entrance.is_in:
             self._enter()
         self._greet_air()
-        if self._desk.agent.can_fork:
-            self._handlers[FORK_SESSION.name] = self._fork
         is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
         self._introduction = "over" if is_same or is_repeated else "answered in another version"
         if self.offer.all_agents and (self.offer.is_line or self._is_one_of_many):

@@ -129,12 +129,20 @@ class SessionOpener:
         return handle
 
     async def new(self, request: Request) -> None:
+        await self.open_new(request, NewSessionRequest)
+
+    async def open_new(
+        self, request: Request, kind: type[OpenRequest], fork_of: str | None = None
+    ) -> None:
+        """Answer with a new session, or with the agent's own fork of the one that it knows by the
+        id `fork_of`; the params are of this kind."""
         made: str | None = None
         try:
             if "prompt" not in self._client.scopes_in(""):
                 raise errors.ForbiddenError(request.method, "prompt")  # it starts the agent
-            setup = await self.setup(NewSessionRequest, OpenParams.decode(request.params))
-            conversation, result = await self._desk.new(setup, Asker(self._client, request.id))
+            setup = await self.setup(kind, OpenParams.decode(request.params))
+            asker = Asker(self._client, request.id)
+            conversation, result = await self._desk.new(setup, asker, fork_of)
             made = conversation.session.id
         finally:
             self._principal.note(request.method, made)

@@ -1,8 +1,8 @@
 """Methods that are not yet part of the protocol, answered in front of every agent.
 
 The journal answers them; an agent that has such methods, too, is told of the changes. They are
-offered only with `unstable`, or to AIR with a session index (`agents.air`). `session/fork` is there
-only with `unstable`, or if the agent has it.
+offered only with `unstable`, if the agent offers them, or to AIR with a session index
+(`agents.air`).
 
 Source: ACP v1 schema with its unstable parts: `ForkSessionRequest`, `SetSessionTitleRequest`,
 `ArchiveSessionRequest`, `UnarchiveSessionRequest`, `SessionArchiveFilter`, `SessionStatusRequest`;
@@ -22,7 +22,7 @@ from acp_wire.schema import ResumeSessionRequest, decode, encode
 from acp_wire.schema.session_requests import ForkSessionRequest
 from acp_wire.schema.shapes import Extensible
 from acp_wire.schema.splice import splice
-from acphold.errors import InvalidParamsError, UnknownSessionError
+from acphold.errors import InvalidParamsError, NothingSaidError, UnknownSessionError
 from acphold.live.agents import air, ask
 from acphold.live.agents.extensions import FORK_METHOD, CopiedFiles, CopyRequest, SessionCopy
 from acphold.live.hub.attachment import Client
@@ -69,7 +69,7 @@ def archive_filter(params: bytes) -> Archived | None:
 
 
 class UnstableMethods:
-    """One client's requests of these methods, but the fork, in `handlers`; `note` records its
+    """One client's requests of these methods, in `handlers` but for the fork; `note` records its
     actions."""
 
     def __init__(self, desk: Desk, client: Client, opener: SessionOpener, note: Note) -> None:
@@ -147,8 +147,11 @@ class UnstableMethods:
         return encode({"status": "open" if is_open else "saved"})
 
     async def fork(self, request: Request) -> None:
-        """Fork a session: copy it in the journal; the agent forks its own when the copy is
-        opened."""
+        """Fork a session: copy it in the journal; the agent forks its own when the copy is opened.
+
+        An agent that can fork also forks one without a finished turn, of which the journal has
+        nothing to copy.
+        """
         session_id = session_id_of(request.params)
         asked = decode(ForkSessionRequest, request.params).value
         at = (asked.meta or {}).get(AT)
@@ -156,7 +159,14 @@ class UnstableMethods:
             problem = f"{AT}: {at!r} is not the number of an entry"
             raise InvalidParamsError(problem, field=f"_meta.{AT}")
         setup = await self._opener.setup(ResumeSessionRequest, OpenParams.decode(request.params))
-        copy_id = await self._desk.listed.fork(session_id, setup, at)
+        try:
+            copy_id = await self._desk.listed.fork(session_id, setup, at)
+        except NothingSaidError:
+            known = (await self._desk.hub.whereabouts.row(session_id)).downstream_id
+            if at is not None or known is None or not self._desk.agent.can_fork:
+                raise
+            await self._opener.open_new(request, ResumeSessionRequest, known)
+            return
         self._note(request.method, copy_id)
         try:
             conversation, attachment = await self._desk.resume(self._client, copy_id, setup)
