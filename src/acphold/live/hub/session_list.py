@@ -568,10 +568,13 @@ class GivenTitle:
 
     async def look(self) -> None:
         """Publish the title of the row, if clients do not have it; raises JournalError."""
+        known = self._session.attributes.title
         row = await self._row()
-        if row is None or row.title in (None, known := self._session.attributes.title):
+        if row is None or row.title in (None, self._session.attributes.title):
             return
-        if row.renamed or known is not None:  # else it only has a title for lists
+        # Without a title that clients know it has one for lists only; and the agent may have given
+        # a newer one by now.
+        if row.renamed or known == self._session.attributes.title is not None:
             update: dict[str, object] = {"sessionUpdate": "session_info_update", "title": row.title}
             if row.renamed:
                 update["_meta"] = {TITLE: "person"}
