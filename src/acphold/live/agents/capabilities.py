@@ -321,8 +321,8 @@ def answer_for_client(
     changes: dict[str, bytes | None] = {
         name: b"{}" for name in ADDED if theirs.get(name, b"null") == b"null"
     }
-    if unstable:
-        changes |= {name: b"{}" for name in UNSTABLE if not theirs.get(name, b"").startswith(b"{")}
+    offered = {name for name in UNSTABLE if theirs.get(name, b"").startswith(b"{")}
+    changes |= dict.fromkeys({*UNSTABLE} - offered, b"{}" if unstable else None)
     told: dict[str, bytes | None] = {
         "loadSession": b"true",
         "sessionCapabilities": splice(sessions, changes),

@@ -384,10 +384,10 @@ class Turns:
                 answer = await self._close_open(turn, answer)
                 await self._questions.end_refused()
                 entry = end_entry(answer)
-                if self._session.row.untitled and (title := first_line(turn.prompt)) is not None:
+                title = first_line(turn.prompt) if self._session.row.untitled else None
+                if title is not None:
                     # The agent has given none: a session gets a title with its first turn.
                     self._session.hold("update", [title_update(title)])
-                    self._follow_title(self._session.row.cwd)
                 if may_be_limited(answer) and not turn.is_cancelled:
                     entry = await self._with_limit(turn, answer, entry)
                 if turn.is_over:
@@ -401,6 +401,8 @@ class Turns:
                         is_attached=bool(self._session.attachments)
                     ),
                 )
+                if title is not None:
+                    self._follow_title(self._session.row.cwd)
                 if not turn.is_over:  # the session may have been lost meanwhile
                     self._dequeue(turn, lambda: turn_end(entry, 0).outcome)
             except errors.JournalError as exc:
