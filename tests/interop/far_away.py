@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from tests.interop.model_endpoint import running
 from tests.interop.official_schema import PACKAGE, sdk_folder
 from tests.interop.place import Place
-from tests.interop.real_agents import at_home, platform_package, python_with
+from tests.interop.real_agents import GOOSE_VERSION, goose_home, goose_program, python_with
 from tests.interop.wire import PROGRAMS
 from tests.npm import NODE, installed
 
@@ -37,7 +37,7 @@ SECONDS = 60.0
 TS = f"TypeScript SDK {PACKAGE.rpartition('@')[2]}"
 PYTHON = "Python SDK 0.12.1"
 PYTHON_NEXT = "Python SDK 1.0.0rc3"
-GOOSE = "goose 1.52.0"
+GOOSE = f"goose {GOOSE_VERSION}"
 
 
 def _ws_folder() -> str:
@@ -113,23 +113,15 @@ def _python_server(python: Callable[[], str]) -> list[str]:
 
 @contextmanager
 def _goose(place: Place) -> Iterator[str]:
-    program = platform_package("@aaif/goose-binary", GOOSE.split()[-1]) / "goose"
     with running() as model, socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
         free.close()
         env = {
             **place.environment(),
-            **at_home(place.home),
-            "OPENAI_HOST": model.url.removesuffix("/v1"),
-            "OPENAI_API_KEY": "none",
-            "GOOSE_PROVIDER": "openai",
-            "GOOSE_MODEL": "stand-in",
-            "GOOSE_MODE": "approve",
-            "GOOSE_DISABLE_KEYRING": "1",
-            "GOOSE_TELEMETRY_ENABLED": "false",
+            **goose_home(place.home, model.url),
             "GOOSE_SERVER__SECRET_KEY": "secret",
         }
-        words = [str(program), "serve", "--port", str(port), "--with-builtin", "developer"]
+        words = [goose_program(), "serve", "--port", str(port), "--with-builtin", "developer"]
         with place.stderr.open("ab") as stderr:
             process = Popen(words, env=env, cwd=place.work, stderr=stderr)
         try:

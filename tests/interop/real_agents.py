@@ -21,6 +21,8 @@ CACHE = Path(__file__).resolve().parents[2] / ".interop"
 
 INSTALL_SECONDS = 400.0
 
+GOOSE_VERSION = "1.52.0"
+
 
 class RealAgent(NamedTuple):
     """An agent and what it takes to run it.
@@ -222,6 +224,27 @@ def _gemini_home(home: Path, url: str) -> dict[str, str]:
     return {**at_home(home), **model, "GEMINI_API_KEY": "none"}
 
 
+def goose_program() -> str:
+    return str(platform_package("@aaif/goose-binary", GOOSE_VERSION) / "goose")
+
+
+def _goose_command() -> list[str]:
+    return [goose_program(), "acp", "--with-builtin", "developer"]
+
+
+def goose_home(home: Path, url: str) -> dict[str, str]:
+    return {
+        **at_home(home),
+        "OPENAI_HOST": url.removesuffix("/v1"),
+        "OPENAI_API_KEY": "none",
+        "GOOSE_PROVIDER": "openai",
+        "GOOSE_MODEL": "stand-in",
+        "GOOSE_MODE": "approve",
+        "GOOSE_DISABLE_KEYRING": "1",
+        "GOOSE_TELEMETRY_ENABLED": "false",
+    }
+
+
 CODEX = RealAgent("codex", _codex_command, _codex_home, remembers=True, tools=("shell",))
 OPENCODE = RealAgent(
     "opencode", _opencode_command, _opencode_home, remembers=True, tools=("read", "write")
@@ -250,6 +273,8 @@ GEMINI = RealAgent(
     remembers=True,
     tools=(),
 )
+
+GOOSE = RealAgent("goose", _goose_command, goose_home, remembers=True, tools=())
 
 REAL_AGENTS = (CODEX, OPENCODE, DEEPAGENTS)
 

@@ -169,6 +169,7 @@ async def test_what_the_agent_says_of_a_session_is_listed_with_it(journal: Path)
     [
         {"acphold/title": "person", "acphold/messageCount": 7},
         {"codex": {"threadStatus": {"type": "active"}}},
+        {"goose": {"activeRunId": "run"}},
         {"jetbrains": {"air": {"version": 1, "goal": "g"}}},
         {"large": "x" * 5000},
         [],

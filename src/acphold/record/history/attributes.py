@@ -53,7 +53,7 @@ class Attributes(Struct, frozen=True):
 
 META_BYTES: Final = 4096
 
-PASSING: Final = ("jetbrains", "codex")
+PASSING: Final = ("jetbrains", "codex", "goose")
 """Members of a `_meta` that say what goes on in a session at the moment, which no list keeps."""
 
 NO_ATTRIBUTES: Final = Attributes()
