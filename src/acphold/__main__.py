@@ -46,12 +46,18 @@ def _run(arguments: list[str]) -> None:
         from acp_wire.processes.own_program import leave_parent
 
         leave_parent()
+        from acphold.faces.cli.early_agent import lock_and_begin
+
+        try:
+            held = lock_and_begin(arguments[1])
+        except OSError:
+            held = None  # it is tried again below, where the reason is reported
         from acp_wire.transports.late_tls import load_asyncio
 
         load_asyncio()  # before anything else imports it
         from acphold.faces.cli.daemon import start_daemon
 
-        sys.exit(start_daemon(arguments[1]))
+        sys.exit(start_daemon(arguments[1], held))
     import gc
     import signal
 

@@ -14,13 +14,13 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from functools import partial
 
 from msgspec.structs import replace
 
+from acp_wire.processes import begun
 from acp_wire.processes.descriptors import allow_all
-from acp_wire.processes.guardian import leave_outer_guard
 from acp_wire.processes.installation import is_replaced
 from acp_wire.tasks import beside, tick
 from acp_wire.transports.child import StderrRelay
@@ -61,11 +61,18 @@ from acphold.record.journal import stores
 from acphold.serve_options import ServeOptions
 
 
-def start_daemon(path: str) -> int:
-    """Become the daemon whose socket is at `path`, for the journal that the environment names."""
-    leave_outer_guard()
+def start_daemon(path: str, held: int | None) -> int:
+    """Become the daemon whose socket is at `path`, for the journal that the environment names;
+    `held` is the lock of that name, None if it is not held yet."""
     try:
-        if (held := lock(path)) is None:
+        return _become_daemon(path, held)
+    finally:
+        begun.abandon()
+
+
+def _become_daemon(path: str, held: int | None) -> int:
+    try:
+        if held is None and (held := lock(path)) is None:
             report(TAKEN)
             return Exit.OK
         log_to_file(path)
@@ -141,6 +148,11 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
             if is_in_background and os.fstat(2).st_size > bounds.LOG_BYTES:
                 log_to_file(path)
 
+    async def let_go() -> None:
+        """End an agent that was begun for a front that has not come, or asked for another one."""
+        await asyncio.sleep(bounds.BEGUN_SECONDS)
+        await asyncio.to_thread(begun.abandon)
+
     async def look_at_log() -> None:
         while True:
             await tick(bounds.LOG_LOOK_SECONDS)
@@ -160,6 +172,7 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
         beside(keep_own_code(), "keep code"),
         beside(watch_agents(journal), "watch agents"),
         watch_loop(),
+        beside(let_go(), "let go of begun agents") if begun.is_any() else nullcontext(),
     ):
         await serve_journal(
             path,

@@ -222,7 +222,7 @@ def hand_over(frame: bytes, location: str, streams: tuple[int, int, int]) -> soc
     path = daemon_socket(location)
     deadline = time.monotonic() + START_SECONDS
     while True:
-        connection = _connect_to_daemon(path) or _start_and_connect(path, location)
+        connection = _connect_to_daemon(path) or _start_and_connect(path, location, frame)
         if _is_accepted(path, connection, frame, streams):
             return connection
         connection.close()
@@ -311,14 +311,14 @@ class _Silence:
         print(f"acphold: {words}", file=sys.stderr)
 
 
-def _start_and_connect(path: str, journal: str) -> socket.socket:
+def _start_and_connect(path: str, journal: str, frame: bytes) -> socket.socket:
     """Start the daemon and connect; raises JournalUnavailableError, or OSError with the reason.
 
     Another one may still have the name: one that starts to listen, or one that ends.
     """
     silence = _Silence(path)
     while True:
-        kind, _, why = _start(path, journal).partition(" ")
+        kind, _, why = _start(path, journal, frame).partition(" ")
         if kind == JOURNAL_FAILED:
             raise JournalUnavailableError(why)
         if kind not in (LISTENS, TAKEN):
@@ -333,16 +333,24 @@ def _start_and_connect(path: str, journal: str) -> socket.socket:
             time.sleep(RETRY_SECONDS)
 
 
-REPORT = 9
-"""The descriptor on which a daemon reports, in one line, that it listens, or why it does not."""
+FRAME, REPORT = 8, 9
+"""The descriptors on which a daemon gets the first frame already (`cli.early_agent`), and reports,
+in one line, that it listens, or why it does not."""
+
+FRAME_SECONDS = 1.0
+"""Seconds for that frame to come: the front has written it before it starts the daemon."""
+
+FRAME_BYTES = 1 << 16
+"""Most bytes of a frame that is given already: a pipe takes them at once."""
 
 LISTENS, TAKEN, JOURNAL_FAILED, FAILED = "listens", "taken", "journal", "failed"
 """The first word of that line; after the last two, the reason follows."""
 
 
-def _start(path: str, journal: str) -> str:
-    """Start a daemon; returns its report."""
+def _start(path: str, journal: str, frame: bytes) -> str:
+    """Start a daemon, which begins with the agent of this frame; returns its report."""
     read_end, write_end = os.pipe()
+    its_frame, giving = os.pipe()
     own = {
         name: value
         for name, value in os.environ.items()
@@ -350,11 +358,14 @@ def _start(path: str, journal: str) -> str:
     }
     own[JOURNAL] = journal  # not on the command line: it may have a password
     try:
-        # It gets none of our descriptors but this one: an editor waits for the end of the others.
+        # It gets none of our descriptors but these: an editor waits for the end of the others.
         try:
-            started = start_detached(own_command("daemon", path), {REPORT: write_end}, own)
+            _give(giving, frame)
+            streams = {FRAME: its_frame, REPORT: write_end}
+            started = start_detached(own_command("daemon", path), streams, own)
         finally:
-            os.close(write_end)
+            for descriptor in (write_end, its_frame, giving):
+                os.close(descriptor)
         os.waitpid(started, 0)  # it leaves its child, the daemon, to the system at once
         line = b""
         deadline = time.monotonic() + START_SECONDS
@@ -367,6 +378,16 @@ def _start(path: str, journal: str) -> str:
         return line.decode(errors="replace").strip()
     finally:
         os.close(read_end)
+
+
+def _give(pipe: int, frame: bytes) -> None:
+    """Write a frame to an empty pipe, if that takes it at once: the daemon can do without."""
+    os.set_blocking(pipe, False)
+    try:
+        if len(frame) <= FRAME_BYTES:
+            os.write(pipe, frame)
+    except OSError:
+        pass
 
 
 def _is_readable(source: int | socket.socket, seconds: float) -> bool:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from acp_wire import schema
+from acp_wire.processes.begun import take
 from acp_wire.processes.exit_status import describe
 from acp_wire.processes.program import Program, launch
 from acp_wire.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer
@@ -249,7 +250,8 @@ class ProcessAgent:
     def launch(self) -> None:
         """Start the program already, for a client that comes at once."""
         with suppress(errors.AgentStartError):  # the client is told when it comes
-            self._launched = self._launch()
+            found = take(self.command, self.surroundings, self._options.cwd)
+            self._launched = found or self._launch()
 
     async def initialize(self, params: bytes) -> bytes:
         self._introduction = introduction_for_agent(params)

@@ -1,0 +1,55 @@
+"""The agent of the front that starts a daemon, begun before the daemon has imported anything.
+
+Reading its own code takes the daemon a tenth of a second, and so does an agent, or longer: they do
+it beside each other. The front gives the daemon its first frame for that (`cli.front`), besides the
+one with its streams, which comes when the daemon listens. Then the agent is taken, if it is the
+same (`acp_wire.processes.begun`).
+"""
+
+# See docs/decisions.md, 25.
+
+from __future__ import annotations
+
+import os
+import select
+from contextlib import suppress
+
+from acp_wire.errors import AcpError
+from acp_wire.processes import begun
+from acp_wire.processes.guardian import leave_outer_guard
+from acp_wire.transports.first_frame import HANDED_OVER, SERVER, decode_frame
+from acp_wire.transports.runtime_folder import lock
+from acphold.faces.cli.front import FRAME, FRAME_SECONDS
+
+START = len(HANDED_OVER) + 4
+"""Bytes before the rest of a frame."""
+
+
+def lock_and_begin(path: str) -> int | None:
+    """Lock the name of the daemon's socket, and begin the agent of the front that starts us; return
+    the lock, None if another daemon has it. Raises OSError."""
+    leave_outer_guard()
+    try:
+        if (held := lock(path)) is not None:
+            _begin()
+    finally:
+        _close()
+    return held
+
+
+def _begin() -> None:
+    """Begin the agent in the frame; whatever is wrong with it, the front is told when it comes."""
+    frame = b""
+    poll = select.poll()
+    poll.register(FRAME, select.POLLIN)
+    with suppress(OSError, ValueError, AcpError):
+        while poll.poll(FRAME_SECONDS * 1000) and (piece := os.read(FRAME, 1 << 16)):
+            frame += piece
+        asked = decode_frame(frame[START:])
+        if asked.command and asked.kind != SERVER:
+            begun.begin(asked.command, asked.surroundings, asked.surroundings.folder)
+
+
+def _close() -> None:
+    with suppress(OSError):  # this was started by hand
+        os.close(FRAME)

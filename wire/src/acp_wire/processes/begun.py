@@ -1,0 +1,43 @@
+"""A program that was begun before anybody asked for it: whoever then asks for the same one gets it.
+
+A process that is going to need a program, and has much to import before it can, begins it first.
+"""
+
+from __future__ import annotations
+
+from acp_wire.processes.program import launch
+
+TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from acp_wire.processes.program import Program
+    from acp_wire.surroundings import Surroundings
+
+_begun: dict[tuple[object, ...], Program] = {}
+
+
+def begin(command: Sequence[str], within: Surroundings, cwd: str) -> None:
+    """Start a program in these surroundings and this folder; raises AgentStartError."""
+    _begun[_key(command, within, cwd)] = launch(command, within, cwd=cwd)
+
+
+def take(command: Sequence[str], within: Surroundings, cwd: str | None) -> Program | None:
+    """Return the same program, if it was begun, once; the caller ends it."""
+    return _begun.pop(_key(command, within, cwd), None) if _begun else None
+
+
+def is_any() -> bool:
+    """True if a program waits for somebody who asks for it."""
+    return bool(_begun)
+
+
+def abandon() -> None:
+    """End what nobody has asked for; blocks meanwhile."""
+    while _begun:
+        _begun.popitem()[1].abandon()
+
+
+def _key(command: Sequence[str], within: Surroundings, cwd: str | None) -> tuple[object, ...]:
+    env = tuple(sorted(within.env.items()))
+    return tuple(command), env, within.folder, within.umask, within.limits, cwd
