@@ -23,7 +23,7 @@ from acphold.live.hub.alerts import NO_ALERTS, Alerts
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server.connection import ClientConnection
-from acphold.live.server.principals import THIS_USER, Principal
+from acphold.live.server.principals import THIS_USER, Door, Principal
 from acphold.record.journal import Journal
 from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
@@ -259,11 +259,16 @@ class Shared:
         await client.introduce(name, capabilities)
         return client
 
-    def stranger(self, principal: Principal = THIS_USER) -> Onlooker:
+    def stranger(self, principal: Principal = THIS_USER, door: Door | None = None) -> Onlooker:
         """One more client, which has not introduced itself."""
         near, far = memory_pair()
         connection = ClientConnection(
-            self.desk, far, unstable=self.unstable, principal=principal, attend_here=nowhere
+            self.desk,
+            far,
+            unstable=self.unstable,
+            principal=principal,
+            door=door,
+            attend_here=nowhere,
         )
         client = Onlooker(near, connection)
         self._tasks.append(asyncio.create_task(self._serve(client)))

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from acphold.errors import RemoteError
+from acphold.errors import JournalUnavailableError, RemoteError
 from acphold.live.agents import Notified, Updates, air
 from acphold.live.agents.capabilities import introduction_for_agent
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.server import bounds
-from acphold.live.server.principals import Principal
+from acphold.live.server.principals import Principal, Visitor
+from acphold.record.snapshots.checkouts import in_other_work_trees
 from tests.hub.shared import Onlooker, Shared, shared
+from tests.watched_processes import until
 
 INDEX = {"jetbrains": {"air": {"version": 1, "capabilities": ["sessionIndex", "loadReplayEnd"]}}}
 ONLY_AIR = {"jetbrains": {"air": {"version": 1, "capabilities": ["diffPatch"]}}}
@@ -454,7 +456,7 @@ async def test_an_agent_that_was_started_again_is_subscribed_to_again(journal: P
         house.agent.results[air.SUBSCRIBE] = b'{"subscriptionId":"anew"}'
         await house.agent.restart()
         await house.turn(client, session, "one", "ONE")
-        await client.until(lambda: "anew" in house.desk.router.subscriptions)
+        await until(lambda: "anew" in house.desk.router.subscriptions)
 
 
 async def test_a_client_that_leaves_ends_its_subscriptions(journal: Path) -> None:
@@ -575,3 +577,250 @@ async def test_the_agent_is_not_asked_to_tell_the_end_of_its_replay() -> None:
     assert told["clientCapabilities"]["_meta"]["jetbrains"]["air"]["capabilities"] == [
         "sessionIndex"
     ]
+
+
+# -- two at once, and strangers --------------------------------------------------------------------
+
+
+class Doorman:
+    """Lets in whoever names a tenant."""
+
+    async def tenant(self, visitor: Visitor) -> str | None:
+        return None
+
+    async def sign_in(self, visitor: Visitor, method_id: str) -> str:
+        return method_id
+
+    async def sign_out(self, visitor: Visitor) -> None:
+        return None
+
+
+@at_once
+async def test_who_has_signed_out_is_told_nothing_more(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = house.stranger(Principal(name="net", is_here=False), door=Doorman())
+        await client.introduce(None, {"_meta": INDEX})
+        await client.call("authenticate", {"methodId": "ann"})
+        subscription = await subscribe(client, "/")
+        await client.call("logout", {})
+        watching = await house.client(_meta=INDEX)
+        seen = await subscribe(watching, "/")
+        worker = await house.client()
+        session = await worker.new()
+        await house.turn(worker, session, "secret", "ONE")
+        await until_told(watching, seen, lambda it: it["sessionId"] == session)
+        assert changes(client, subscription) == []
+
+
+async def test_one_session_has_one_title_whichever_folders_are_listed(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "Mend the gate", "ONE")
+        house.agent.lists = [theirs("/", sessionId=session, title="First", air={"archived": True})]
+        await sessions(client)
+        house.agent.lists = [theirs("/", sessionId=session, title="Second")]
+        for _ in range(2):
+            assert (await sessions(client, Path("/")))[session]["title"] == "Second"
+        told = [u["title"] for u in client.updates() if u.get("title")]
+        assert told == ["Mend the gate", "First", "Second"]
+
+
+async def test_a_session_that_a_prompt_has_brought_back_stays_and_the_agent_is_told(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        house.agent.lists = [theirs("/", sessionId=session, air={"archived": False})]
+        await sessions(client, Path("/"))
+        await client.call("_session/archive", {"sessionId": session})
+        house.agent.lists = [theirs("/", sessionId=session, air={"archived": True})]
+        await client.load(session)
+        await house.turn(client, session, "two", "TWO")
+        assert (await sessions(client, Path("/"))).keys() == {session}
+        assert await asked_of(house, air.UNARCHIVE) == {"sessionId": session}
+
+
+async def test_many_folders_are_listed_at_once(journal: Path, tmp_path: Path) -> None:
+    async with shared(journal) as house:
+        house.agent.can("list")
+        client = await house.client(_meta=INDEX)
+        folders = [tmp_path / str(number) for number in range(12)]
+        house.agent.lists = [theirs(it, sessionId=it.name) for it in folders]
+        found = await asyncio.gather(*(sessions(client, it) for it in folders))
+        assert [[*it] for it in found] == [[it.name] for it in folders]
+
+
+async def test_pages_go_on_whatever_is_listed_between_them(
+    journal: Path, work_trees: tuple[Path, Path]
+) -> None:
+    async with shared(journal) as house:
+        house.agent.can("list")
+        client = await house.client(_meta=INDEX)
+        house.agent.lists = [
+            theirs(it, sessionId=f"{it.name}{day}", updatedAt=f"2026-01-0{day}T00:00:00Z")
+            for it in work_trees
+            for day in (1, 2, 3)
+        ]
+        wanted = {"limit": 2, "includeWorktrees": True}
+        asked: dict[str, Any] = {"cwd": str(work_trees[0])}
+        asked["_meta"] = {"jetbrains": {"air": {"list": wanted}}}
+        page = await client.call("session/list", asked)
+        found = page["sessions"]
+        while cursor := page.get("nextCursor"):
+            await sessions(client, work_trees[0])
+            page = await client.call("session/list", {**asked, "cursor": cursor})
+            found += page["sessions"]
+        assert len(found) == len({it["sessionId"] for it in found}) == 6
+
+
+@at_once
+async def test_a_list_that_was_on_its_way_does_not_replace_news(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        subscription = await subscribe(client, "/")
+        house.agent.lists = [theirs("/", sessionId=session, title="First")]
+        await sessions(client, Path("/"))
+        await until(lambda: not house.desk._following)  # it lists, too
+        house.agent.may_answer.clear()
+        house.agent.asked.clear()
+        listing = asyncio.create_task(sessions(client, Path("/")))
+        await house.agent.was_asked("session/list")
+        await agent_tells(house, theirs("/", sessionId=session, title="Second"))
+        await until_told(client, subscription, lambda it: it["title"] == "Second")
+        house.agent.may_answer.set()
+        await listing
+        assert (await house.journal.session(session)).title == "Second"
+
+
+@at_once
+async def test_who_unsubscribes_and_subscribes_at_once_is_told(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened(_meta=INDEX)
+        ended = await subscribe(client, "/")
+        _, subscription = await asyncio.gather(
+            client.call("_session/list/unsubscribe", {"subscriptionId": ended}),
+            subscribe(client, "/"),
+        )
+        await house.turn(client, session, "one", "ONE")
+        await until_told(client, subscription, lambda it: it["sessionId"] == session)
+
+
+@at_once
+async def test_a_journal_that_fails_for_a_moment_ends_no_subscription(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "INDEX_LOOK_SECONDS", 0.05)
+    async with shared(journal) as house:
+        client, session = await house.opened(_meta=INDEX)
+        subscription = await subscribe(client, "/")
+        find, failed = house.desk.sessions.find, asyncio.Event()
+
+        async def fail_once(ids: list[str], tenant: str | None) -> list[bytes]:
+            if not failed.is_set():
+                failed.set()
+                raise JournalUnavailableError("busy")
+            return await find(ids, tenant)
+
+        monkeypatch.setattr(house.desk.sessions, "find", fail_once)
+        await house.turn(client, session, "one", "ONE")
+        await failed.wait()
+        await client.call("_session/rename", {"sessionId": session, "title": "Mine"})
+        await until_told(client, subscription, lambda it: it["title"] == "Mine")
+
+
+@at_once
+async def test_a_client_that_leaves_while_it_subscribes_leaves_nothing(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client = await house.client(_meta=INDEX)
+        house.agent.may_answer.clear()
+        subscribing = asyncio.create_task(subscribe(client, "/"))
+        await house.agent.was_asked(air.SUBSCRIBE)
+        await client.leave()
+        house.agent.may_answer.set()
+        await house.gone(client)
+        await asyncio.wait([subscribing])
+        await until(lambda: not house.desk.router.subscriptions)
+        await until(lambda: "session index" not in [it.get_name() for it in asyncio.all_tasks()])
+
+
+async def test_subscriptions_that_come_at_once_are_no_more_than_so_many(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "SUBSCRIPTIONS", 3)
+    async with shared(journal) as house:
+        client = await house.client(_meta=INDEX)
+        made = await asyncio.gather(
+            *(subscribe(client, "/") for _ in range(9)), return_exceptions=True
+        )
+        assert sum(isinstance(it, str) for it in made) == 3
+
+
+async def test_what_the_agent_removed_is_not_found_any_more(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client = await house.client(_meta=INDEX)
+        subscription = await subscribe(client, "/")
+        await agent_tells(house, theirs("/"))
+        await until_told(client, subscription, lambda it: it["sessionId"] == "theirs")
+        await agent_tells(house, removed=("theirs",))
+        await client.until(lambda: changes(client, subscription)[-1]["removed"] == ["theirs"])
+        answer = await client.call("_session/batch_get", {"sessionIds": ["theirs"]})
+        assert answer["sessions"] == []
+
+
+@at_once
+async def test_a_tenant_is_told_that_a_listed_session_is_gone(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, other = [house.stranger(Principal(name="ann", tenant="ann")) for _ in range(2)]
+        await client.introduce(None, {"_meta": INDEX})
+        await other.introduce(None, {})
+        session = await other.new()
+        await house.turn(other, session, "mine", "TWO")
+        await sessions(client)
+        subscription = await subscribe(client, "/")
+        await other.call("session/delete", {"sessionId": session})
+        await client.until(
+            lambda: any(session in it["removed"] for it in changes(client, subscription))
+        )
+
+
+async def test_a_client_that_introduces_itself_again_without_it_has_no_index(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = house.stranger()
+        for version, meta in ((2, INDEX), (1, {})):
+            said = {"protocolVersion": version, "clientCapabilities": {"_meta": meta}}
+            await client.call("initialize", said)
+        session = await client.new()
+        await house.turn(client, session, "one", "ONE")
+        [listed] = await client.sessions()
+        assert "jetbrains" not in listed["_meta"]
+
+
+async def test_our_marks_in_the_agents_list_are_not_taken_for_ours(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client = await house.client(_meta=INDEX)
+        info = theirs("/")
+        info["_meta"] |= {"acphold/origins": 7, "vendor": 1}
+        house.agent.lists = [info]
+        listed = (await sessions(client))["theirs"]
+        assert "acphold/origins" not in listed["_meta"]
+        assert listed["_meta"]["vendor"] == 1
+
+
+def test_work_trees_that_name_each_other_by_relative_paths_are_found(
+    work_trees: tuple[Path, Path],
+) -> None:
+    main, other = work_trees
+    (main / ".git/worktrees/other/gitdir").write_text("../../../../other/.git\n")
+    (other / ".git").write_text("gitdir: ../main/.git/worktrees/other\n")
+    assert in_other_work_trees(str(main / "inner")) == (str(other / "inner"),)
+    assert in_other_work_trees(str(other / "inner")) == (str(main / "inner"),)

@@ -181,3 +181,11 @@ async def test_what_is_ours_or_of_the_moment_or_too_large_is_not(journal: Path, 
         assert await meta(client) == {"tags": ["a"]}
         [listed] = await client.sessions()
         assert listed["_meta"]["acphold/messageCount"] == 1
+
+
+async def test_a_number_that_nobody_can_read_spoils_no_list(journal: Path) -> None:
+    raw = '{"sessionUpdate":"session_info_update","_meta":{"tags":["b"],"x":1e999}}'
+    line = '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"$ID","update":%s}}'
+    async with wrapped(journal) as client:
+        await client.talk(info(_meta={"tags": ["a"]}), {"line": line % raw})
+        assert await meta(client) == {"tags": ["a"]}

@@ -23,7 +23,7 @@ from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, on_one_line, quantity
-from acphold.live.hub.session_list import as_title
+from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.reading.session_reader import SHORT_ID

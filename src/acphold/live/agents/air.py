@@ -36,7 +36,7 @@ OFFERED: Final = (
     "sessionRename",
     "sessionListSubscribe",
 )
-"""What acphold has in front of every agent, for a client with a session index."""
+"""The names that acphold says in front of every agent, to a client with a session index."""
 
 RENAME: Final = "_session/rename"
 ARCHIVE: Final = "_session/archive"

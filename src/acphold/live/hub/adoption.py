@@ -163,7 +163,7 @@ class Adoption:
             )
         if known is not None:
             raise errors.UnknownSessionError(session_id)  # one of ours, under another id
-        if (listed := await self._list.look_up(session_id)) is not None:
+        if (listed := await self._list.agents.look_up(session_id)) is not None:
             check_folder(listed.info.cwd, setup.cwd)
 
     async def _claim(self, session_id: str, setup: Setup) -> Lease:
@@ -203,7 +203,7 @@ class Adoption:
 
     async def _description(self, session: HubSession) -> RowChange:
         """Return what the list shows of it: from the agent's list, else from the replay."""
-        listed = self._list.agents_own(session.id)
+        listed = self._list.agents.line(session.id)
         title = session.attributes.title or (listed.info.title if listed is not None else None)
         title = without_context(title or "").strip()
         if not title:

@@ -20,7 +20,7 @@ from acphold.record.history import Message, Segment, ToolCall
 from acphold.record.history.children import OpenChild
 from acphold.record.history.entries import PROMPT, UPDATE
 from acphold.record.history.fold import Fold
-from acphold.record.history.raw_update import NOTICE, is_the_persons, update_kind
+from acphold.record.history.raw_update import NOTICE, is_the_persons, storable, update_kind
 from acphold.record.journal.copies import TITLE
 
 TITLE_LENGTH = 80
@@ -226,3 +226,16 @@ def iso_time(at: int | None = None) -> str:
     """Return a time in ISO 8601, UTC; `at` in ms since the epoch, None is now."""
     when = datetime.now(UTC) if at is None else datetime.fromtimestamp(at / 1000, UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+GIVEN_LENGTH = 200
+"""Most characters of a given title: one line wherever it is shown."""
+
+
+def as_title(text: str) -> str | None:
+    """Return `text` as a title, on one line and cut to GIVEN_LENGTH; None without a letter or
+    digit."""
+    line = " ".join(storable(text).split())
+    if not any(map(str.isalnum, line)):
+        return None
+    return line if len(line) <= GIVEN_LENGTH else line[: GIVEN_LENGTH - 1].rstrip() + "…"

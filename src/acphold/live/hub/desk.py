@@ -127,10 +127,11 @@ class Desk:
         await self._closing
 
     async def _close(self) -> None:
-        await end(*self._adoption.under_way, *self._following)
+        await end(*self._adoption.under_way)
         await self.hub.end_closing()
         # The agent ends right after its turns: it must not run on meanwhile.
         await self.hub.end_turns(self.conversations)
+        await end(*self._following)  # the end of a first turn begins one
         for conversation in self.conversations:
             # A restoring that starts the agent would hold up the agent's end until it has
             # started.
@@ -202,7 +203,7 @@ class Desk:
         for seconds in bounds.TITLE_LOOKS_SECONDS:
             await asyncio.sleep(seconds)
             try:
-                await self.sessions.follow_agent(cwd)
+                await self.sessions.agents.look_for_news(cwd)
             except errors.AcpError as exc:
                 log.info("no title in the agent's own list: %s", exc)
                 return
@@ -372,7 +373,7 @@ class Desk:
             known = None if conversation.side.is_open else await restoration.downstream_id()
             if known is not None and session.last_seq:
                 is_own = self._is_own(conversation)
-                listed = await self.sessions.look_up(known) if is_own else None
+                listed = await self.sessions.agents.look_up(known) if is_own else None
                 if listed is not None and listed.updated_at is not None:
                     [last] = await session.read(session.last_seq - 1, 1)
                     restoration.went_on = listed.updated_at > last.at + bounds.AHEAD_MS
@@ -428,7 +429,7 @@ class Desk:
         UnknownSessionError."""
         if await self._adoption.is_known(session_id):
             return
-        listed = await self.sessions.look_up(session_id)
+        listed = await self.sessions.agents.look_up(session_id)
         if listed is None:
             raise errors.UnknownSessionError(session_id)
         cwd = listed.info.cwd
@@ -442,7 +443,7 @@ class Desk:
         try:
             row = await self._journal.session(session_id)
         except errors.UnknownSessionError:
-            if (listed := await self.sessions.look_up(session_id)) is None:
+            if (listed := await self.sessions.agents.look_up(session_id)) is None:
                 raise
             return listed.info.cwd, ()
         return row.cwd, row.additional_directories

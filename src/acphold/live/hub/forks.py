@@ -17,7 +17,7 @@ from msgspec import Struct
 from acphold.errors import NothingSaidError, UnknownSessionError
 from acphold.live.agents import HubAgent
 from acphold.record.history.entries import span_at, turn_spans
-from acphold.record.journal import Journal, NewSession, SessionRow, history, session_of
+from acphold.record.journal import Journal, NewSession, RowChange, SessionRow, history, session_of
 from acphold.record.journal.copies import copy
 from acphold.record.journal.owners import is_owned
 
@@ -77,6 +77,8 @@ async def fork(
         tenant=row.tenant,
     )
     await copy(journal, row, new, taken[-1].last)
+    if row.meta:
+        await journal.change(new.session_id, RowChange(meta=row.meta))
     return Forked(new.session_id, len(taken), len(spans) - len(taken), runs)
 
 

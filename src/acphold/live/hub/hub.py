@@ -170,6 +170,7 @@ class Hub:
     async def look_at(self, session_id: str) -> None:
         """Look at the row of a session again: it may have changed, or be gone. Raises
         JournalError."""
+        self.activity.stir()
         conversation = self.live.get(session_id)
         if conversation is not None:
             conversation.session.row.on_changed_elsewhere()

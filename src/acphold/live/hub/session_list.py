@@ -17,10 +17,6 @@ process. Where it is live, the row is looked at
 
 A new title is published as an update, so that clients and replays have it. An agent's title is
 removed from its updates before they are published.
-
-What the agent's own list says of a session is told here, too. Its title there replaces one that is
-only the beginning of the first prompt, and an earlier one of that list. If it archives a session,
-or puts it back, we follow. A change that is made here is told to an agent that has a method for it.
 """
 
 from __future__ import annotations
@@ -29,38 +25,33 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-from msgspec import Raw, Struct, json
-from msgspec.structs import replace
+from msgspec import json
 
-from acp_wire.schema import LIST_SESSIONS, SessionInfo, decode, encode
+from acp_wire.schema import SessionInfo, encode
 from acp_wire.schema.splice import array, splice
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.addresses import is_node
-from acphold.errors import AcpError, InvalidParamsError, UnknownSessionError
+from acphold.errors import InvalidParamsError, UnknownSessionError
 from acphold.journal_location import is_same_folder, resolve_folder
-from acphold.live.agents import HubAgent, air, ask
+from acphold.live.agents import HubAgent
 from acphold.live.agents.extensions import CopyRequest
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
-from acphold.live.hub.annotations import AGENT, first_words, iso_time
+from acphold.live.hub.agents_list import AgentsList, ListLine
+from acphold.live.hub.annotations import AGENT, as_title, iso_time
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.session import HubSession
 from acphold.newest import Newest
-from acphold.record.history.entries import Segment, milliseconds
-from acphold.record.history.raw_update import storable, update_kind
+from acphold.record.history.raw_update import update_kind
 from acphold.record.journal import (
     Archived,
-    Entries,
-    HasLinks,
     Journal,
     ListFilter,
-    ListKey,
     RowChange,
     SessionRow,
     Sessions,
@@ -68,9 +59,9 @@ from acphold.record.journal import (
     session_of,
 )
 from acphold.record.journal.copies import TITLE
-from acphold.record.journal.rows import NO_CHANGE
 
 if TYPE_CHECKING:
+    from acphold.live.hub.agents_list import ListedJournal, LiveRows
     from acphold.live.hub.forks import Forked
     from acphold.live.hub.kept_files import KeptThere
 
@@ -91,38 +82,10 @@ NOTHING = b'{"sessions":[]}'
 """A list for a client that may see no session."""
 
 
-class AgentsWord(Struct, frozen=True):
-    """What the agent's own list said last of a session: its title, and if it is archived; and
-    whether ours was compared with it."""
-
-    title: str | None
-    archived: bool
-    is_compared: bool = False
-
-
-class ListLine(Struct, frozen=True):
-    """One line of the list: its place, and its JSON."""
-
-    key: ListKey
-    info: SessionInfo
-    raw: bytes
-
-    @property
-    def updated_at(self) -> int | None:
-        """The time of the last activity, in ms since the epoch; None if unknown."""
-        return self.key.updated_at or None
-
-
-if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
-
-    class ListedJournal(Entries, HasLinks, Sessions, Protocol):
-        """The seams of a journal that the list needs."""
-
-
 class SessionList:
     """Pages of the list for one agent, or of the sessions of all.
 
-    The agent's own sessions are fetched with every first page and kept for the pages after it.
+    The agent's own sessions are fetched with every first page (`hub.agents_list`).
     """
 
     def __init__(
@@ -136,11 +99,8 @@ class SessionList:
         self._journal = journal
         self._agent = agent
         self._all_agents = all_agents
-        self._live = live
-        self._agents_own: Newest[str | None, dict[str, ListLine]] = Newest(bounds.AGENT_LISTS)
-        self._told: Newest[str, ListLine] = Newest(bounds.AGENT_SESSIONS)
-        self._heard: Newest[str, AgentsWord] = Newest(bounds.AGENT_SESSIONS)
-        self._asked = 0.0
+        self.agents = AgentsList(journal, agent, live)
+        """The agent's own list."""
 
     async def only(self, session_id: str, tenant: str | None = None) -> bytes:
         """Return the result of `session/list` for a client that may see only this session, if this
@@ -177,28 +137,26 @@ class SessionList:
         after = None
         if cursor is not None:
             after = list_places.decode(cursor, filter, (await self._journal.identity()).secret)
-        if after is None or cwd not in self._agents_own:
-            await self._ask_agent(cwd, beside)
-            await self._follow_changes(self._agents_own[cwd].values())
-            # A session of ours that went on outside acphold moves to the time in the agent's list.
-            times = {key: line.key.updated_at for key, line in self._agents_own[cwd].items()}
-            await self._journal.links.went_on(self._agent.key, times)
+        own = await self.agents.lines((cwd, beside), is_first=after is None)
         rows = await self._journal.page(filter, after, limit + 1)
-        if [row for row in rows if await self._follow_agent(row)]:
+        if [row for row in rows if await self.agents.follow(row)]:
             rows = await self._journal.page(filter, after, limit + 1)
         lines = [await self._ours(row) for row in rows]
         put_away = {row.session_id for row in rows if row.archived}
         if not tenant:  # the agent's own have no tenant
-            own = self._agents_own.get(cwd, {}).values()
-            agents_lines = [it for it in own if _is_on_shelf(it, filter.archived)]
-            put_away |= {it.info.session_id for it in agents_lines if _is_put_away(it)}
-            agents_ids = [line.info.session_id for line in agents_lines]
-            linked = await self._journal.links.sessions_of(self._agent.key, agents_ids)
+            shelf, folders = filter.archived, Folders(cwd, beside)
+            own = {
+                agents_id: line
+                for agents_id, line in own.items()
+                if shelf == "include" or line.is_archived == (shelf == "only")
+            }
+            put_away |= {agents_id for agents_id, line in own.items() if line.is_archived}
+            linked = await self._journal.links.sessions_of(self._agent.key, own)
             lines += [
                 line
-                for line in agents_lines
-                if line.info.session_id not in (linked.keys() | held)
-                and filter.has_folder(line.info.cwd)
+                for agents_id, line in own.items()
+                if agents_id not in (linked.keys() | held)
+                and folders.have(line.info.cwd)
                 and (after is None or after < line.key)
             ]
         marks = put_away if archived is not None else None
@@ -214,227 +172,43 @@ class SessionList:
                     found.append(_mark((await self._ours(row)).raw, row.archived))
             elif (
                 not tenant
-                and (line := self.agents_own(session_id)) is not None
-                and await self.only_agents([session_id])
+                and (line := self.agents.line(session_id)) is not None
+                and await self.agents.only_its([session_id])
             ):
-                found.append(_mark(line.raw, _is_put_away(line)))
+                found.append(_mark(line.raw, line.is_archived))
         return found
-
-    async def only_agents(self, agents_ids: Sequence[str]) -> list[str]:
-        """Return those of the agent's own ids that no session of the journal has."""
-        linked = await self._journal.links.sessions_of(self._agent.key, agents_ids)
-        return [it for it in agents_ids if it not in linked]
-
-    def agents_own(self, session_id: str) -> ListLine | None:
-        """Return what the agent last said of a session of its own."""
-        if (told := self._told.get(session_id)) is not None:
-            return told
-        for lines in self._agents_own.values():
-            if (line := lines.get(session_id)) is not None:
-                return line
-        return None
-
-    async def look_up(self, session_id: str) -> ListLine | None:
-        """Return what the agent says of a session of its own; ask it, unless it was asked just
-        now."""
-        if self._agent.reads_journal:
-            return None
-        if (
-            self.agents_own(session_id) is None
-            or monotonic() - self._asked > bounds.FRESH_LIST_SECONDS
-        ):
-            await self._ask_agent(None)
-        return self.agents_own(session_id)
 
     async def _ours(self, row: SessionRow) -> ListLine:
         """Return a session of the journal, with the `_meta` that the agent's own list has for
         it."""
         if row.agent != self._agent.key:
             return _line(row, {AGENT: row.agent})
-        if not self._told and not any(self._agents_own.values()):
-            return _line(row, {})
         agents_id = row.downstream_id or row.session_id
-        known = self.agents_own(agents_id)
+        known = self.agents.line(agents_id)
         if known is None or known.info.meta is None:
             return _line(row, {})
         owner = await session_of(self._journal, self._agent.key, agents_id)
         return _line(row, known.info.meta if owner == row.session_id else {})
 
-    async def follow_agent(self, cwd: str) -> None:
-        """Have sessions follow what the agent's own list says of the newest in this folder; raises
-        AcpError."""
-        params = encode({"cwd": cwd})
-        raw = await ask(self._agent, LIST_SESSIONS.name, params, bounds.AGENT_LIST_SECONDS)
-        await self.hear(decode(_AgentsPage, raw).value.sessions)
 
-    async def hear(self, infos: Sequence[bytes]) -> tuple[list[str], list[bytes]]:
-        """Take sessions as the agent tells them beside its list; return the ids of ours, and those
-        that only it has."""
-        heard = [line for raw in infos if (line := _read_line(raw)) is not None]
-        ids = [line.info.session_id for line in heard]
-        linked = await self._journal.links.sessions_of(self._agent.key, ids)
-        for line in heard:
-            self._told[line.info.session_id] = line
-            if (session_id := linked.get(line.info.session_id)) is not None:
-                with suppress(UnknownSessionError):
-                    await self._follow_agent(await self._journal.session(session_id), line)
-        others = [line.raw for line in heard if line.info.session_id not in linked]
-        return [it for it in linked.values() if it is not None], others
+class Folders:
+    """A folder, None for all, and others beside it, as a list has them."""
 
-    async def _follow_changes(self, lines: Iterable[ListLine]) -> None:
-        """Have sessions follow what the agent's own list says of them otherwise than before."""
-        changed = dict[str, ListLine]()
-        for line in lines:
-            id_, word = line.info.session_id, _word(line)
-            before = self._heard.get(id_)
-            if before is None:
-                self._heard[id_] = word
-            elif (before.title, before.archived) != (word.title, word.archived):
-                changed[id_] = line
-        linked = await self._journal.links.sessions_of(self._agent.key, changed)
-        for id_, session_id in linked.items():
-            with suppress(UnknownSessionError):
-                row = await self._journal.session(session_id or "")
-                await self._follow_agent(row, changed[id_])
+    def __init__(self, cwd: str | None, beside: Sequence[str]) -> None:
+        self._resolved = None if cwd is None else {*map(resolve_folder, (cwd, *beside))}
+        self._known: Newest[str, bool] = Newest(bounds.AGENT_SESSIONS)
 
-    async def _follow_agent(self, row: SessionRow, line: ListLine | None = None) -> bool:
-        """Give a session the title and the place that the agent's own list has for it, if that is
-        news; return True if the row has changed.
-
-        The first time that we hear of it, the title counts if ours is only the beginning of the
-        first prompt.
-        """
-        line = line or self.agents_own(row.downstream_id or row.session_id)
-        if line is None or row.agent != self._agent.key or self._agent.reads_journal:
-            return False
-        word = _word(line)
-        before = self._heard.get(line.info.session_id, word)
-        self._heard[line.info.session_id] = replace(word, is_compared=True)
-        change = NO_CHANGE
-        title = as_title(word.title or "") or ""
-        is_other = before.title != word.title
-        if (
-            (is_other or not before.is_compared)
-            and title not in ("", row.title)
-            and not row.renamed
-        ):
-            first = await self._first_words(row)
-            replaces = is_other or row.title is None or _are_alike(row.title, first)
-            if replaces and not _are_alike(title, first):
-                change = replace(change, title=title)
-        if before.archived != word.archived != row.archived:
-            change = replace(change, archived=word.archived)
-        if change == NO_CHANGE:
-            return False
-        await self._journal.change(row.session_id, change)
-        await self._live.look_at(row.session_id)
-        return True
-
-    async def _first_words(self, row: SessionRow) -> str:
-        async def begin() -> AsyncIterator[Segment]:
-            for segment in await self._journal.read(row.session_id, 0, bounds.FIRST_PAGE_BYTES):
-                yield segment
-
-        return await first_words(begin()) or ""
-
-    async def tell_agent(self, session_id: str, title: str | None, *, archived: bool) -> None:
-        """Have the agent's own list follow a change that was made here, if the agent runs and has a
-        method for it: a title, or else whether the session is archived."""
-        ways = air.ARCHIVING if archived else air.UNARCHIVING
-        if title is not None:
-            ways = air.NAMING
-        method = next((it for it in ways if it in self._agent.index_methods), None)
-        if method is None or not self._agent.alive:
-            return
-        row = await self._journal.session(session_id)
-        if row.agent != self._agent.key or (agents_id := row.downstream_id) is None:
-            return
-        params = {"sessionId": agents_id, **({} if title is None else {"title": title})}
-        try:
-            await ask(self._agent, method, encode(params), bounds.AGENT_LIST_SECONDS)
-        except AcpError as exc:
-            log.info("session %s: the agent's own list does not follow: %s", session_id, exc)
-
-    async def _ask_agent(self, cwd: str | None, beside: Sequence[str] = ()) -> None:
-        """Fetch the agent's list; if that fails, ours goes without."""
-        found: dict[str, ListLine] = {}
-        self._agents_own.pop(cwd, None)
-        self._agents_own[cwd] = {}
-        self._asked = monotonic()
-        if not self._agent.alive or self._agent.capabilities.session_capabilities.list is None:
-            return
-        try:
-            async with asyncio.timeout(bounds.AGENT_LIST_SECONDS):
-                for folder in (*_spellings(cwd), *beside):
-                    await self._collect(folder, found)
-        except TimeoutError:
-            log.warning(
-                "the agent did not list all its sessions within %s s", bounds.AGENT_LIST_SECONDS
-            )
-        except AcpError as exc:
-            log.warning("the agent could not list its sessions: %s", exc)
-        self._agents_own[cwd] = found
-        for session_id in self._told.keys() & found.keys():
-            del self._told[session_id]
-
-    async def _collect(self, cwd: str | None, found: dict[str, ListLine]) -> None:
-        params: dict[str, object] = {} if cwd is None else {"cwd": cwd}
-        if air.INDEX in self._agent.index_methods:
-            params["_meta"] = air.EVERY_SESSION
-        seen_cursors: set[str] = set()
-        while len(found) < bounds.AGENT_SESSIONS:
-            raw = await ask(self._agent, LIST_SESSIONS.name, msgspec.json.encode(params))
-            page = decode(_AgentsPage, raw).value
-            for line in map(_read_line, page.sessions):
-                if line is not None:
-                    found[line.info.session_id] = line
-            cursor = page.next_cursor
-            if cursor is None or cursor in seen_cursors:
-                return
-            seen_cursors.add(cursor)
-            params = {**params, "cursor": cursor}
-
-
-def _read_line(raw: bytes) -> ListLine | None:
-    """Return a line of the agent's list; None if it cannot be read."""
-    try:
-        read = decode(SessionInfo, raw)
-    except InvalidParamsError:
-        return None
-    info = read.value
-    key = ListKey(milliseconds(info.updated_at), info.session_id)
-    return ListLine(key, info, encode(info) if read.flaws else bytes(raw))
-
-
-def _word(line: ListLine) -> AgentsWord:
-    return AgentsWord(line.info.title, _is_put_away(line))
+    def have(self, cwd: str) -> bool:
+        """Return True if sessions of this folder are in the list."""
+        if self._resolved is None or cwd in self._resolved:
+            return True
+        if (known := self._known.get(cwd)) is None:
+            known = self._known[cwd] = resolve_folder(cwd) in self._resolved
+        return known
 
 
 def _mark(raw: bytes, archived: bool) -> bytes:
     return splice(raw, {"archived": encode(archived)})
-
-
-def _is_put_away(line: ListLine) -> bool:
-    """Return True if the agent says of a session in its own list that it is archived."""
-    return air.fields_in(line.raw).get("archived") == b"true"
-
-
-def _is_on_shelf(line: ListLine, archived: Archived) -> bool:
-    return archived == "include" or _is_put_away(line) == (archived == "only")
-
-
-def _are_alike(title: str, first: str) -> bool:
-    """Return True if a title is only the first words of a prompt; either may be cut off."""
-    begun = title.rstrip("….").rstrip().casefold()
-    first = first.rstrip("…").rstrip().casefold()
-    return bool(begun and first) and (first.startswith(begun) or begun.startswith(first))
-
-
-def _spellings(cwd: str | None) -> Sequence[str | None]:
-    """Return the folders to ask an agent for: it may compare paths letter by letter."""
-    if cwd is None:
-        return [None]
-    return [*dict.fromkeys((os.path.normpath(cwd), resolve_folder(cwd)))]
 
 
 async def page_of_all(
@@ -503,12 +277,11 @@ async def _page(
     return splice(b"{}", page)
 
 
-class _AgentsPage(Struct, rename="camel"):
-    """A page of the agent's list; its lines stay raw, so that fields newer than this release
-    survive."""
-
-    sessions: list[Raw] = []
-    next_cursor: str | None = None
+def _decode_meta(meta: bytes) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(meta, type=dict[str, object]) if meta else {}
+    except msgspec.MsgspecError:  # of another release
+        return {}
 
 
 def _line(row: SessionRow, meta: dict[str, object]) -> ListLine:
@@ -519,7 +292,7 @@ def _line(row: SessionRow, meta: dict[str, object]) -> ListLine:
         title=row.title,
         updated_at=iso_time(row.updated_at),
         meta={
-            **(msgspec.json.decode(row.meta, type=dict[str, object]) if row.meta else {}),
+            **_decode_meta(row.meta),
             **meta,
             MESSAGE_COUNT: row.message_count,
             **({ORIGINS: row.origins} if row.origins else {}),
@@ -545,19 +318,6 @@ def _backwards(text: str) -> tuple[int, ...]:
     return (*(-ord(letter) for letter in text), 1)
 
 
-GIVEN_LENGTH = 200
-"""Most characters of a given title: one line wherever it is shown."""
-
-
-def as_title(text: str) -> str | None:
-    """Return `text` as a title, on one line and cut to GIVEN_LENGTH; None without a letter or
-    digit."""
-    line = " ".join(storable(text).split())
-    if not any(map(str.isalnum, line)):
-        return None
-    return line if len(line) <= GIVEN_LENGTH else line[: GIVEN_LENGTH - 1].rstrip() + "…"
-
-
 class GivenTitle:
     """The title that a person gave a live session, or its agent elsewhere, if any: see the
     module."""
@@ -572,8 +332,8 @@ class GivenTitle:
         row = await self._row()
         if row is None or row.title in (None, self._session.attributes.title):
             return
-        # Without a title that clients know it has one for lists only; and the agent may have given
-        # a newer one by now.
+        # If clients know of no title, that of the row is for lists only; and the agent may have
+        # given a newer one by now.
         if row.renamed or known == self._session.attributes.title is not None:
             update: dict[str, object] = {"sessionUpdate": "session_info_update", "title": row.title}
             if row.renamed:
@@ -604,12 +364,6 @@ if TYPE_CHECKING:  # only for types: making such classes would delay an editor's
 
         async def close(self, session_id: str, client: Client) -> None:
             """Free a session that is live here, if no other client than this one has it open."""
-
-    class LiveRows(Protocol):
-        """A hub, as they need it."""
-
-        async def look_at(self, session_id: str) -> None:
-            """Read the row of a live session again: it has changed."""
 
 
 class ListedSessions:

@@ -50,22 +50,28 @@ class Followed(Sessions, Owners, Protocol):
 
 
 async def follow_list(
-    journal: Followed, newest: int, activity: asyncio.Event | None = None
+    journal: Followed,
+    newest: int,
+    activity: asyncio.Event | None = None,
+    look: float | None = None,
 ) -> AsyncGenerator[Snapshot | Changed, None]:
     """Yield the list with so many of the newest sessions, then each change of any, archived or not.
 
-    `activity` is set when something changes in a session of our own process. Goes on until it is
-    closed, and starts again if the journal may have gone back; raises JournalError.
+    `activity` is set when something changes in a session of our own process; for what others do,
+    the journal and the processes are looked at every `look` seconds, by default as often as a
+    person notices. Goes on until it is closed, and starts again if the journal may have gone back;
+    raises JournalError.
     """
     while True:
         with suppress(RewrittenError):
-            async with aclosing(_follow(journal, newest, activity or asyncio.Event())) as found:
+            following = _follow(journal, newest, activity or asyncio.Event(), look)
+            async with aclosing(following) as found:
                 async for each in found:
                     yield each
 
 
 async def _follow(
-    journal: Followed, newest: int, activity: asyncio.Event
+    journal: Followed, newest: int, activity: asyncio.Event, look: float | None
 ) -> AsyncGenerator[Snapshot | Changed, None]:
     """See `follow_list`; ends with RewrittenError if the journal may have gone back.
 
@@ -73,6 +79,8 @@ async def _follow(
     the sessions that were read with a turn that had not ended. The next question to the processes
     takes them over as `due_turns`: those in which no turn runs any more are read once more.
     """
+    look_at_journal = look or bounds.JOURNAL_LOOK_SECONDS
+    look_at_processes = look or bounds.PROCESSES_LOOK_SECONDS
     last = (await journal.changes(None)).last
     live = await live_anywhere(journal)
     rows = {row.session_id: row for row in await journal.page(ListFilter(), None, newest)}
@@ -85,13 +93,13 @@ async def _follow(
     loop = asyncio.get_running_loop()
     asking: asyncio.Task[Live] | None = None
     asked_at = loop.time()
-    read_at, is_more = asked_at - bounds.JOURNAL_LOOK_SECONDS, False
+    read_at, is_more = asked_at - look_at_journal, False
     open_turns, due_turns = _open_turns(snapshot), dict[str, SessionRow]()
     try:
         while True:
             now = loop.time()
             written: Sequence[str] = ()
-            if is_more or now >= read_at + bounds.JOURNAL_LOOK_SECONDS:
+            if is_more or activity.is_set() or now >= read_at + look_at_journal:
                 read_at = now
                 changes = await journal.changes(last)
                 last, written, is_more = changes.last, changes.session_ids, changes.more
@@ -102,7 +110,7 @@ async def _follow(
                     yield changed
 
             if asking is None and (
-                written or activity.is_set() or now >= asked_at + bounds.PROCESSES_LOOK_SECONDS
+                written or activity.is_set() or now >= asked_at + look_at_processes
             ):
                 activity.clear()
                 asked_at, open_turns, due_turns = now, {}, open_turns
@@ -125,7 +133,7 @@ async def _follow(
 
             if not is_more:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout_at(read_at + bounds.JOURNAL_LOOK_SECONDS):
+                    async with asyncio.timeout_at(read_at + look_at_journal):
                         await activity.wait()
                 await asyncio.sleep(now + bounds.LOOKS_APART_SECONDS - loop.time())
     finally:

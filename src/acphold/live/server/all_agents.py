@@ -188,7 +188,10 @@ class AllAgents:
         offer = capabilities.offer_of(introduction, params)
         self._introduction, self._watches = params, offer.watches
         result = capabilities.answer_for_client(
-            capabilities.answer_without_agent(), offer, unstable=True
+            # A session index is about the sessions of one agent.
+            capabilities.answer_without_agent(),
+            replace(offer, air=None),
+            unstable=True,
         )
         names = [self._default, *(it for it in self._agents.names if it != self._default)]
         supported = with_meta(

@@ -108,6 +108,12 @@ INDEX_PAGE = 50
 INDEX_PAGE_MOST = 200
 """Most sessions in a page."""
 
+SHOWN_SESSIONS = 10_000
+"""Most sessions that are remembered as shown to a client: it is told when they are deleted."""
+
+INDEX_LOOK_SECONDS = 10.0
+"""Seconds between looks at what other processes have changed; what happens here is told at once."""
+
 BATCH = 500
 """Most sessions that are looked up at once."""
 

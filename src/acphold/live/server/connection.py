@@ -319,16 +319,25 @@ class ClientConnection:
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
         if self._entrance.is_in:
             self._enter()
-        self._greet_air()
+        await self._greet_air()
         is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
         self._introduction = "over" if is_same or is_repeated else "answered in another version"
         if self.offer.all_agents and (self.offer.is_line or self._is_one_of_many):
             self._opener.introduce = self._answer_for_client
         return self._answer_for_client(answer)
 
-    def _greet_air(self) -> None:
+    async def _greet_air(self) -> None:
         """Give JetBrains AIR what it asks for: a session index; without one it means by
         `session/delete` that the session is done."""
+        if self._index is not None:  # it has introduced itself before, perhaps differently
+            await self._index.clear()
+            self._handlers = {
+                method: handler
+                for method, handler in self._handlers.items()
+                if method not in self._index.handlers
+            }
+            self._index = None
+        self._handlers[schema.DELETE_SESSION.name] = self._requests.answer
         if self.offer.has_index:
             from acphold.live.server.session_index import SessionIndex  # late: few clients have one
 
@@ -417,6 +426,8 @@ class ClientConnection:
     async def _leave_sessions(self) -> None:
         """Leave all sessions, open or being opened: they are no longer the client's own."""
         self._own.clear()
+        if self._index is not None:
+            await self._index.clear()
         await self._opener.abandon()
         self.detach()
         await self._opener.remote.leave()
@@ -483,7 +494,7 @@ class ClientConnection:
         """Detach the client, which has gone, here and from every owner."""
         self.detach()
         if self._index is not None:
-            await self._index.aclose()
+            await self._index.clear()
         await self._opener.remote.aclose()
 
     def dismiss(self) -> None:

@@ -4,8 +4,9 @@ Its lists, and the sessions that it looks up, are those of `hub.session_list`, e
 members. What the journal does not know of a session is what the agent's own list says.
 
     _session/list/subscribe {cwd}                       {subscriptionId}
-    _session/list/changes {subscriptionId, sessions,    a notification, at most once a second: new
-        removed}                                        and changed sessions whole, ids of others
+    _session/list/changes {subscriptionId, sessions,    a notification: new and changed sessions
+        removed}                                        whole, ids of those that left; ours at most
+                                                        once a second
     _session/list/unsubscribe {subscriptionId}          {}
     _session/batch_get {sessionIds}                     {sessions}: those that there are
 
@@ -28,24 +29,28 @@ from msgspec import Raw, Struct
 
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import encode
-from acp_wire.schema.splice import array, in_meta, items, members, splice, without_meta
+from acp_wire.schema.splice import array, splice, without_meta
 from acp_wire.tasks import TaskSet, beside, end, first
-from acphold.errors import AcpError, InvalidParamsError, JournalError
+from acphold.errors import AcpError, ConnectionLostError, InvalidParamsError, JournalError
 from acphold.live.agents import air, ask
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
-from acphold.live.hub.session_list import MESSAGE_COUNT, ORIGINS
+from acphold.live.hub.session_list import MESSAGE_COUNT, ORIGINS, Folders
 from acphold.live.reading.followed_list import Changed, follow_list
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import list_request
 from acphold.live.server.principals import Entrance
-from acphold.record.history.raw_update import string
-from acphold.record.journal import Archived, ListFilter
+from acphold.newest import Newest
+from acphold.record.history.raw_update import items, members, string
+from acphold.record.journal import Archived
 from acphold.record.snapshots.checkouts import in_other_work_trees
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+LIVE_STATES: Final = {"waiting": "requires_action", "running": "running", "idle": "idle"}
+"""AIR's words for the states of live sessions."""
 
 SHELVES: Final[dict[str, Archived]] = {
     "unarchived": "exclude",
@@ -85,23 +90,24 @@ class _Changes(Struct, rename="camel"):
 class Subscription:
     """A subscription to the sessions of some folders; `sent` has what was told of each last.
 
-    `agents` is the id of the one at the agent, "" for none, of the agent's `generation`.
+    `agents_id` is that of the subscription at the agent, "" for none: it was made when the agent
+    had started `generation` times.
     """
 
-    def __init__(self, cwd: str, folders: tuple[str, ...]) -> None:
+    def __init__(self, cwd: str) -> None:
         self.id = uuid4().hex
         self.cwd = cwd
-        self.agents = ""
+        self.folders = Folders(cwd, ())
+        self.agents_id = ""
         self.generation = 0
         self.sent: dict[str, bytes] = {}
-        self._filter = ListFilter(cwd=cwd, beside=folders)
 
     def news(self, shown: Mapping[str, bytes], gone: Iterable[str]) -> bytes:
         """Return the params that tell these sessions, as far as they are in its folders and have
         changed, and those that are gone; b"" for nothing."""
         sessions, removed = list[bytes](), [*gone]
         for session_id, raw in shown.items():
-            if not self._filter.has_folder(string(members(raw).get("cwd")) or ""):
+            if not self.folders.have(string(members(raw).get("cwd")) or ""):
                 removed += [session_id] if session_id in self.sent else []
             elif self.sent.get(session_id) != (now := _signature(raw)):
                 self.sent[session_id] = now
@@ -115,7 +121,7 @@ class Subscription:
 
 
 class SessionIndex:
-    """The lists of one client, and its subscriptions; `aclose` ends these."""
+    """The lists of one client, and its subscriptions; `clear` ends these."""
 
     def __init__(self, desk: Desk, client: Client, entrance: Entrance) -> None:
         self._desk = desk
@@ -126,6 +132,7 @@ class SessionIndex:
         self._follows = asyncio.Event()
         self._in_order = asyncio.Lock()
         self._tasks = TaskSet()
+        self._shown: Newest[str, None] = Newest(bounds.SHOWN_SESSIONS)
         self.handlers: dict[str, Callable[[Request], Awaitable[bytes]]] = {
             air.BATCH_GET: self._batch_get,
             air.SUBSCRIBE: self._subscribe,
@@ -144,20 +151,19 @@ class SessionIndex:
         if (archived := SHELVES.get(wanted.archived or "unarchived")) is None:
             problem = f"archived: {wanted.archived!r} is not one of {', '.join(SHELVES)}"
             raise InvalidParamsError(problem, "_meta.jetbrains.air.list.archived")
-        sessions, tenant = self._desk.sessions, self._entrance.tenant
         if (only := self._entrance.principal.session_id) is not None:
-            page = await sessions.only(only, tenant)
-        else:
-            page = await sessions.page(
-                asked.cwd,
-                asked.cursor,
-                self._desk.hub.open_ids,
-                archived,
-                tenant,
-                limit=min(limit, bounds.INDEX_PAGE_MOST),
-                beside=await _beside(asked.cwd) if wanted.include_worktrees else (),
-            )
-        shown = await self._show(items(members(page)["sessions"]))
+            found = await self._find([only])
+            return splice(b"{}", {"sessions": array([*found.values()])})
+        page = await self._desk.sessions.page(
+            asked.cwd,
+            asked.cursor,
+            self._desk.hub.open_ids,
+            archived,
+            self._entrance.tenant,
+            limit=min(limit, bounds.INDEX_PAGE_MOST),
+            beside=await _beside(asked.cwd) if wanted.include_worktrees else (),
+        )
+        shown = await self._show(items(members(page)["sessions"]), {})
         return splice(page, {"sessions": array([*shown.values()])})
 
     async def _batch_get(self, request: Request) -> bytes:
@@ -169,18 +175,27 @@ class SessionIndex:
         found = await self._find(ids)
         return splice(b"{}", {"sessions": array([*found.values()])})
 
-    async def _find(self, session_ids: Sequence[str]) -> dict[str, bytes]:
-        """Return these sessions as they are shown, as far as the client may know of them."""
+    async def _find(
+        self, session_ids: Sequence[str], live: Mapping[str, str] = {}
+    ) -> dict[str, bytes]:
+        """Return these sessions as they are shown, as far as the client may know of them; `live`
+        has the states of those that are live anywhere."""
+        if not self._entrance.is_in:
+            return {}
         only = self._entrance.principal.session_id
         ids = [it for it in session_ids if only in (None, it)]
-        return await self._show(await self._desk.sessions.find(ids, self._entrance.tenant))
+        return await self._show(await self._desk.sessions.find(ids, self._entrance.tenant), live)
 
-    async def _show(self, infos: Sequence[bytes]) -> dict[str, bytes]:
+    async def _show(self, infos: Sequence[bytes], live: Mapping[str, str]) -> dict[str, bytes]:
         """Return sessions with AIR's members, by id."""
         by_id = {string(members(raw).get("sessionId")) or "": raw for raw in infos}
         outcomes = await self._desk.hub.journal.outcomes([*by_id])
+        for session_id in by_id:
+            self._shown[session_id] = None
         return {
-            session_id: _with_members(raw, self._state(session_id, outcomes.get(session_id)))
+            session_id: _with_members(
+                raw, live.get(session_id) or self._state(session_id, outcomes.get(session_id))
+            )
             for session_id, raw in by_id.items()
         }
 
@@ -203,101 +218,118 @@ class SessionIndex:
             raise InvalidParamsError(f"cwd: {cwd!r} is not an absolute path", "cwd")
         if len(self._subscriptions) >= bounds.SUBSCRIPTIONS:
             raise InvalidParamsError(f"at most {bounds.SUBSCRIPTIONS} subscriptions at a time")
-        subscription = Subscription(cwd, await _beside(cwd))
+        subscription = Subscription(cwd)
         self._subscriptions[subscription.id] = subscription
         try:
+            subscription.folders = Folders(cwd, await _beside(cwd))
             await self._subscribe_at_agent(subscription)
             if self._following is None or self._following.done():
-                self._following = asyncio.create_task(self._follow(), name="session index")
-            async with beside(self._follows.wait(), "follow the list") as following:
-                await first(following, self._following)
+                self._follows = asyncio.Event()
+                following = self._follow(self._follows)
+                self._following = asyncio.create_task(following, name="session index")
+            async with beside(self._follows.wait(), "follow the list") as follows:
+                await first(follows, self._following)
         except BaseException:
-            del self._subscriptions[subscription.id]
+            self._end(subscription)
             raise
+        if subscription.id not in self._subscriptions:
+            raise ConnectionLostError("the client has left, or signed out, meanwhile")
         return encode({"subscriptionId": subscription.id})
 
     async def _unsubscribe(self, request: Request) -> bytes:
         id_ = _read(request.params, _Unsubscribe).subscription_id
-        if (subscription := self._subscriptions.pop(id_, None)) is not None:
-            self._leave_agent(subscription)
+        if (subscription := self._subscriptions.get(id_)) is not None:
+            self._end(subscription)
         if not self._subscriptions:
-            await end(self._following)
+            await self.clear()
         return b"{}"
 
-    async def aclose(self) -> None:
-        """End the subscriptions."""
-        for subscription in self._subscriptions.values():
-            self._leave_agent(subscription)
-        self._subscriptions.clear()
-        await end(self._following, *self._tasks)
+    def _end(self, subscription: Subscription) -> None:
+        self._subscriptions.pop(subscription.id, None)
+        self._leave_agent(subscription)
 
-    async def _follow(self) -> None:
+    async def clear(self) -> None:
+        """End all subscriptions: the client has gone, or signed out."""
+        for subscription in [*self._subscriptions.values()]:
+            self._end(subscription)
+        following, self._following = self._following, None
+        await end(following, *self._tasks)
+
+    async def _follow(self, follows: asyncio.Event) -> None:
+        """Tell changes of the list for as long as there are subscriptions."""
         journal = self._desk.hub.journal
-        try:
-            with self._desk.hub.activity.listen() as activity:
-                async with aclosing(follow_list(journal, 1, activity)) as found:
-                    async for each in found:
-                        self._follows.set()
-                        if isinstance(each, Changed):
-                            await self._tell([row.session_id for row in each.rows], each.gone)
-                            await asyncio.sleep(bounds.CHANGES_APART_SECONDS)
-        except JournalError as exc:
-            log.warning("changes of the list are not told: %s", exc)
-        finally:
-            self._follows.clear()
+        while True:
+            try:
+                with self._desk.hub.activity.listen() as activity:
+                    look = bounds.INDEX_LOOK_SECONDS
+                    async with aclosing(follow_list(journal, 1, activity, look)) as found:
+                        async for each in found:
+                            follows.set()
+                            if isinstance(each, Changed):
+                                await self._tell(each)
+            except JournalError as exc:
+                log.warning("changes of the list are not told for a moment: %s", exc)
+                await asyncio.sleep(bounds.INDEX_LOOK_SECONDS)
 
-    async def _tell(self, session_ids: Sequence[str], gone: Sequence[str]) -> None:
+    async def _tell(self, changed: Changed) -> None:
+        await self._client.drain()
+        states = {id_: LIVE_STATES[live.state] for id_, (live, _) in changed.live.items()}
         async with self._in_order:
-            shown = await self._find(session_ids)
+            gone = [it for it in changed.gone if self._client.sees_all or it in self._shown]
+            shown = await self._find([row.session_id for row in changed.rows], states)
             for subscription in [*self._subscriptions.values()]:
                 if subscription.generation != self._desk.agent.generation:
-                    await self._subscribe_at_agent(subscription)
-                mine = [it for it in gone if self._client.sees_all or it in subscription.sent]
-                self._send(subscription.news(shown, mine))
-
-    def _send(self, news: bytes) -> None:
-        if news and self._client.buffered > bounds.UNREAD_CHANGES_BYTES:
-            log.warning("%s dropped: a client lags", air.CHANGES)
-        elif news:
-            self._client.tell(air.CHANGES, news)
+                    again = self._subscribe_at_agent(subscription)
+                    self._tasks.start(again, "subscribe to the agent's list again")
+                if news := subscription.news(shown, gone):
+                    self._client.tell(air.CHANGES, news)
+        await asyncio.sleep(bounds.CHANGES_APART_SECONDS)
 
     # -- the agent's own ------------------------------------------------------------------
 
     async def _subscribe_at_agent(self, subscription: Subscription) -> None:
         agent = self._desk.agent
-        subscription.generation, subscription.agents = agent.generation, ""
+        self._desk.router.subscriptions.pop(subscription.agents_id, None)
+        subscription.generation, subscription.agents_id = agent.generation, ""
         if air.SUBSCRIBE not in agent.index_methods or not self._client.sees_all:
             return
         try:
             params = encode({"cwd": subscription.cwd})
             answer = await ask(agent, air.SUBSCRIBE, params, bounds.AGENT_SUBSCRIBE_SECONDS)
-            subscription.agents = string(members(answer).get("subscriptionId")) or ""
         except AcpError as exc:
             log.info("the agent does not tell changes of its own list: %s", exc)
-        if subscription.agents:
+            return
+        if agents_id := string(members(answer).get("subscriptionId")):
+            subscription.agents_id = agents_id
             hear = partial(self._on_agents_news, subscription)
-            self._desk.router.subscriptions[subscription.agents] = hear
+            self._desk.router.subscriptions[agents_id] = hear
+            if subscription.id not in self._subscriptions:  # it has ended meanwhile
+                self._leave_agent(subscription)
 
     def _leave_agent(self, subscription: Subscription) -> None:
         agent = self._desk.agent
-        if self._desk.router.subscriptions.pop(subscription.agents, None) is not None:
-            params = encode({"subscriptionId": subscription.agents})
+        if self._desk.router.subscriptions.pop(subscription.agents_id, None) is not None:
+            params = encode({"subscriptionId": subscription.agents_id})
             leaving = ask(agent, air.UNSUBSCRIBE, params, bounds.AGENT_SUBSCRIBE_SECONDS)
             self._desk.hub.undoing.start(_try(leaving), "leave the agent's list")
 
     def _on_agents_news(self, subscription: Subscription, params: bytes) -> None:
-        if len(self._tasks) > bounds.UNHEARD_CHANGES:
-            log.warning("%s of the agent dropped: too many at once", air.CHANGES)
+        lags = self._client.buffered > bounds.UNREAD_CHANGES_BYTES
+        if lags or len(self._tasks) > bounds.UNHEARD_CHANGES:
+            log.warning("%s of the agent dropped: too much waits", air.CHANGES)
             return
         self._tasks.start(_try(self._hear(subscription, params)), "changes of the agent's list")
 
     async def _hear(self, subscription: Subscription, params: bytes) -> None:
         told = _read(params, _Changes)
+        agents = self._desk.sessions.agents
         async with self._in_order:
-            known, others = await self._desk.sessions.hear([bytes(it) for it in told.sessions])
+            gone = await agents.only_its(told.removed)
+            infos = [bytes(it) for it in told.sessions]
+            known, others = await agents.hear(infos, told.removed)
             theirs = {string(members(raw).get("sessionId")) or "": raw for raw in others}
-            gone = await self._desk.sessions.only_agents(told.removed)
-            self._send(subscription.news({**await self._find(known), **theirs}, gone))
+            if news := subscription.news({**await self._find(known), **theirs}, gone):
+                self._client.tell(air.CHANGES, news)
 
 
 async def _try(work: Awaitable[object]) -> None:
@@ -325,7 +357,7 @@ def _with_members(raw: bytes, state: str | None) -> bytes:
     parts, known = members(raw), air.fields_in(raw)
     fields: dict[str, bytes | None] = {"archived": parts.get("archived", b"false")}
     fields["state"] = known.get("state", b'"idle"') if state is None else encode(state)
-    origins = items(in_meta(raw, ORIGINS) or b"[]")
+    origins = items(members(parts.get("_meta", b"")).get(ORIGINS, b""))
     source = members(origins[-1]).get("sessionId") if origins else None
     if source is not None and source != parts["sessionId"]:
         fields["forkedFrom"] = source
@@ -333,5 +365,5 @@ def _with_members(raw: bytes, state: str | None) -> bytes:
 
 
 def _signature(raw: bytes) -> bytes:
-    """Return what of a session is told when it changes: not what changes with every message."""
+    """Return the part of a session whose changes are told: not what each message changes."""
     return without_meta(splice(raw, {"updatedAt": None}), MESSAGE_COUNT)

@@ -69,7 +69,7 @@ def archive_filter(params: bytes) -> Archived | None:
 
 
 class UnstableMethods:
-    """One client's requests of these methods, in `handlers` but for the fork; `note` records its
+    """One client's requests of these methods; `handlers` has all but `fork`. `note` records its
     actions."""
 
     def __init__(self, desk: Desk, client: Client, opener: SessionOpener, note: Note) -> None:
@@ -87,8 +87,8 @@ class UnstableMethods:
 
     async def _set_title(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
-        if await self._is_agents_alone(request, session_id):
-            return await ask(self._desk.agent, request.method, request.params)
+        if (answer := await self._answer_of_agent(request, archived=False)) is not None:
+            return answer
         asked = decode(SetSessionTitleRequest, request.params).value
         title = await self._desk.listed.rename(session_id, asked.title)
         await self._tell(session_id, title, archived=False)
@@ -98,27 +98,35 @@ class UnstableMethods:
         await self._set_title(request)
         return b"{}"
 
-    async def _is_agents_alone(self, request: Request, session_id: str) -> bool:
-        """Return True for a request that the agent answers itself, about a session that only it
-        has: it need not be taken over for that."""
-        if request.method not in self._desk.agent.index_methods or not self._desk.agent.alive:
-            return False
+    async def _answer_of_agent(self, request: Request, *, archived: bool) -> bytes | None:
+        """Let the agent answer about a session that only it has: it need not be taken over for
+        that. None if it is ours, or the agent has no such method."""
+        agent, session_id = self._desk.agent, session_id_of(request.params)
+        if request.method not in agent.index_methods or not agent.alive:
+            return None
         with suppress(UnknownSessionError):
             await self._desk.hub.whereabouts.row(session_id)
-            return False
-        return bool(await self._desk.sessions.only_agents([session_id]))
+            return None
+        agents = self._desk.sessions.agents
+        if not await agents.only_its([session_id]):
+            return None
+        answer = await ask(agent, request.method, request.params)
+        is_named = request.method in air.NAMING
+        title = decode(SetSessionTitleRequest, request.params).value.title if is_named else None
+        agents.note(session_id, title, archived=archived)
+        return answer
 
     async def _tell(self, session_id: str, title: str | None, *, archived: bool) -> None:
-        """Report a change to another process in which the session is live, and to the agent: its
-        own list is in the next one."""
+        """Report a change to another process in which the session is live, and to the agent: the
+        next list shows what its own has."""
         await tell_owner(await self._desk.hub.whereabouts.owner(session_id), session_id)
-        await self._desk.sessions.tell_agent(session_id, title, archived=archived)
+        await self._desk.sessions.agents.tell(session_id, title, archived=archived)
 
     async def archive(self, request: Request) -> bytes:
         """Take a session out of the lists, and close it."""
         session_id = session_id_of(request.params)
-        if await self._is_agents_alone(request, session_id):
-            return await ask(self._desk.agent, request.method, request.params)
+        if (answer := await self._answer_of_agent(request, archived=True)) is not None:
+            return answer
         await self._opener.remote.close(session_id)
         await self._desk.listed.archive(session_id, self._client)
         await self._tell(session_id, None, archived=True)
@@ -126,8 +134,8 @@ class UnstableMethods:
 
     async def _unarchive(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
-        if await self._is_agents_alone(request, session_id):
-            return await ask(self._desk.agent, request.method, request.params)
+        if (answer := await self._answer_of_agent(request, archived=False)) is not None:
+            return answer
         await self._desk.listed.unarchive(session_id)
         await self._tell(session_id, None, archived=False)
         return b"{}"
@@ -142,7 +150,7 @@ class UnstableMethods:
                     other_owner(await self._desk.hub.whereabouts.owner(session_id)) is not None
                 )
             except UnknownSessionError:
-                if await self._desk.sessions.look_up(session_id) is None:
+                if await self._desk.sessions.agents.look_up(session_id) is None:
                     raise
         return encode({"status": "open" if is_open else "saved"})
 
@@ -162,8 +170,9 @@ class UnstableMethods:
         try:
             copy_id = await self._desk.listed.fork(session_id, setup, at)
         except NothingSaidError:
-            known = (await self._desk.hub.whereabouts.row(session_id)).downstream_id
-            if at is not None or known is None or not self._desk.agent.can_fork:
+            row, agent = await self._desk.hub.whereabouts.row(session_id), self._desk.agent
+            known = row.downstream_id if row.agent == agent.key else None
+            if at is not None or known is None or not agent.can_fork:
                 raise
             await self._opener.open_new(request, ResumeSessionRequest, known)
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -100,6 +101,10 @@ def is_known(attributes: Attributes, kind: str, raw: bytes) -> bool:
 
 def _lasting(meta: bytes) -> dict[str, bytes]:
     """Return the members of a `_meta` that are kept of a session: neither ours, nor PASSING."""
+    try:
+        msgspec.json.decode(meta)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # a number like 1e999
+        return {}
     parts = members(meta_without_marks(meta))
     return {name: value for name, value in parts.items() if name not in PASSING}
 
@@ -137,10 +142,10 @@ def fold_update(attributes: Attributes, kind: str, raw: bytes) -> Attributes:
             attributes = replace(attributes, updated_at=string(updated_at))
         if (meta := parts.get("_meta", b"")) == b"null":
             attributes = replace(attributes, meta=None)
-        elif (said := _lasting(meta)) and len(
-            known := encode_object({**members(attributes.meta or b""), **said})
-        ) <= META_BYTES:
-            attributes = replace(attributes, meta=known)
+        elif said := _lasting(meta):
+            known = encode_object({**members(attributes.meta or b""), **said})
+            if len(known) <= META_BYTES:
+                attributes = replace(attributes, meta=known)
     return attributes
 
 

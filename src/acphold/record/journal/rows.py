@@ -212,12 +212,11 @@ class ListFilter(Struct, frozen=True):
             and (row.is_unread or not self.unread)
             and (row.queued > 0 or not self.queued)
             and row.is_there_for(self.tenant)
-            and self.has_folder(row.cwd)
+            and (
+                self.cwd is None
+                or any(is_same_folder(it, row.cwd) for it in (self.cwd, *self.beside))
+            )
         )
-
-    def has_folder(self, cwd: str) -> bool:
-        """True if sessions of this folder belong in the list."""
-        return self.cwd is None or any(is_same_folder(it, cwd) for it in (self.cwd, *self.beside))
 
 
 class RowChanges(Struct, frozen=True):

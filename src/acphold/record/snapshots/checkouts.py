@@ -101,7 +101,12 @@ def in_other_work_trees(folder: str) -> tuple[str, ...]:
     linked = os.path.join(checkout.common, "worktrees")
     names = sorted(os.listdir(linked))[: bounds.WORK_TREES] if os.path.isdir(linked) else []
     places = [_text(os.path.join(linked, name, "gitdir"), bounds.PATH_BYTES) for name in names]
-    tops = [main_top(checkout), *(os.path.dirname(it.strip()) for it in places if "\0" not in it)]
+    tops = [main_top(checkout)]
+    for name, place in zip(names, places, strict=True):
+        if "\0" not in place:  # it may be relative (git 2.48)
+            tops.append(
+                os.path.dirname(os.path.normpath(os.path.join(linked, name, place.strip())))
+            )
     inner = os.path.relpath(os.path.realpath(folder), checkout.top)
     return tuple(
         os.path.normpath(os.path.join(top, inner))

@@ -285,7 +285,12 @@ _META: Final = (
 )
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
-    *(_TABLES, _RULES, _SNAPSHOTS, _MOVES, _HOMES, _META),
+    _TABLES,
+    _RULES,
+    _SNAPSHOTS,
+    _MOVES,
+    _HOMES,
+    _META,
 )
 
 FIRST: Final = 20

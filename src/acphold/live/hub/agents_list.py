@@ -1,0 +1,353 @@
+"""The agent's own list of sessions, and how ours follow it.
+
+What the agent says of a session is kept, the newest of it: from its answers to `session/list`, and
+from the changes that it tells beside them. A session of ours follows when that is news:
+
+- a title replaces one that is only the first words of the first prompt, or an earlier one of this
+  list; a person's title stays;
+- a session that the agent archives leaves our list, and one that it puts back returns.
+
+The first time that we hear of a session, it may have been archived here meanwhile: then only the
+title counts. A change that is made here is told to an agent that has a method for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from acp_wire.schema import LIST_SESSIONS, SessionInfo, decode, encode
+from acp_wire.schema.splice import splice
+from acphold.errors import AcpError, InvalidParamsError, UnknownSessionError
+from acphold.journal_location import resolve_folder
+from acphold.live.agents import HubAgent, air, ask
+from acphold.live.hub import bounds
+from acphold.live.hub.annotations import as_title, first_words
+from acphold.newest import Newest
+from acphold.record.history.entries import Segment, milliseconds
+from acphold.record.history.raw_update import may_have_marks, members, meta_without_marks
+from acphold.record.journal import Entries, HasLinks, ListKey, SessionRow, Sessions
+from acphold.record.journal.rows import NO_CHANGE
+
+log = logging.getLogger(__name__)
+
+
+class ListLine(Struct, frozen=True):
+    """One line of a list: its place, and its JSON."""
+
+    key: ListKey
+    info: SessionInfo
+    raw: bytes
+
+    @property
+    def updated_at(self) -> int | None:
+        """The time of the last activity, in ms since the epoch; None if unknown."""
+        return self.key.updated_at or None
+
+    @property
+    def is_archived(self) -> bool:
+        """True if the agent says that the session is archived."""
+        return air.fields_in(self.raw).get("archived") == b"true"
+
+
+class AgentsWord(Struct, frozen=True):
+    """The part of a line that a session of ours follows."""
+
+    title: str | None
+    archived: bool
+
+
+class _Known:
+    """What is known of a session of the agent's: the newest line, and the number of the news with
+    which it came; and the word that ours was compared with last, `first` if it never was.
+
+    `is_archived_by_us` is set from a change that the agent was told until ours is put back.
+    """
+
+    def __init__(self, line: ListLine, number: int) -> None:
+        self.line = line
+        self.number = number
+        self.first = _word(line)
+        self.compared: AgentsWord | None = None
+        self.is_archived_by_us = False
+
+    @property
+    def is_news(self) -> bool:
+        """True if the agent says something else than ours was compared with."""
+        return _word(self.line) != (self.compared or self.first)
+
+
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+
+    class ListedJournal(Entries, HasLinks, Sessions, Protocol):
+        """The seams of a journal that the lists need."""
+
+    class LiveRows(Protocol):
+        """A hub, as they need it."""
+
+        async def look_at(self, session_id: str) -> None:
+            """Read the row of a live session again: it has changed."""
+
+
+Place = tuple[str | None, tuple[str, ...]]
+"""A folder, None for all, and more folders whose sessions are in its list."""
+
+
+class AgentsList:
+    """See the module. A list is kept for the pages after the first one."""
+
+    def __init__(self, journal: ListedJournal, agent: HubAgent, live: LiveRows) -> None:
+        self._journal = journal
+        self._agent = agent
+        self._live = live
+        self._lists: Newest[Place, dict[str, ListLine]] = Newest(bounds.AGENT_LISTS)
+        self._known: Newest[str, _Known] = Newest(bounds.AGENT_SESSIONS)
+        self._number = 0
+        self._asked = 0.0
+
+    # -- what the agent says --------------------------------------------------------------
+
+    def line(self, agents_id: str) -> ListLine | None:
+        """Return what the agent said last of a session of its own."""
+        known = self._known.get(agents_id)
+        return None if known is None else known.line
+
+    async def look_up(self, agents_id: str) -> ListLine | None:
+        """Return the same; ask the agent, unless it was asked just now."""
+        if self._agent.reads_journal:
+            return None
+        is_fresh = monotonic() - self._asked <= bounds.FRESH_LIST_SECONDS
+        if self.line(agents_id) is None or not is_fresh:
+            await self._ask((None, ()))
+        return self.line(agents_id)
+
+    async def lines(self, place: Place, *, is_first: bool) -> dict[str, ListLine]:
+        """Return the agent's list for a page of ours, asked for with the first page."""
+        kept = self._lists.get(place)
+        if kept is not None and not is_first:
+            return kept
+        found = await self._ask(place)
+        await self._follow_news(found)
+        # A session of ours that went on outside acphold moves to the time in the agent's list.
+        times = {agents_id: line.key.updated_at for agents_id, line in found.items()}
+        await self._journal.links.went_on(self._agent.key, times)
+        return found
+
+    async def only_its(self, agents_ids: Sequence[str]) -> list[str]:
+        """Return those of the agent's own ids that no session of the journal has."""
+        linked = await self._journal.links.sessions_of(self._agent.key, agents_ids)
+        return [it for it in agents_ids if it not in linked]
+
+    async def hear(
+        self, infos: Sequence[bytes], removed: Sequence[str] = ()
+    ) -> tuple[list[str], list[bytes]]:
+        """Take what the agent tells beside its list: sessions, and ids of those that left it.
+
+        Return the ids of ours among the former, and the sessions that only the agent has.
+        """
+        self._number += 1
+        heard = {line.info.session_id: line for raw in infos if (line := _read(raw)) is not None}
+        for agents_id in removed:
+            self._known.pop(agents_id, None)
+        for agents_id, line in heard.items():
+            self._note(agents_id, line, self._number)
+        linked = await self._follow_news(heard, with_first=True)
+        others = [line.raw for agents_id, line in heard.items() if agents_id not in linked]
+        return [it for it in linked.values() if it is not None], others
+
+    async def look_for_news(self, cwd: str) -> None:
+        """Ask for the newest sessions in a folder, and have ours follow; raises AcpError."""
+        params = encode({"cwd": cwd})
+        raw = await ask(self._agent, LIST_SESSIONS.name, params, bounds.AGENT_LIST_SECONDS)
+        await self.hear(decode(_Page, raw).value.sessions)
+
+    def _note(self, agents_id: str, line: ListLine, number: int) -> None:
+        known = self._known.get(agents_id)
+        if known is None:
+            self._known[agents_id] = _Known(line, number)
+        elif known.number <= number:  # else something newer came while the list was on its way
+            known.line, known.number = line, number
+
+    async def _ask(self, place: Place) -> dict[str, ListLine]:
+        """Fetch the agent's list; if that fails, ours goes without."""
+        cwd, beside = place
+        self._asked = monotonic()
+        self._number += 1
+        number = self._number
+        found: dict[str, ListLine] = {}
+        can_list = self._agent.capabilities.session_capabilities.list is not None
+        try:
+            if self._agent.alive and can_list:
+                async with asyncio.timeout(bounds.AGENT_LIST_SECONDS):
+                    for folder in (*_spellings(cwd), *beside):
+                        await self._collect(folder, found)
+        except TimeoutError:
+            seconds = bounds.AGENT_LIST_SECONDS
+            log.warning("the agent did not list all its sessions within %s s", seconds)
+        except AcpError as exc:
+            log.warning("the agent could not list its sessions: %s", exc)
+        for agents_id in self._lists.pop(place, {}).keys() - found.keys():
+            if (known := self._known.get(agents_id)) is not None and known.number < number:
+                del self._known[agents_id]
+        self._lists[place] = found
+        for agents_id, line in found.items():
+            self._note(agents_id, line, number)
+        return found
+
+    async def _collect(self, cwd: str | None, found: dict[str, ListLine]) -> None:
+        params: dict[str, object] = {} if cwd is None else {"cwd": cwd}
+        if air.INDEX in self._agent.index_methods:
+            params["_meta"] = air.EVERY_SESSION
+        seen_cursors: set[str] = set()
+        while len(found) < bounds.AGENT_SESSIONS:
+            raw = await ask(self._agent, LIST_SESSIONS.name, encode(params))
+            page = decode(_Page, raw).value
+            for line in map(_read, page.sessions):
+                if line is not None:
+                    found[line.info.session_id] = line
+            cursor = page.next_cursor
+            if cursor is None or cursor in seen_cursors:
+                return
+            seen_cursors.add(cursor)
+            params = {**params, "cursor": cursor}
+
+    # -- what ours do ---------------------------------------------------------------------
+
+    async def _follow_news(
+        self, agents_ids: Collection[str], *, with_first: bool = False
+    ) -> dict[str, str | None]:
+        """Have sessions follow of which the agent says something new; return the sessions of all
+        these ids, as `Links.sessions_of` does. `with_first` also those it never spoke of before."""
+        linked = await self._journal.links.sessions_of(self._agent.key, agents_ids)
+        for agents_id, session_id in linked.items():
+            known = self._known.get(agents_id)
+            if known is None or session_id is None:
+                continue
+            if known.is_news or (with_first and known.compared is None):
+                with suppress(UnknownSessionError):
+                    await self.follow(await self._journal.session(session_id))
+        return linked
+
+    async def follow(self, row: SessionRow) -> bool:
+        """Have a session follow what the agent says of it, if that is news; return True if its row
+        has changed."""
+        known = self._known.get(row.downstream_id or row.session_id)
+        if known is None or row.agent != self._agent.key or self._agent.reads_journal:
+            return False
+        word, before, is_first = _word(known.line), known.compared or known.first, False
+        if known.compared is None:
+            is_first = before == word
+        elif before == word and not known.is_archived_by_us:
+            return False
+        known.compared = word
+        change = NO_CHANGE
+        if (is_first or before.title != word.title) and not row.renamed:
+            title = as_title(word.title or "")
+            if title is not None and await self._replaces(title, row, is_first=is_first):
+                change = replace(change, title=title)
+        if before.archived != word.archived != row.archived:
+            change = replace(change, archived=word.archived)
+        elif known.is_archived_by_us and not row.archived:  # a prompt has put it back
+            await self.tell(row.session_id, None, archived=False)
+        if change == NO_CHANGE:
+            return False
+        await self._journal.change(row.session_id, change)
+        await self._live.look_at(row.session_id)
+        return True
+
+    async def _replaces(self, title: str, row: SessionRow, *, is_first: bool) -> bool:
+        """Return True if a title of the agent's list is better than that of a session."""
+        if title == row.title:
+            return False
+
+        async def begin() -> AsyncIterator[Segment]:
+            for segment in await self._journal.read(row.session_id, 0, bounds.FIRST_PAGE_BYTES):
+                yield segment
+
+        first = await first_words(begin()) or ""
+        is_ours = row.title is None or _are_alike(row.title, first)
+        return (is_ours or not is_first) and not _are_alike(title, first)
+
+    # -- what the agent is told -----------------------------------------------------------
+
+    async def tell(self, session_id: str, title: str | None, *, archived: bool) -> None:
+        """Have the agent's own list follow a change that was made here, if the agent runs and has a
+        method for it: a title, or else whether the session is archived."""
+        ways = air.ARCHIVING if archived else air.UNARCHIVING
+        if title is not None:
+            ways = air.NAMING
+        method = next((it for it in ways if it in self._agent.index_methods), None)
+        if method is None or not self._agent.alive:
+            return
+        row = await self._journal.session(session_id)
+        if row.agent != self._agent.key or (agents_id := row.downstream_id) is None:
+            return
+        params = {"sessionId": agents_id, **({} if title is None else {"title": title})}
+        try:
+            await ask(self._agent, method, encode(params), bounds.AGENT_LIST_SECONDS)
+        except AcpError as exc:
+            log.info("session %s: the agent's own list does not follow: %s", session_id, exc)
+        else:
+            self.note(agents_id, title, archived=archived)
+
+    def note(self, agents_id: str, title: str | None, *, archived: bool) -> None:
+        """Note a change that the agent has made at our request."""
+        if (known := self._known.get(agents_id)) is None:
+            return
+        raw = known.line.raw
+        if title is not None:
+            raw = splice(raw, {"title": encode(title)})
+        elif air.INDEX in self._agent.index_methods:
+            raw = air.with_fields(raw, {"archived": encode(archived)})
+            known.is_archived_by_us = archived
+        self._number += 1
+        known.line, known.number = _read(raw) or known.line, self._number
+        known.compared = _word(known.line)
+
+
+class _Page(Struct, rename="camel"):
+    """A page of the agent's list; its lines stay raw, so that fields newer than this release
+    survive."""
+
+    sessions: list[Raw] = []
+    next_cursor: str | None = None
+
+
+def _read(raw: bytes | Raw) -> ListLine | None:
+    """Return a line of the agent's list, without our marks; None if it cannot be read."""
+    raw = bytes(raw)
+    if may_have_marks(raw) and "_meta" in (parts := members(raw)):
+        raw = splice(raw, {"_meta": meta_without_marks(parts["_meta"])})
+    try:
+        read = decode(SessionInfo, raw)
+    except InvalidParamsError:
+        return None
+    info = read.value
+    key = ListKey(milliseconds(info.updated_at), info.session_id)
+    return ListLine(key, info, encode(info) if read.flaws else raw)
+
+
+def _word(line: ListLine) -> AgentsWord:
+    return AgentsWord(line.info.title, line.is_archived)
+
+
+def _are_alike(title: str, first: str) -> bool:
+    """Return True if a title is only the first words of a prompt; either may be cut off."""
+    begun = title.rstrip("….").rstrip().casefold()
+    first = first.rstrip("…").rstrip().casefold()
+    return bool(begun and first) and (first.startswith(begun) or begun.startswith(first))
+
+
+def _spellings(cwd: str | None) -> Sequence[str | None]:
+    """Return the folders to ask an agent for: it may compare paths letter by letter."""
+    if cwd is None:
+        return [None]
+    return [*dict.fromkeys((os.path.normpath(cwd), resolve_folder(cwd)))]
