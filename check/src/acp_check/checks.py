@@ -35,7 +35,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import NotRequired, TypedDict, Unpack
 
 from msgspec import Struct, structs
@@ -111,6 +111,11 @@ def one_by_one(observer: Observer) -> Overview:
     return overview
 
 
+@cache
+def _is_one_of(id: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(id, it) for it in patterns)
+
+
 class Check(Struct, frozen=True):
     """A rule and its test: one of `case`, `overview` and `unseen`, or a case followed by an
     overview.
@@ -140,7 +145,7 @@ class Check(Struct, frozen=True):
         if self.overview is None or other.case is None or other.destructive:
             return False
         id = other.rule.id
-        return not self.over or id == self.rule.id or any(fnmatchcase(id, it) for it in self.over)
+        return not self.over or id == self.rule.id or _is_one_of(id, self.over)
 
     @property
     def is_observed_only(self) -> bool:

@@ -226,6 +226,8 @@ class Record:
         self.awaited: list[WireLine] = []
         self._exchanges: dict[tuple[Side, tuple[str, ...], int], list[RecordedExchange]] = {}
         self._answers: dict[tuple[Side, int], dict[bytes | str, WireLine]] = {}
+        self._parts: list[str] = []
+        self._views: dict[frozenset[str], tuple[object, Record | None]] = {}
 
     def add(self, at: float, by: Side, raw: bytes) -> WireLine:
         """Append a line and return it."""
@@ -255,18 +257,31 @@ class Record:
         are of the part that used their session last, and without a session of the one that sent
         something last. Lines of no part are seen by all.
         """
+        # Hundreds of rules look at the same few: while nothing is added, they share a view.
+        key = frozenset(parts)
+        state = len(self.lines), len(self.awaited), self.ended, self.broken
+        kept, found = self._views.get(key, (None, None))
+        if kept != state:
+            found = self._view(key)
+            self._views[key] = state, found
+        return found
+
+    def _view(self, parts: frozenset[str]) -> Record | None:
+        part_of_each = self._part_of_each()
+        if self.part not in parts and parts.isdisjoint(part_of_each):
+            return None
         found = Record(self.name, self.offers, self.part)
         found.stderr, found.ended, found.broken = self.stderr, self.ended, self.broken
-        is_used = self.part in parts
-        for line, part in self._with_parts():
-            if not part or part in parts:
-                found.lines.append(line)
-            is_used = is_used or part in parts
+        lines = zip(self.lines, part_of_each, strict=True)
+        found.lines = [line for line, part in lines if not part or part in parts]
         found.awaited = [line for line in self.awaited if not line.part or line.part in parts]
-        return found if is_used else None
+        return found
 
-    def _with_parts(self) -> Iterator[tuple[WireLine, str]]:
-        """Yield each line with its part."""
+    def _part_of_each(self) -> list[str]:
+        """Return the part of each line."""
+        if len(self._parts) == len(self.lines):
+            return self._parts
+        found: list[str] = []
         last = self.part
         asked: dict[tuple[Side, str], str] = {}
         sessions: dict[object, str] = {}
@@ -285,7 +300,9 @@ class Record:
                 part = sessions.get(line.session_id, last)
             if line.is_request:
                 asked[line.by, loose_id(line)] = part
-            yield line, part
+            found.append(part)
+        self._parts = found
+        return found
 
     def updates(self, session_id: str | None = None, *, since: int = 0) -> Iterator[WireLine]:
         """Yield the agent's updates, of one session if given, from line `since` on."""

@@ -374,6 +374,8 @@ def _is_listed(session: CheckedSession, found: Sequence[Page]) -> None:
 
 
 def _same_folder(one: object, other: str) -> bool:
+    if one == other:
+        return True
     return isinstance(one, str) and os.path.realpath(one) == os.path.realpath(other)
 
 
