@@ -31,6 +31,7 @@ class Place:
 
     def __init__(self, folder: Path, journal: Path) -> None:
         self.folder = folder
+        self.journal = journal
         unwanted = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "ACPHOLD_SETTINGS"}
         kept = {name: value for name, value in os.environ.items() if name not in unwanted}
         self.env = {

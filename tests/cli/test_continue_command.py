@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from acphold.faces.cli.command_line import Exit
+from tests.cli.conversation import ended, prompt, remember
 from tests.cli.test_chat import Place, ask, place  # noqa: F401 (a fixture)
 from tests.editor import scripted_agent
 
@@ -30,11 +31,11 @@ def home(place: Place) -> Place:  # noqa: F811
 def hold(home: Place, words: str, folder: Path | None = None) -> str:
     """Have a session in which the agent said this; its id."""
     prompt = json.dumps([{"say": words}])
-    done = home.run("ask", prompt, "scripted", "--cwd", str(folder or os.getcwd()))
-    assert done.returncode == 0, done.stderr
-    listed = home.run("list", "--json").stdout.splitlines()
+    done = home.here("ask", prompt, "scripted", "--cwd", str(folder or os.getcwd()))
+    assert done.code == 0, done.err
+    listed = home.here("list", "--json").out.splitlines()
     title = f"about {words}"
-    home.run("session", "rename", json.loads(listed[0])["sessionId"], title)
+    assert home.here("session", "rename", json.loads(listed[0])["sessionId"], title).code == 0
     return str(json.loads(listed[0])["sessionId"])
 
 
@@ -107,7 +108,8 @@ def test_from_a_hundred_columns_on_the_end_of_the_selected_session_stands_beside
 
 def test_the_list_takes_all_rows_of_the_terminal(home: Place) -> None:
     for number in range(30):
-        assert home.run("ask", f"about apples {number}", "scripted").returncode == 0
+        said = prompt(f"about apples {number}"), ended()
+        remember(home.journal, f"s{number}", *said, title=f"about apples {number}", cwd=os.getcwd())
     with home.on_terminal("continue", columns=90) as one:
         shown = one.until("30 of 30", "about apples 0 ")  # the last row may come later
         assert sum("about apples" in line for line in shown.splitlines()) == 30, shown
