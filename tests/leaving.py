@@ -13,6 +13,8 @@ import anyio
 import psutil
 from msgspec import Struct
 
+from tests.watched_processes import children
+
 Reached = Callable[[str], None]
 Scenario = Callable[[Reached], Awaitable[None]]
 
@@ -120,8 +122,7 @@ async def cancelled(scenario: Scenario, cut: Cut) -> None:
 
 def left_behind(scenario: Scenario, cut: Cut, journal: Path | None = None) -> list[str]:
     """Return the tasks, processes, descriptors and leases that are left after this cut."""
-    us = psutil.Process()
-    before = set(us.children())
+    before = children(os.getpid())
     fds = set(os.listdir("/proc/self/fd"))
     loops: list[asyncio.AbstractEventLoop] = []
     left: list[str] = []
@@ -138,9 +139,11 @@ def left_behind(scenario: Scenario, cut: Cut, journal: Path | None = None) -> li
 
     asyncio.run(run())
     left.extend(f"task {task.get_name()} at the end" for task in asyncio.all_tasks(loops[0]))
-    for child in set(us.children()) - before:
-        left.append(f"{child.status()} process {child.pid} {child.cmdline()[:4]}")
+    for pid in children(os.getpid()) - before:
+        left.append(f"process {pid}")
         with suppress(psutil.Error):
+            child = psutil.Process(pid)
+            left[-1] = f"{child.status()} process {pid} {child.cmdline()[:4]}"
             child.kill()
     gc.collect()
     for fd in set(os.listdir("/proc/self/fd")) - fds:

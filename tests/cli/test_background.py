@@ -38,7 +38,7 @@ from tests.editor import (
 )
 from tests.owners import lone_command
 from tests.screen_terminal import terminal
-from tests.watched_processes import lives, until
+from tests.watched_processes import command_lines, lives, until
 
 pytestmark = pytest.mark.slow
 
@@ -72,12 +72,11 @@ class Home:
 
     def daemons(self) -> list[int]:
         """The processes in the background, by number."""
-        found = []
-        for process in psutil.process_iter(["cmdline"]):
-            words = process.info["cmdline"] or []
-            if "daemon" in words and any(str(self.folder) in word for word in words):
-                found.append(process.pid)
-        return [pid for pid in found if lives(pid)]
+        return [
+            pid
+            for pid, words in command_lines().items()
+            if "daemon" in words and any(str(self.folder) in word for word in words) and lives(pid)
+        ]
 
     def socket(self) -> str:
         """The socket of the daemon of its journal."""

@@ -49,6 +49,7 @@ from tests.failures.test_queue_killed import change, number
 from tests.owners import lone_command
 from tests.postgresql import Server
 from tests.queues import QUEUE
+from tests.watched_processes import below, command_lines
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.machines import beside, machines
 
@@ -104,13 +105,8 @@ class Line:
 
     def running(self, word: str) -> set[int]:
         """The processes of this line with this word in their command line."""
-        found = set()
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                words = " ".join(process.cmdline())
-                if word in words and str(self.folder) in words:
-                    found.add(process.pid)
-        return found
+        lines = {pid: " ".join(words) for pid, words in command_lines().items()}
+        return {pid for pid, line in lines.items() if word in line and str(self.folder) in line}
 
 
 class QueueSoak:
@@ -221,7 +217,7 @@ class QueueSoak:
         if owner is None:
             return False
         if kind == "agent":
-            agents = self.line.running("scripted_agent") & _below(owner)
+            agents = self.line.running("scripted_agent") & below(owner)
             for pid in agents:
                 kill(pid)
             return bool(agents)
@@ -449,12 +445,6 @@ def _numbers(entries: Sequence[Entry]) -> set[int | None]:
     added = [json.loads(it.raw) for it in entries if it.kind == "queue" and b'"add"' in it.raw]
     prompts = [json.loads(it.raw) for it in entries if it.kind == "prompt"]
     return {number(it) for it in (*(each["prompt"] for each in added), *prompts)}
-
-
-def _below(pid: int) -> set[int]:
-    with suppress(psutil.NoSuchProcess):
-        return {child.pid for child in psutil.Process(pid).children(recursive=True)}
-    return set()
 
 
 def _gone(pid: int) -> None:

@@ -53,6 +53,7 @@ from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_a
 from tests.failures.kept_session import KeptSession
 from tests.failures.visitors import Visitor, difference, on_screen
 from tests.owners import lone_command
+from tests.watched_processes import children, command_lines
 
 KINDS = ("background", "line")
 PEOPLE = 3
@@ -469,21 +470,13 @@ class Soak:
         """Those that serve the session now: below the owner."""
         if (owner := await self.owner()) is None:
             return []
-        try:
-            below = {child.pid for child in psutil.Process(owner).children()}
-        except psutil.NoSuchProcess:  # it has ended since
-            return []
-        return [pid for pid in self.running("scripted_agent") if pid in below]
+        its_own = children(owner)
+        return [pid for pid in self.running("scripted_agent") if pid in its_own]
 
     def running(self, word: str) -> list[int]:
         """The processes of this soak that have this word in their command line."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                line = " ".join(process.cmdline())  # a zombie has none
-                if word in line and str(self.folder) in line:
-                    found.append(process.pid)
-        return found
+        lines = {pid: " ".join(words) for pid, words in command_lines().items()}
+        return [pid for pid, line in lines.items() if word in line and str(self.folder) in line]
 
     async def stop(self) -> None:
         """End the owner as a person does, and see that nothing is left."""

@@ -31,7 +31,7 @@ from tests.editor import DEADLINE, introduced, scripted_agent
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.test_intake import conversation
 from tests.imports.told import sources
-from tests.watched_processes import until
+from tests.watched_processes import started_with, until
 
 ACPHOLD = os.fspath(Path(sys.executable).parent / "acphold")
 """The script, which an editor starts; `python -m acphold` looks in the folder before it is ours."""
@@ -91,10 +91,9 @@ class Project:
 def project(tmp_path: Path, journal: Path) -> Iterator[Project]:
     run = tempfile.mkdtemp(prefix="acphold-")  # a short name: sockets are made in it
     yield Project(tmp_path, journal, run)
-    for process in psutil.process_iter(["environ"]):
-        with suppress(psutil.NoSuchProcess):
-            if (process.info["environ"] or {}).get("XDG_RUNTIME_DIR") == run:
-                process.send_signal(signal.SIGKILL)
+    for pid in started_with("XDG_RUNTIME_DIR", run):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     shutil.rmtree(run, ignore_errors=True)
 
 

@@ -12,6 +12,9 @@ from uuid import uuid4
 
 import psutil
 
+from tests.plugin import pause_after
+from tests.watched_processes import below, started_with
+
 MARK = "ACPHOLD_INTEROP_MARK"
 
 GONE_SECONDS = 8.0
@@ -37,19 +40,13 @@ class Family:
 
     def living(self) -> list[psutil.Process]:
         """Those that run, oldest first; zombies do not."""
-        # Oldest first: a child is looked at when its parent is known already.
-        for process in sorted(psutil.process_iter(), key=lambda process: process.create_time()):
-            if process not in self._known and self._is_ours(process):
-                self._known.add(process)
+        known = {process.pid for process in self._known if _runs(process)}
+        new = started_with(MARK, self._mark)
+        new = (new | {child for pid in known | new for child in below(pid)}) - known
+        for pid in new:
+            with suppress(*Gone):
+                self._known.add(psutil.Process(pid))
         return sorted(filter(_runs, self._known), key=lambda process: process.create_time())
-
-    def _is_ours(self, process: psutil.Process) -> bool:
-        try:
-            if process.environ().get(MARK) == self._mark:
-                return True
-            return any(process.ppid() == known.pid for known in self._known if _runs(known))
-        except (*Gone, OSError):
-            return False
 
     async def kill(self) -> None:
         """SIGKILL to all at one instant: nobody gets to see that another one is gone."""
@@ -73,12 +70,14 @@ class Family:
     async def gone(self, seconds: float = GONE_SECONDS) -> None:
         """Return when none is left; fail after `seconds`, having killed them."""
         deadline = time.monotonic() + seconds
+        began = time.monotonic()
         while living := self.living():
             if time.monotonic() > deadline:
                 left = _named(living)
                 await self.kill()
                 raise AssertionError(f"left behind: {left}")
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(pause_after(time.monotonic() - began))
+            began = time.monotonic()
 
 
 def _runs(process: psutil.Process) -> bool:

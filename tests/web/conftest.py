@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE, Popen, run
@@ -21,6 +21,7 @@ import pytest_asyncio
 
 import acphold
 from tests.cli.command_line import run_here
+from tests.watched_processes import started_with
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 AGENT = (*ACPHOLD, "agent", "demo")
@@ -77,8 +78,12 @@ class Served:
 
     def daemons(self) -> list[psutil.Process]:
         """All daemons with its runtime folder."""
-        own = self.env["XDG_RUNTIME_DIR"]
-        return [it for it in psutil.process_iter() if runs_in(it, own)]
+        found = []
+        for pid in started_with("XDG_RUNTIME_DIR", self.env["XDG_RUNTIME_DIR"]):
+            with suppress(psutil.Error):  # it ends
+                if "daemon" in (process := psutil.Process(pid)).cmdline():
+                    found.append(process)
+        return found
 
     @property
     def agents_running(self) -> list[psutil.Process]:
@@ -100,14 +105,6 @@ class Served:
     def token(self, *words: str) -> str:
         """A new token."""
         return self.run("access", "token", *words)
-
-
-def runs_in(process: psutil.Process, folder: str) -> bool:
-    """Whether this is a daemon with this runtime folder."""
-    try:
-        return "daemon" in process.cmdline() and process.environ().get("XDG_RUNTIME_DIR") == folder
-    except psutil.Error:  # it ends
-        return False
 
 
 def started(words: list[str], env: dict[str, str]) -> tuple[Popen[str], dict[str, Any]]:

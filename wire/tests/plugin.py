@@ -113,11 +113,19 @@ def until() -> Until:
 
     def wait(condition: Callable[[], bool], seconds: float = 10.0) -> None:
         deadline = time.monotonic() + seconds
+        began = time.monotonic()
         while not condition():
             assert time.monotonic() < deadline, "waited in vain"
-            time.sleep(0.01)
+            time.sleep(pause_after(time.monotonic() - began))
+            began = time.monotonic()
 
     return wait
+
+
+def pause_after(seconds: float) -> float:
+    """The pause before the next look for something, after one that took so long: who looks all the
+    time takes the CPU time of what is waited for."""
+    return max(0.01, 2 * seconds)
 
 
 @pytest.fixture

@@ -14,14 +14,17 @@ from typing import Any
 import psutil
 
 from tests.editor import DEADLINE, Editor
+from tests.plugin import pause_after
 
 
 async def until(what: Callable[[], Any], seconds: float = DEADLINE) -> Any:
     """Wait until `what()` is true, for conditions that no message announces; returns its value."""
     deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not (found := what()):
         assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(pause_after(time.monotonic() - began))
+        began = time.monotonic()
     return found
 
 
@@ -38,11 +41,59 @@ async def gone(pids: set[int], seconds: float = DEADLINE) -> None:
     await until(lambda: not any(map(lives, pids)), seconds)
 
 
+# psutil reads a file, or several, of every process of the machine to find those below one. A test
+# that waits for them would leave no CPU time to what it waits for.
+
+
+def children(pid: int) -> set[int]:
+    """The processes that `pid` has started, and that are still its own; none if it has ended."""
+    found: set[int] = set()
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):
+                found.update(map(int, _read(f"/proc/{pid}/task/{thread}/children").split()))
+    return found
+
+
 def below(pid: int) -> set[int]:
     """The processes that `pid` has started, and those that they have."""
-    with suppress(psutil.NoSuchProcess):
-        return {child.pid for child in psutil.Process(pid).children(recursive=True)}
-    return set()
+    found: set[int] = set()
+    new = {pid}
+    while new:
+        new = {it for one in new for it in children(one)} - found
+        found |= new
+    return found
+
+
+def command_lines() -> dict[int, list[str]]:
+    """The words of every process that has a command, by its number; zombies have none."""
+    found = {}
+    for pid in process_ids():
+        with suppress(OSError):
+            if words := _read(f"/proc/{pid}/cmdline"):
+                found[pid] = words.decode("utf-8", "replace").rstrip("\0").split("\0")
+    return found
+
+
+def started_with(variable: str, value: str) -> set[int]:
+    """The processes that have this in the environment that they were started with."""
+    wanted = f"\0{variable}={value}\0".encode()
+    found = set()
+    for pid in process_ids():
+        with suppress(OSError):
+            if wanted in b"\0" + _read(f"/proc/{pid}/environ"):
+                found.add(pid)
+    return found
+
+
+def process_ids() -> list[int]:
+    """All processes of the machine."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.readall()
 
 
 def agent_pid(editor: Editor) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.interop.model_endpoint import ModelEndpoint, running
+from tests.watched_processes import command_lines
 
 
 @pytest.fixture
@@ -21,7 +23,13 @@ def model() -> Iterator[ModelEndpoint]:
 def finders(folder: Path) -> list[int]:
     """The processes that look for files in `folder`."""
     return [
-        process.pid
-        for process in psutil.process_iter(["cmdline", "cwd"])
-        if process.info["cwd"] == str(folder) and "finder.py" in str(process.info["cmdline"])
+        pid
+        for pid, words in command_lines().items()
+        if "finder.py" in str(words) and _folder_of(pid) == str(folder)
     ]
+
+
+def _folder_of(pid: int) -> str | None:
+    with suppress(psutil.NoSuchProcess):  # it has ended
+        return psutil.Process(pid).cwd()
+    return None
