@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
+from playwright.async_api import Locator, Page, expect
 
 import acphold
-from tests.page.conftest import OPTIONS, ask, launched, note, opened, seen, steps, violations
-from tests.web.conftest import Served
+from tests.page.conftest import OPTIONS, ask, note, opened, steps, violations
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -29,15 +26,6 @@ LYING = [
     {"optionId": "all", "name": "No, reject", "kind": "allow_always"},
     {"optionId": "no", "name": "Yes, of course", "kind": "reject_once"},
 ]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def browser() -> AsyncIterator[Browser]:
-    """The browser that people have: the one without windows has no notifications to allow."""
-    async with async_playwright() as playwright:
-        found = await launched(playwright)
-        yield found
-        await found.close()
 
 
 async def shown_in(card: Locator) -> None:
@@ -320,40 +308,6 @@ async def test_backticks_in_a_title_are_drawn_as_code(
     await asyncio.wait_for(turn, 60)
 
 
-async def test_notifications_are_offered_at_the_first_question_until_somebody_has_decided(
-    device: BrowserContext, page: Page, agent: acphold.RemoteAgent, tmp_path: Path
-) -> None:
-    await device.grant_permissions(["notifications"])
-    session = await agent.new_session(cwd=tmp_path)
-    turn = session.prompt(steps(ask(title="First"), ask("t2", title="Second")))
-    offer = page.get_by_role("group", name="Notifications")
-    await page.reload()
-    await expect(page.locator(".inbox section.question")).to_contain_text("First")
-    await expect(offer).to_contain_text("Get a notification when an agent asks?")
-    await page.set_viewport_size({"width": 360, "height": 740})
-    await page.goto(f"{page.url.partition('#')[0]}#/session/{session.id}")
-    go_on = page.locator(".asking").get_by_role("button", name="Go on")
-    await expect(go_on).to_be_in_viewport(ratio=1)
-    await expect(page.locator(".asking .offer")).to_have_count(0)  # nothing beside a question
-    await page.goto(page.url.partition("#")[0] + "#/")
-    await offer.get_by_role("button", name="No, thanks").click()
-    await expect(offer).to_have_count(0)
-    await page.goto(f"{page.url.partition('#')[0]}#/session/{session.id}")
-    await go_on.click()
-    second = page.locator(".asking section.question", has_text="Second")
-    await expect(second).to_be_visible()
-    await page.reload()
-    await expect(second).to_be_visible()
-    await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    assert await offer.count() == 0  # for good
-    await page.goto(page.url.partition("#")[0] + "#/")
-    # It can still be turned on elsewhere.
-    await expect(page.get_by_role("button", name="Notify me on this device")).to_be_visible()
-    assert await offer.count() == 0
-    await page.locator(".inbox").get_by_role("button", name="Stop it").click()
-    await asyncio.wait_for(turn, 60)
-
-
 SEEN = """() => {
   globalThis.seen = [];
   const note = (card) => seen.push([
@@ -483,46 +437,3 @@ async def test_on_a_desktop_a_question_stands_in_the_main_pane_and_beside_what_i
     card = page.locator(".asking section.question")
     await card.get_by_role("button", name="Go on").click()
     await asyncio.wait_for(turn, 60)
-
-
-async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answer(
-    page: Page, device: BrowserContext, served: Served
-) -> None:
-    await device.grant_permissions(["notifications"], origin=served.url)
-    # Chromium drops messages pushed to a worker that is still being activated.
-    active = "navigator.serviceWorker.ready.then((it) => it.active.state === 'activated')"
-    await page.evaluate(seen(f"() => {active}"))
-    tools = await device.new_cdp_session(page)
-    found: list[str] = []
-    tools.on(
-        "ServiceWorker.workerRegistrationUpdated",
-        lambda it: found.extend(each["registrationId"] for each in it["registrations"]),
-    )
-    await tools.send("ServiceWorker.enable")
-    async with asyncio.timeout(30):
-        while not found:  # noqa: ASYNC110 - the event is a list here
-            await asyncio.sleep(0.05)
-
-    notices = (
-        "navigator.serviceWorker.ready.then((it) => it.getNotifications())"
-        ".then((all) => all.map((it) => [it.title, it.body, it.data]))"
-    )
-
-    async def push_until(shown: list[list[str]], data: str) -> None:
-        """Push until these are the notices: now and then Chromium drops a message."""
-        message = {"origin": served.url, "registrationId": found[0], "data": data}
-        async with asyncio.timeout(60):
-            while await page.evaluate(notices) != shown:
-                await tools.send("ServiceWorker.deliverPushMessage", message)
-                await asyncio.sleep(0.5)
-
-    await push_until(
-        [["T", "Run it", "#/session/s%2F1@7"]],
-        '{"count":1,"title":"T","body":"Run it","isNews":true,"sessionId":"s/1","seq":7}',
-    )
-    several = "2 questions are waiting for you"
-    await push_until(
-        [[several, "b", "#/"]],
-        f'{{"count":2,"title":"{several}","body":"b","isNews":true}}',
-    )
-    await push_until([], '{"count":0}')
