@@ -105,9 +105,10 @@ def _require_pins(wheel: zipfile.ZipFile) -> None:
 
 def _try_out(wheels: Sequence[Path], folder: Path) -> None:
     """Install the wheels into a new environment and run them there."""
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     bin_ = folder / "bin"
-    _run(bin_ / "python", "-m", "pip", "install", "--quiet", *wheels)
+    pip = (sys.executable, "-m", "pip", "--python", bin_ / "python")
+    _run(*pip, "install", "--quiet", *wheels)
     for command in ("acp-check", "acphold"):
         said = _run(bin_ / command, "--version")
         if said.split() != [command, __version__]:

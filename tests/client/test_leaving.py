@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from functools import partial
 from pathlib import Path
@@ -143,6 +144,9 @@ def with_a_server(journal: Path) -> Scenario:
 
 def check(scenario: Scenario, found: list[Cut], journal: Path | None = None) -> None:
     failed = {}
+    # After each cut the garbage is collected: not among all that was there before the first one.
+    gc.collect()
+    gc.freeze()
     for cut in found:
         if left := left_behind(scenario, cut, journal):
             failed[str(cut)] = left
