@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.test_chat import ACPHOLD, Place, ask, place, steps  # noqa: F401 (a fixture)
 from tests.editor import DEADLINE
+from tests.plugin import pause_after
 from tests.screen_terminal import Terminal
 
 RUN = ask(title="Run it", kind="execute", rawInput={"command": "make all\x1b[2J"})
@@ -18,8 +19,11 @@ RUN = ask(title="Run it", kind="execute", rawInput={"command": "make all\x1b[2J"
 def listed(place: Place) -> list[dict[str, object]]:  # noqa: F811
     """Return the inbox as soon as it is not empty."""
     deadline = time.monotonic() + DEADLINE
+    began = time.monotonic()
     while not (out := place.here("inbox", "--json").out):
         assert time.monotonic() < deadline
+        time.sleep(pause_after(time.monotonic() - began))
+        began = time.monotonic()
     return [json.loads(line) for line in out.splitlines()]
 
 
