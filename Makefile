@@ -100,9 +100,10 @@ $(PAGE)/node_modules/.package-lock.json: $(PAGE)/package-lock.json | $(VENV)/.in
 	PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(PAGE) ci --ignore-scripts --silent
 	touch $@
 
-# The tests of the hub, of the server and of all stores once more, on a real PostgreSQL.
+# The tests of the hub, of the server and of all stores once more, on a real PostgreSQL. The slow
+# ones of them are run by `slow`, on both stores.
 postgresql: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m postgresql $(PYTEST)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "postgresql and not slow" $(PYTEST)
 
 # Real agents and clients of others, some hundred megabytes of downloads, kept in .interop; and the
 # film of the README. Most of it is waiting, for registries, agents and a browser. In the order of
