@@ -29,13 +29,13 @@ lint: $(VENV)/.installed
 
 types: $(VENV)/.installed $(PAGE)/node_modules/.package-lock.json
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PAGE)/node_modules/.bin/tsc --project $(PAGE)
-	$(MAKE) --jobs 2 mypy mypy-darwin pyright
-	$(BIN)/python -m tests.public_types
+	$(MAKE) --jobs 2 mypy mypy-darwin pyright public-types
 
-.PHONY: mypy mypy-darwin pyright
+.PHONY: mypy mypy-darwin pyright public-types
 mypy:; $(BIN)/mypy
 mypy-darwin:; $(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin src
 pyright:; $(BIN)/pyright
+public-types:; $(BIN)/python -m tests.public_types
 
 # The API page, from the docstrings; the page of rules, from the rules; the tables of options.
 docs: $(VENV)/.installed
