@@ -8,7 +8,7 @@ EXPORTS = """
     agents.interface agents.wrapped
     hub.alerts hub.annotations hub.bounds hub.choices hub.desk hub.forks hub.frames
     hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.prompt_updates
-    hub.session_list hub.turns
+    hub.turns
     mcp mcp.bridge mcp.messages mcp.offers mcp.reconnection mcp.servers
     origins.changes origins.kept_changes origins.why
     presentation.diffs presentation.json_facts presentation.permissions

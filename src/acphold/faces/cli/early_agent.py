@@ -6,8 +6,6 @@ one with its streams, which comes when the daemon listens. Then the agent is tak
 same (`acp_wire.processes.begun`).
 """
 
-# See docs/decisions.md, 25.
-
 from __future__ import annotations
 
 import os
