@@ -17,7 +17,7 @@ from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import AttachmentState
 from acphold.record.history import Entry, SessionState
 from acphold.record.history.fold import fold
-from tests.editor import Refused
+from tests.editor import Refused, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages
 
 POSITIONS: dict[str, Any] = {"_meta": {"acphold/positions": True}}
@@ -368,3 +368,26 @@ async def test_ten_thousand_missed_updates_are_there_soon(journal: Path) -> None
         await two.resume(session, **after(place))
         await two.until(lambda: len(told(two)) == 10_000)
         assert two.text() == "".join(f"{n} " for n in range(10_000))
+
+
+async def test_a_client_whose_prompt_came_again_is_shown_the_next_one_of_another(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        one, two, session = await house.pair(**POSITIONS)
+        await house.turn(two, session, "first", "a")
+        await one.until_text("a")
+        seq = house.hub.conversation(session).session.last_seq
+        back = await house.client(**POSITIONS)
+        lost = {"acphold/after": seq, "acphold/sent": ["p1"]}
+        await back.resume(session, _meta=lost)
+        asked = prompt_params(session, "mine")
+        asked["_meta"] = {"acphold/sent": {"id": "p1", "after": seq}}
+        turn = back.begin("session/prompt", asked)  # it had never arrived
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        await turn
+        await house.turn(two, session, "theirs", "b")
+        await back.until_text("b")
+        assert "theirs" in back.text("user_message_chunk")
+        assert "mine" not in back.text("user_message_chunk")

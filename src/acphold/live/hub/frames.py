@@ -410,6 +410,7 @@ class Frames:
         """Return the lines for entries that the client knows: it sent them or got them as an
         answer."""
         if segment.kind == PROMPT:
+            self._is_known = False  # its id stood before it, and may be one of those named
             # At once, not with the next update: if the owner is killed while the agent thinks, the
             # client comes back by this position, and is not shown its own prompt.
             return self.position(segment.last_seq)
