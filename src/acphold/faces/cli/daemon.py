@@ -151,7 +151,8 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
     async def let_go() -> None:
         """End an agent that was begun for a front that has not come, or asked for another one."""
         await asyncio.sleep(bounds.BEGUN_SECONDS)
-        await asyncio.to_thread(begun.abandon)
+        if begun.is_any():
+            await asyncio.to_thread(begun.abandon)
 
     async def look_at_log() -> None:
         while True:
