@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 import acphold
+from tests.editor import DEADLINE
 from tests.watched_processes import until
 
 pytestmark = pytest.mark.slow
@@ -56,8 +57,12 @@ async def test_two_hundred_conversations_at_once_are_each_seen_by_whose_they_are
 
         anns = await asyncio.gather(*(talk(ann, number) for number in range(100)))
         bobs = await asyncio.gather(*(talk(bob, number) for number in range(100)))
-        assert {info.session_id async for info in ann.sessions()} == set(anns)
-        assert {info.session_id async for info in bob.sessions()} == set(bobs)
+        for agent, own in ((ann, anns), (bob, bobs)):
+            async with asyncio.timeout(DEADLINE):
+                # One that moves up between two pages, as its time is written late, is on neither.
+                while (found := {it.session_id async for it in agent.sessions()}) != {*own}:
+                    assert found < {*own}
+                    await asyncio.sleep(0.1)
         with pytest.raises(acphold.RemoteError, match="no session"):
             await bob.load_session(anns[0])
 
