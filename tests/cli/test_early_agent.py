@@ -102,3 +102,22 @@ async def test_a_frame_that_names_no_agent_keeps_no_daemon_from_starting(
     }
     assert start(home, frames[kind]) == LISTENS
     assert started(file) == []
+
+
+@pytest.mark.slow
+async def test_it_ends_if_the_words_of_its_front_cannot_be_used(home: Home, tmp_path: Path) -> None:
+    file = tmp_path / "starts"
+    assert home.run("wrap", "--linger", "soon", "--", *noting(file)).returncode != 0
+    await until(lambda: not any(map(lives, started(file))))
+
+
+@pytest.mark.slow
+async def test_another_front_that_comes_first_leaves_it_to_its_own(
+    home: Home, tmp_path: Path
+) -> None:
+    file = tmp_path / "starts"
+    assert start(home, first_frame(["--"], noting(file))) == LISTENS
+    await until(lambda: len(started(file)) == 1)
+    async with home.editor() as client:  # with another agent
+        await client.new()
+        assert lives(started(file)[0])

@@ -42,14 +42,24 @@ def test_it_is_given_once_to_who_asks_for_the_same() -> None:
 def test_what_nobody_asks_for_is_ended(tmp_path: Path) -> None:
     begun.begin(("sleep", "1000"), within(), str(tmp_path))
     program = next(iter(begun._begun.values()))
-    assert begun.is_any()
+    assert begun.is_left(("sleep", "1000"), within(), str(tmp_path))
+    assert not begun.is_left(("sleep", "2000"), within(), str(tmp_path))
     assert lives(program.pid)
     begun.abandon()
-    assert not begun.is_any()
+    assert not begun.is_left(("sleep", "1000"), within(), str(tmp_path))
     assert not lives(program.pid)
 
 
 def test_a_program_that_is_not_there_is_an_error() -> None:
     with pytest.raises(AgentStartError):
         begun.begin(("no-such-program",), within(), "/")
-    assert not begun.is_any()
+    assert not begun._begun
+
+
+def test_who_asks_later_than_anybody_is_expected_to_finds_it_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun.begin(("sleep", "1000"), within(), "/")
+    assert not begun.is_left(("other",), within(), "/")
+    monkeypatch.setattr(begun, "WAITS_SECONDS", -1.0)
+    assert begun.is_left(("other",), within(), "/")

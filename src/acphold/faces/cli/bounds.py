@@ -328,6 +328,3 @@ HANG_SECONDS = 5.0
 
 ABORT_TICKS = 12
 """Ticks without an answer after which the process is aborted."""
-
-BEGUN_SECONDS = 10.0
-"""Seconds for which an agent that was begun with the daemon waits for its front."""

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 
 from msgspec.structs import replace
@@ -148,12 +148,6 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
             if is_in_background and os.fstat(2).st_size > bounds.LOG_BYTES:
                 log_to_file(path)
 
-    async def let_go() -> None:
-        """End an agent that was begun for a front that has not come, or asked for another one."""
-        await asyncio.sleep(bounds.BEGUN_SECONDS)
-        if begun.is_any():
-            await asyncio.to_thread(begun.abandon)
-
     async def look_at_log() -> None:
         while True:
             await tick(bounds.LOG_LOOK_SECONDS)
@@ -173,7 +167,6 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
         beside(keep_own_code(), "keep code"),
         beside(watch_agents(journal), "watch agents"),
         watch_loop(),
-        beside(let_go(), "let go of begun agents") if begun.is_any() else nullcontext(),
     ):
         await serve_journal(
             path,
@@ -204,7 +197,8 @@ LINGERS = {
 async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
     """Read a front's words, in its surroundings, for as long as its desk is there.
 
-    Raises SettingsError, and AgentStartError for words that cannot be used.
+    Raises SettingsError, and AgentStartError for words that cannot be used. An agent that was begun
+    with the daemon, and is not the one that the words mean, is ended.
     """
     words, within = list(frame.words), frame.surroundings
     try:
@@ -212,8 +206,10 @@ async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIt
         agent = agent_command(name, frame.command) if name else None
         settings = settings_of(options, frame.command, agent)
     except SettingsError:
+        _let_go(frame)
         raise
     except (UsageError, ValueError) as exc:
+        _let_go(frame)
         raise AgentStartError(f"{exc}; see `acphold wrap --help`") from None
     log_file = settings.log_file
     if log_file is not None:
@@ -241,7 +237,16 @@ async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIt
             )
             linger = LINGERS[frame.kind] if settings.linger is None else settings.linger
             start = settings.start_in(within).mark
+            # In the next step: the desk is made in this one, and takes the agent if it is the same.
+            asyncio.get_running_loop().call_soon(_let_go, frame)
             yield Fronted(service, 0.0 if frame.is_brief else linger, heard, start)
+
+
+def _let_go(frame: FirstFrame) -> None:
+    """End an agent that was begun for this front, which means another one, or for one that has not
+    come; that may take seconds."""
+    if begun.is_left(frame.command, frame.surroundings, frame.surroundings.folder):
+        asyncio.get_running_loop().run_in_executor(None, begun.abandon)
 
 
 def log_to_file(path: str) -> None:

@@ -5,6 +5,8 @@ A process that is going to need a program, and has much to import before it can,
 
 from __future__ import annotations
 
+from time import monotonic
+
 from acp_wire.processes.program import launch
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
@@ -15,11 +17,17 @@ if TYPE_CHECKING:
     from acp_wire.surroundings import Surroundings
 
 _begun: dict[tuple[object, ...], Program] = {}
+_began: float | None = None
+
+WAITS_SECONDS = 10.0
+"""A program that was begun longer ago than this is not expected to be asked for any more."""
 
 
 def begin(command: Sequence[str], within: Surroundings, cwd: str) -> None:
     """Start a program in these surroundings and this folder; raises AgentStartError."""
+    global _began
     _begun[_key(command, within, cwd)] = launch(command, within, cwd=cwd)
+    _began = monotonic()
 
 
 def take(command: Sequence[str], within: Surroundings, cwd: str | None) -> Program | None:
@@ -27,9 +35,10 @@ def take(command: Sequence[str], within: Surroundings, cwd: str | None) -> Progr
     return _begun.pop(_key(command, within, cwd), None) if _begun else None
 
 
-def is_any() -> bool:
-    """True if a program waits for somebody who asks for it."""
-    return bool(_begun)
+def is_left(command: Sequence[str], within: Surroundings, cwd: str) -> bool:
+    """True if this program waits, or any that nobody is expected to ask for any more."""
+    is_old = _began is not None and monotonic() > _began + WAITS_SECONDS
+    return bool(_begun) and (is_old or _key(command, within, cwd) in _begun)
 
 
 def abandon() -> None:
