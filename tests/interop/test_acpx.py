@@ -84,7 +84,8 @@ async def test_acpx_goes_on_with_a_session_in_whose_turn_all_was_killed(
         await place.family.kill()
 
     (listed,) = await acpx.call("sessions", "list")
-    assert [found["title"] for found in listed["sessions"]] == ["The word is ALBATROSS."]
+    [found] = listed["sessions"]  # opencode lets its model make a title
+    assert found["title"].removeprefix("ECHO: ") == "The word is ALBATROSS."
     so_far = len(model.requests)
     again = await acpx.call("prompt", "-s", "birds", "Which word was it?")
     # Its exit status says nothing: it begins anew, silently, where it could not go on.

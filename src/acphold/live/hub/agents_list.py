@@ -31,6 +31,7 @@ from acphold.journal_location import resolve_folder
 from acphold.live.agents import HubAgent, air, ask
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import as_title, first_words
+from acphold.live.hub.handover import is_named_by_it
 from acphold.newest import Newest
 from acphold.record.history.entries import Segment, milliseconds
 from acphold.record.history.raw_update import may_have_marks, members, meta_without_marks
@@ -265,7 +266,7 @@ class AgentsList:
 
     async def _replaces(self, title: str, row: SessionRow, *, is_first: bool) -> bool:
         """Return True if a title of the agent's list is better than that of a session."""
-        if title == row.title:
+        if title == row.title or is_named_by_it(title):
             return False
 
         async def begin() -> AsyncIterator[Segment]:
