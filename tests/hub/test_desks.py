@@ -125,3 +125,31 @@ async def test_a_session_of_the_journal_is_not_made_live_where_clients_only_join
                 await guest.new()
         finally:
             await three.aclose()
+
+
+async def test_a_client_that_comes_while_the_desk_of_its_session_ends_is_served_by_the_next(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two_desks(journal) as (one, two):
+        two.agent.key = one.agent.key
+        two.agent.can("load")
+        two.agent.results["session/load"] = b"{}"
+        first, session = await one.opened()
+        await one.turn(first, session, "hello", "hi")
+        is_ending, may_end = asyncio.Event(), asyncio.Event()
+
+        async def end_slowly() -> None:
+            is_ending.set()
+            await may_end.wait()
+
+        monkeypatch.setattr(one.agent, "aclose", end_slowly)
+        ending = asyncio.create_task(one.desk.aclose())
+        await is_ending.wait()
+        second = await two.client()
+        resuming = asyncio.create_task(second.resume(session))
+        await asyncio.wait([resuming], timeout=0.1)
+        may_end.set()
+        await ending
+        await resuming
+        await two.turn(second, session, "go on", "I do")
+        await second.until_text("I do")

@@ -116,6 +116,11 @@ class Desk:
         """True while a turn of it runs, it waits for an answer, or a prompt waits for its time."""
         return any(conversation.is_busy for conversation in self.conversations)
 
+    @property
+    def is_closing(self) -> bool:
+        """True once its agent is being ended."""
+        return self._closing is not None
+
     async def aclose(self) -> None:
         """End the agent with its turns, and close its sessions; they stay in the journal."""
         if self._closing is None:
@@ -412,6 +417,7 @@ class Desk:
         agent for a client that may prompt."""
         starts = client is None or "prompt" in client.scopes_in(session_id)
         await self.hub.opening.enter()
+        await self._wait_for_ending(session_id)
         await self._journal.complete(session_id)
         if session_id not in self.hub.adopting:
             async with self.hub.alone(session_id):
@@ -423,6 +429,16 @@ class Desk:
         async with self.hub.alone(session_id):
             # It was adopted with the setup of the first client; others may want another one.
             return await self._wake(session_id, setup, starts=starts)
+
+    async def _wait_for_ending(self, session_id: str) -> None:
+        """Wait until a session is closed that another desk still has, which is ending: its agent
+        would be gone at the first prompt."""
+        live = self.hub.live.get(session_id)
+        for desk in self.hub.desks:
+            is_its = live is not None and desk.agent is live.side.agent
+            if is_its and desk.is_closing and desk is not self:
+                await desk.closed.wait()
+                return
 
     async def keep(self, session_id: str) -> None:
         """Have a session in the journal, adopting it if only the agent has it;

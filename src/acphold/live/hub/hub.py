@@ -43,6 +43,11 @@ if TYPE_CHECKING:  # only for types: making such classes would delay an editor's
         """A desk, as the hub sees it."""
 
         agent: HubAgent
+        closed: asyncio.Event
+
+        @property
+        def is_closing(self) -> bool:
+            """True once its agent is being ended."""
 
         async def aclose(self) -> None:
             """End its agent, its turns and its sessions, once."""
