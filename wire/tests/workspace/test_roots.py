@@ -281,11 +281,13 @@ async def test_a_folder_that_becomes_a_link_during_the_call_never_leads_out(
 
     outcomes = set()
     with meanwhile(swap):
-        for _ in range(150):
+        for number in range(5000):
             try:
                 outcomes.add(await files.read("folder/secret"))
             except (OutsideRootsError, MissingFileError, FileAccessError):
                 outcomes.add("refused")
+            if number >= 150 and len(outcomes) > 1:
+                break
     assert outcomes == {"inside", "refused"}
 
 
