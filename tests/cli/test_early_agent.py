@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -107,8 +108,14 @@ async def test_a_frame_that_names_no_agent_keeps_no_daemon_from_starting(
 @pytest.mark.slow
 async def test_it_ends_if_the_words_of_its_front_cannot_be_used(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "starts"
-    assert home.run("wrap", "--linger", "soon", "--", *noting(file)).returncode != 0
-    await until(lambda: not any(map(lives, started(file))))
+    words = ["--linger", "soon", "--", *noting(file)]
+    assert start(home, first_frame(words, noting(file), home.env)) == LISTENS
+    await until(lambda: len(started(file)) == 1)
+    async with home.editor() as client:  # the daemon stays
+        await client.new()
+        refused = await asyncio.to_thread(home.run, "wrap", *words)
+        assert refused.returncode != 0
+        await until(lambda: not lives(started(file)[0]))
 
 
 @pytest.mark.slow

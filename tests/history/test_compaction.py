@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.record.history.attributes import SNAPSHOTS
+from acphold.record.history.attributes import NO_ATTRIBUTES, SNAPSHOTS, fold_update
 from acphold.record.history.compaction import compact
 from acphold.record.history.entries import Segment
 from acphold.record.history.fold import fold
@@ -275,3 +276,29 @@ def test_a_long_call_that_shows_all_of_its_content_again_and_again_keeps_it_once
     compacted = compact(segments)
     assert fold(entries_of(compacted)) == fold(entries_of(segments))
     assert sum(len(segment.raw) for segment in compacted) < 2.2 * 200_000
+
+
+META = (
+    b'{"sessionUpdate":"session_info_update","_meta":{"a":1}}',
+    b'{"sessionUpdate":"session_info_update","title":"x"}',
+    b'{"sessionUpdate":"session_info_update","title":"y","_meta":{"b":2}}',
+    b'{"sessionUpdate":"session_info_update","_meta":null}',
+    b'{"sessionUpdate":"session_info_update","_meta":{"a":1e999}}',
+    b'{"sessionUpdate":"session_info_update","_meta":{"codex":{"threadStatus":1}}}',
+)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_what_an_agent_says_of_a_session_is_the_same_behind_it(number: int) -> None:
+    def meta(segments: list[Segment]) -> bytes | None:
+        folded = NO_ATTRIBUTES
+        for entry in (it for segment in segments for it in segment.entries() if it.raw):
+            if entry.kind == "update":
+                folded = fold_update(folded, "session_info_update", entry.raw)
+        return folded.meta
+
+    for said in product(META, repeat=number):
+        updates = [Segment(seq, seq, "update", 0, raw) for seq, raw in enumerate(said, 2)]
+        end = Segment(number + 2, number + 2, "turn_end", 0, b"{}")
+        segments = [Segment(1, 1, "prompt", 0, b"[]"), *updates, end]
+        assert meta(compact(segments)) == meta(segments), said

@@ -67,8 +67,8 @@ class AgentsWord(Struct, frozen=True):
 
 
 class _Known:
-    """What is known of a session of the agent's: the newest line, and the number of the news with
-    which it came; and the word that ours was compared with last, `first` if it never was.
+    """A session of the agent's: the newest line of it, and the number of the news with which that
+    came; and the word that ours was compared with last, `first` if it never was.
 
     `is_archived_by_us` is set from a change that the agent was told until ours is put back.
     """

@@ -240,8 +240,11 @@ class Conversation:
     async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
         before = self.session.attributes
         if kind == "update":
-            raws = [await self._with_our_title(raw) for raw in raws if self._is_news(raw)]
-            raws = [raw for raw in raws if raw != EMPTY_UPDATE]
+            raws = [
+                ours
+                for raw in raws
+                if self._is_news(raw) and (ours := await self._with_our_title(raw)) != EMPTY_UPDATE
+            ]
         if log.isEnabledFor(logging.DEBUG):
             self._log_tools(kind, raws)
         raws = shown = await self.children.all_translated(kind, raws)

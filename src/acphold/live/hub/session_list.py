@@ -144,7 +144,7 @@ class SessionList:
         lines = [await self._ours(row) for row in rows]
         put_away = {row.session_id for row in rows if row.archived}
         if not tenant:  # the agent's own have no tenant
-            shelf, folders = filter.archived, Folders(cwd, beside)
+            shelf, folders = filter.archived, ListedFolders(cwd, beside)
             own = {
                 agents_id: line
                 for agents_id, line in own.items()
@@ -191,7 +191,7 @@ class SessionList:
         return _line(row, known.info.meta if owner == row.session_id else {})
 
 
-class Folders:
+class ListedFolders:
     """A folder, None for all, and others beside it, as a list has them."""
 
     def __init__(self, cwd: str | None, beside: Sequence[str]) -> None:

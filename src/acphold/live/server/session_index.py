@@ -35,7 +35,7 @@ from acphold.errors import AcpError, ConnectionLostError, InvalidParamsError, Jo
 from acphold.live.agents import air, ask
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
-from acphold.live.hub.session_list import MESSAGE_COUNT, ORIGINS, Folders
+from acphold.live.hub.session_list import MESSAGE_COUNT, ORIGINS, ListedFolders
 from acphold.live.reading.followed_list import Changed, follow_list
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import list_request
@@ -87,7 +87,7 @@ class _Changes(Struct, rename="camel"):
     removed: list[str] = []
 
 
-class Subscription:
+class ListSubscription:
     """A subscription to the sessions of some folders; `sent` has what was told of each last.
 
     `agents_id` is that of the subscription at the agent, "" for none: it was made when the agent
@@ -97,7 +97,7 @@ class Subscription:
     def __init__(self, cwd: str) -> None:
         self.id = uuid4().hex
         self.cwd = cwd
-        self.folders = Folders(cwd, ())
+        self.folders = ListedFolders(cwd, ())
         self.agents_id = ""
         self.generation = 0
         self.sent: dict[str, bytes] = {}
@@ -127,7 +127,7 @@ class SessionIndex:
         self._desk = desk
         self._client = client
         self._entrance = entrance
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions: dict[str, ListSubscription] = {}
         self._following: asyncio.Task[None] | None = None
         self._follows = asyncio.Event()
         self._in_order = asyncio.Lock()
@@ -161,7 +161,7 @@ class SessionIndex:
             archived,
             self._entrance.tenant,
             limit=min(limit, bounds.INDEX_PAGE_MOST),
-            beside=await _beside(asked.cwd) if wanted.include_worktrees else (),
+            beside=await _in_work_trees(asked.cwd) if wanted.include_worktrees else (),
         )
         shown = await self._show(items(members(page)["sessions"]), {})
         return splice(page, {"sessions": array([*shown.values()])})
@@ -218,10 +218,10 @@ class SessionIndex:
             raise InvalidParamsError(f"cwd: {cwd!r} is not an absolute path", "cwd")
         if len(self._subscriptions) >= bounds.SUBSCRIPTIONS:
             raise InvalidParamsError(f"at most {bounds.SUBSCRIPTIONS} subscriptions at a time")
-        subscription = Subscription(cwd)
+        subscription = ListSubscription(cwd)
         self._subscriptions[subscription.id] = subscription
         try:
-            subscription.folders = Folders(cwd, await _beside(cwd))
+            subscription.folders = ListedFolders(cwd, await _in_work_trees(cwd))
             await self._subscribe_at_agent(subscription)
             if self._following is None or self._following.done():
                 self._follows = asyncio.Event()
@@ -244,7 +244,7 @@ class SessionIndex:
             await self.clear()
         return b"{}"
 
-    def _end(self, subscription: Subscription) -> None:
+    def _end(self, subscription: ListSubscription) -> None:
         self._subscriptions.pop(subscription.id, None)
         self._leave_agent(subscription)
 
@@ -287,7 +287,7 @@ class SessionIndex:
 
     # -- the agent's own ------------------------------------------------------------------
 
-    async def _subscribe_at_agent(self, subscription: Subscription) -> None:
+    async def _subscribe_at_agent(self, subscription: ListSubscription) -> None:
         agent = self._desk.agent
         self._desk.router.subscriptions.pop(subscription.agents_id, None)
         subscription.generation, subscription.agents_id = agent.generation, ""
@@ -306,21 +306,21 @@ class SessionIndex:
             if subscription.id not in self._subscriptions:  # it has ended meanwhile
                 self._leave_agent(subscription)
 
-    def _leave_agent(self, subscription: Subscription) -> None:
+    def _leave_agent(self, subscription: ListSubscription) -> None:
         agent = self._desk.agent
         if self._desk.router.subscriptions.pop(subscription.agents_id, None) is not None:
             params = encode({"subscriptionId": subscription.agents_id})
             leaving = ask(agent, air.UNSUBSCRIBE, params, bounds.AGENT_SUBSCRIBE_SECONDS)
             self._desk.hub.undoing.start(_try(leaving), "leave the agent's list")
 
-    def _on_agents_news(self, subscription: Subscription, params: bytes) -> None:
+    def _on_agents_news(self, subscription: ListSubscription, params: bytes) -> None:
         lags = self._client.buffered > bounds.UNREAD_CHANGES_BYTES
         if lags or len(self._tasks) > bounds.UNHEARD_CHANGES:
             log.warning("%s of the agent dropped: too much waits", air.CHANGES)
             return
         self._tasks.start(_try(self._hear(subscription, params)), "changes of the agent's list")
 
-    async def _hear(self, subscription: Subscription, params: bytes) -> None:
+    async def _hear(self, subscription: ListSubscription, params: bytes) -> None:
         told = _read(params, _Changes)
         agents = self._desk.sessions.agents
         async with self._in_order:
@@ -340,7 +340,7 @@ async def _try(work: Awaitable[object]) -> None:
         log.info("the agent's own list: %s", exc)
 
 
-async def _beside(cwd: str | None) -> tuple[str, ...]:
+async def _in_work_trees(cwd: str | None) -> tuple[str, ...]:
     """Return the same folder in the other work trees of its repository."""
     return () if cwd is None else await asyncio.to_thread(in_other_work_trees, cwd)
 

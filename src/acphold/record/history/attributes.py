@@ -99,6 +99,11 @@ def is_known(attributes: Attributes, kind: str, raw: bytes) -> bool:
     )
 
 
+def changes_meta(meta: bytes) -> bool:
+    """Return True if this `_meta` of a `session_info_update` may change what is kept of it."""
+    return meta == b"null" or bool(_lasting(meta))
+
+
 def _lasting(meta: bytes) -> dict[str, bytes]:
     """Return the members of a `_meta` that are kept of a session: neither ours, nor PASSING."""
     try:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from acp_wire.schema.updates import is_for_the_moment
-from acphold.record.history.attributes import is_snapshot
+from acphold.record.history.attributes import changes_meta, is_snapshot
 from acphold.record.history.children import LASTING, child_update, with_update
 from acphold.record.history.display_terminals import (
     INPUT,
@@ -255,6 +255,8 @@ class _Statement:
 
     def covers(self, earlier: _Statement, kind: str) -> bool:
         """Return True if dropping the earlier one loses nothing."""
+        if kind == "session_info_update" and changes_meta(earlier._parts.get("_meta", b"")):
+            return False  # each adds to those before, and may be too much for that
         meta = members(earlier._parts.get("_meta", b"")).keys()
         if not meta <= members(self._parts.get("_meta", b"")).keys():
             return False
