@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from typing import NoReturn
 
 import pytest
 
-from acphold.faces.cli import bounds
+from acphold.faces.cli import bounds, scopes
 from acphold.faces.cli.command_line import at_ctrl_c
 from acphold.record.journal.sqlite import deletion
 from acphold.record.journal.sqlite.connection import connect
@@ -296,3 +297,40 @@ def test_on_macos_it_says_that_nobody_has_tried(
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     assert untried in " ".join(acphold.run("doctor").out.split())
     assert "## macOS" in acphold.run("help", "versions").out
+
+
+@pytest.mark.parametrize(
+    ("ends_at_logout", "lingers", "is_told"),
+    [(True, False, True), (True, True, False), (False, False, False)],
+)
+def test_a_logout_that_ends_the_background_process_is_told(
+    acphold: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ends_at_logout: bool,
+    lingers: bool,
+    is_told: bool,
+) -> None:
+    programs, lingering = tmp_path / "programs", tmp_path / "lingering"
+    programs.mkdir()
+    (programs / "busctl").write_text(f"#!/bin/sh\necho b {str(ends_at_logout).lower()}\n")
+    (programs / "busctl").chmod(0o755)
+    lingering.mkdir()
+    if lingers:
+        (lingering / getpass.getuser()).touch()
+    monkeypatch.setattr(scopes, "LINGERING", str(lingering))
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    told = " ".join(acphold.run("doctor").out.split())
+    assert ("`loginctl enable-linger` keeps them" in told) is is_told
+
+
+def test_what_a_container_and_an_idle_wsl_end_is_told(
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scopes, "CONTAINER_FILES", [str(tmp_path / "mark")])
+    assert "end with this container" not in " ".join(acphold.run("doctor").out.split())
+    (tmp_path / "mark").touch()
+    monkeypatch.setattr("platform.release", lambda: "5.15.153.1-microsoft-standard-WSL2")
+    told = " ".join(acphold.run("doctor").out.split())
+    assert "the background process and running turns end with this container" in told
+    assert "WSL ends once no window uses it" in told

@@ -99,6 +99,15 @@ KEEP_CODE_SECONDS: Final = 2.0
 """A daemon's first editor gets this long undisturbed, before the code is kept: that takes 0.1 s of
 CPU."""
 
+SCOPE_SECONDS: Final = 1.0
+"""A daemon and an agent get this long undisturbed before they are moved into a scope of systemd."""
+
+SCOPE_ANSWER_SECONDS: Final = 10.0
+"""Time for systemd to make a scope, or to answer a question."""
+
+SCOPE_TRIES: Final = 3
+"""Times that processes are moved: systemd refuses if one of them has ended meanwhile."""
+
 LOG_LOOK_SECONDS: Final = 10.0
 """Time between two checks of a log's length; an agent's flood is noticed before."""
 

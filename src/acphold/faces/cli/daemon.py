@@ -48,6 +48,7 @@ from acphold.faces.cli.front import (
 )
 from acphold.faces.cli.kept_code import keep_own_code
 from acphold.faces.cli.log import front_log, start_daemon_log
+from acphold.faces.cli.scopes import keep_scopes
 from acphold.faces.cli.settings import agent_command, agent_name
 from acphold.faces.cli.starts import remember
 from acphold.faces.cli.watchdog import watch_loop, write_tasks
@@ -166,6 +167,7 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
         beside(look_at_log(), "shorten log"),
         beside(keep_own_code(), "keep code"),
         beside(watch_agents(journal), "watch agents"),
+        beside(keep_scopes(is_in_background=is_in_background), "keep scopes"),
         watch_loop(),
     ):
         await serve_journal(

@@ -37,6 +37,7 @@ from acphold.faces.cli.findings import (
     repair_journal,
 )
 from acphold.faces.cli.journals import journal_if_any
+from acphold.faces.cli.scopes import what_ends_us
 from acphold.faces.cli.session_copies import NameOnly
 from acphold.faces.cli.settings import (
     NamedAgent,
@@ -148,7 +149,7 @@ async def check_processes() -> list[Diagnosis]:
     for silent in silent_processes(answered):
         what, _, advice = silent.words.partition("; ")
         found.append(Diagnosis(what, advice))
-    return found
+    return found + [Diagnosis(text, is_past=True) for text in await what_ends_us()]
 
 
 # -- this installation ----------------------------------------------------------------------

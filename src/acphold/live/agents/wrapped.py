@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -208,6 +208,13 @@ class ProcessAgent:
     start: str | None = None
     generation = 0
 
+    @staticmethod
+    def start_quietly(_: Program) -> None:
+        """Tell nobody of a program that was started."""
+
+    on_start: ClassVar[Callable[[Program], None]] = start_quietly
+    """Called with each program that was started."""
+
     def __init__(
         self,
         command: Sequence[str],
@@ -281,6 +288,7 @@ class ProcessAgent:
         process = self._process = ChildProcess(
             launched, log_path=self._options.stderr_log, relay_to=self._options.relay_to
         )
+        ProcessAgent.on_start(launched)
         peer = self._peer = Peer(
             process.transport,
             self,
