@@ -23,7 +23,15 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.watchdog import watch_loop
 from acphold.live.server.daemon import release_parts
 from tests.cli.test_background import Home, home
-from tests.editor import DEADLINE, Refused, editor, introduced, scripted_agent, wrap_command
+from tests.editor import (
+    DEADLINE,
+    Refused,
+    editor,
+    introduced,
+    received,
+    scripted_agent,
+    wrap_command,
+)
 from tests.watched_processes import lives, until
 
 __all__ = ["home"]
@@ -379,3 +387,16 @@ async def test_a_daemon_in_the_foreground_serves_one_editor_after_the_other_unti
 def test_releases_are_compared_by_their_numbers() -> None:
     assert release_parts("1.10.2") > release_parts("1.9.30.dev1") > release_parts("1.9")
     assert release_parts("unknown") == ()
+
+
+@pytest.mark.slow
+async def test_an_agent_that_has_a_list_of_its_own_is_told_what_a_command_changes(
+    home: Home, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    can = {"loadSession": True, "sessionCapabilities": {"close": {}, "archive": {}}}
+    async with home.editor(agent=scripted_agent(log=str(log), capabilities=can)) as one:
+        session = await one.talk({"say": "hello"})
+        await one.call("session/close", {"sessionId": session})
+        assert home.run("session", "archive", session).stdout == "Archived 1 session.\n"
+        await until(lambda: received(log, "session/archive"))

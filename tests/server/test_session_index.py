@@ -15,8 +15,10 @@ from acphold.errors import JournalUnavailableError, RemoteError
 from acphold.live.agents import Notified, Updates, air
 from acphold.live.agents.capabilities import introduction_for_agent
 from acphold.live.hub import bounds as hub_bounds
+from acphold.live.reading.neighbours import CHANGED
 from acphold.live.server import bounds
 from acphold.live.server.principals import Principal, Visitor
+from acphold.record.journal import RowChange
 from acphold.record.snapshots.checkouts import in_other_work_trees
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.watched_processes import until
@@ -314,6 +316,21 @@ async def test_an_agent_that_has_a_list_of_its_own_is_told_of_each_change(journa
         assert await asked_of(house, air.ARCHIVE) == {"sessionId": session}
         await client.call("session/unarchive", {"sessionId": session})
         assert await asked_of(house, air.UNARCHIVE) == {"sessionId": session}
+
+
+async def test_an_agent_is_told_what_another_process_has_changed(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        kept, beside = house.desk.hub.journal, house.stranger()
+        await kept.change(session, RowChange(given="Mine"))
+        await beside.call(CHANGED, {"sessionId": session})
+        assert await asked_of(house, air.RENAME) == {"sessionId": session, "title": "Mine"}
+        assert air.ARCHIVE not in [method for method, _ in house.agent.asked]
+        await kept.change(session, RowChange(archived=True))
+        await beside.call(CHANGED, {"sessionId": session})
+        assert await asked_of(house, air.ARCHIVE) == {"sessionId": session}
 
 
 async def test_an_agent_with_the_draft_alone_is_told_a_title_by_that(journal: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from contextlib import suppress
 
+from acp_wire.transports.addresses import unix_address
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import (
@@ -18,6 +19,7 @@ from acphold.faces.cli.command_line import (
     is_confirmed,
 )
 from acphold.faces.cli.findings import remove_from_disk
+from acphold.faces.cli.front import daemon_socket, journal_of
 from acphold.faces.cli.journals import existing_journal, is_live, sessions
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
@@ -28,7 +30,7 @@ from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import ListFilter, RowChange, SessionRow
+from acphold.record.journal import Journal, ListFilter, RowChange, SessionRow
 from acphold.record.journal.owners import other_owner
 
 
@@ -53,9 +55,16 @@ async def rename(*, session_id: str, words: list[str], journal: str | None) -> i
     async with existing_journal(journal) as found:
         row = await find_session(LocalReader(found), session_id, "renames it")
         await found.change(row.session_id, RowChange(given=title))
-        await tell_owner(await found.owner(row.session_id), row.session_id)
+        await _tell(found, row.session_id, journal)
     print(f"{on_one_line(row.title or '(no title)')}\n  is now {on_one_line(title)}")
     return Exit.OK
+
+
+async def _tell(found: Journal, session_id: str, location: str | None) -> None:
+    """Tell the process in which a session is live; or the daemon, whose agent may have it in a list
+    of its own."""
+    daemon = unix_address(daemon_socket(journal_of((), location)))
+    await tell_owner(await found.owner(session_id), session_id, [daemon])
 
 
 def archive_parser() -> Parser:
@@ -85,8 +94,7 @@ async def archive(*, session_ids: list[str], undo: bool = False, journal: str | 
         for session_id in found:
             await kept.change(session_id, RowChange(archived=not undo))
         # If one is live, its next prompt has to bring it back, however soon it comes.
-        owners = {session_id: await kept.owner(session_id) for session_id in found}
-        await asyncio.gather(*(tell_owner(whose, it) for it, whose in owners.items()))
+        await asyncio.gather(*(_tell(kept, session_id, journal) for session_id in found))
     if found:
         some = quantity(len(found), "session")
         print(f"Restored {some} to the list." if undo else f"Archived {some}.")

@@ -299,6 +299,20 @@ class AgentsList:
         else:
             self.note(agents_id, title, archived=archived)
 
+    async def tell_changes(self, session_id: str) -> None:
+        """Have the agent's own list follow what another process has changed in a session of ours,
+        if it is this agent's."""
+        try:
+            row = await self._journal.session(session_id)
+            known = self._known.get(row.downstream_id or "")
+            word = AgentsWord(None, archived=False) if known is None else _word(known.line)
+            if row.renamed and row.title != word.title:
+                await self.tell(session_id, row.title, archived=False)
+            if row.archived != word.archived:
+                await self.tell(session_id, None, archived=row.archived)
+        except AcpError as exc:
+            log.info("session %s: the agent is not told of its change: %s", session_id, exc)
+
     def note(self, agents_id: str, title: str | None, *, archived: bool) -> None:
         """Note a change that the agent has made at our request."""
         if (known := self._known.get(agents_id)) is None:

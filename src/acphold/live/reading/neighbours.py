@@ -233,12 +233,13 @@ async def presence_of(path: str, seconds: float) -> Process | None:
         return None
 
 
-async def tell_owner(whose: Whose, session_id: str) -> bool:
-    """Tell the other process that owns a session, if any; return True if it was told."""
-    if (owner := other_owner(whose)) is None:
-        return False
+async def tell_owner(whose: Whose, session_id: str, otherwise: Sequence[str] = ()) -> bool:
+    """Tell the other process that owns a session, or one at the addresses `otherwise`, if any;
+    return True if it was told."""
+    addresses = otherwise if (owner := other_owner(whose)) is None else owner.addresses
     params = encode({"sessionId": session_id})
-    return await _answer_of(owner.addresses, CHANGED, params, bounds.ANSWER_SECONDS) is not None
+    told = addresses and await _answer_of(addresses, CHANGED, params, bounds.ANSWER_SECONDS)
+    return bool(told)
 
 
 async def is_answering(addresses: Sequence[str], seconds: float) -> bool:

@@ -474,7 +474,10 @@ class ClientConnection:
     async def _on_changed(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
         await self._own.require(schema.LOAD_SESSION.name, request.params)
-        await self._desk.hub.look_at(session_id)
+        hub = self._desk.hub
+        await hub.look_at(session_id)
+        for desk in hub.desks:
+            hub.undoing.start(desk.sessions.agents.tell_changes(session_id), "tell the agent")
         return b"{}"
 
     # -- the list -------------------------------------------------------------------------
