@@ -38,11 +38,13 @@ ENDED_HOW = (
 
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
     from acp_wire.transports.unix import Front
+    from acphold.live.hub.session_list import SessionList
 
     class DeskInHub(Protocol):
         """A desk, as the hub sees it."""
 
         agent: HubAgent
+        sessions: SessionList
         closed: asyncio.Event
 
         @property
