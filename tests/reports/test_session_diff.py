@@ -202,6 +202,29 @@ def test_no_link_leads_into_the_folder_of_git(tmp_path: Path, inside: str) -> No
     assert on_disk("kept.txt", str(tmp_path)) == "shown\n"
 
 
+def question(name: str, *diffs: dict[str, Any]) -> tuple[str, Any]:
+    asked = {"toolCallId": name, "status": "pending", "content": list(diffs)}
+    params = {"sessionId": "s1", "toolCall": asked, "options": []}
+    return "question", {"id": "q", "method": "session/request_permission", "params": params}
+
+
+@pytest.mark.parametrize(("status", "is_made"), [("completed", True), ("failed", False)])
+async def test_an_edit_that_was_shown_with_its_question_alone_counts_if_it_was_made(
+    journal: Journal, status: str, is_made: bool
+) -> None:
+    said = {"type": "content", "content": {"type": "text", "text": "Wrote file successfully."}}
+    found = await changed(
+        journal,
+        PROMPT,
+        call("1", status="pending"),
+        question("1", edit("", "new\n")),
+        call("1", said, status=status),
+        END,
+        disk=ABSENT,
+    )
+    assert [body(it) for it in found] == (["+new\n"] if is_made else [])
+
+
 async def test_updates_of_a_call_count_where_it_began(journal: Journal) -> None:
     update = {
         "sessionUpdate": "tool_call_update",

@@ -10,12 +10,14 @@ the text of a file is known
   two of them;
 - otherwise not. For a single edit that shows whole lines, these lines are known.
 
+Some agents show an edit only when they ask for permission, and then what the tool has said.
+
 Source of the shapes: ACP v1 schema, `Diff`, `ToolCall`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -26,6 +28,7 @@ from acphold.record.history.children import child_update
 from acphold.record.history.entries import (
     CHILD,
     PARAMS,
+    QUESTION,
     TERMINAL,
     UPDATE,
     Segment,
@@ -66,7 +69,7 @@ ABSENT: Final = Absent()
 TRIED_EDITS: Final = 50
 """Most edits of one file for which states between two edits are compared with the disk."""
 
-TELLING_OF_CALLS: Final = (UPDATE, PARAMS, TERMINAL, CHILD)
+TELLING_OF_CALLS: Final = (UPDATE, PARAMS, TERMINAL, CHILD, QUESTION)
 """The kinds of entries that report tool calls."""
 
 FileText = str | Absent
@@ -84,6 +87,12 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
         if segment.kind not in TELLING_OF_CALLS or b'"toolCallId"' not in segment.raw:
             continue
         for entry in segment.entries():
+            if entry.kind == QUESTION:
+                asked = members(members(members(entry.raw).get("params", b"")).get("toolCall", b""))
+                about = latest.get(("", string(asked.get("toolCallId")) or ""))
+                if about is not None and (diffs := _diffs_in(asked)):
+                    about.asked[:] = diffs
+                continue
             kind, parts = update_kind(entry.update), members(entry.update)
             call_id = string(parts.get("toolCallId"))
             if kind not in ("tool_call", "tool_call_update") or not call_id:
@@ -102,11 +111,13 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
 
 
 class _ReportedCall(Struct, frozen=True):
-    """A tool call as far as it was reported; `is_inner` if a sub-agent made it."""
+    """A tool call as far as it was reported; `is_inner` if a sub-agent made it. `asked` are the
+    diffs with which permission was asked for."""
 
     turn: int
     draft: ToolDraft
     is_inner: bool
+    asked: list[dict[str, bytes]] = []
 
 
 def _edits_of(call: _ReportedCall) -> Iterator[Edit]:
@@ -117,8 +128,7 @@ def _edits_of(call: _ReportedCall) -> Iterator[Edit]:
         return
     texts, is_everywhere = _input_texts(fields.get("rawInput"))
     lines = [_line_of(location) for location in items(fields.get("locations", b"[]"))]
-    content = map(members, items(fields.get("content", b"[]")))
-    diffs = [parts for parts in content if parts.get("type") == b'"diff"']
+    diffs = _diffs_in(fields) or (call.asked if status == "completed" else [])
     if len(lines) != len(diffs):  # it is unclear which line belongs to which diff
         lines = [None] * len(diffs)
     for parts, line in zip(diffs, lines, strict=True):
@@ -138,6 +148,12 @@ def _edits_of(call: _ReportedCall) -> Iterator[Edit]:
             line=line,
             call="" if call.is_inner else call.draft.tool_call_id,
         )
+
+
+def _diffs_in(fields: Mapping[str, bytes]) -> list[dict[str, bytes]]:
+    """Return the members of each diff in the content of a tool call."""
+    content = map(members, items(fields.get("content", b"[]")))
+    return [parts for parts in content if parts.get("type") == b'"diff"']
 
 
 class _LinePlace(Struct):
