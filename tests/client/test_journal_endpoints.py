@@ -240,3 +240,9 @@ async def test_connect_wants_a_command_or_a_session() -> None:
         with pytest.raises(acphold.DeclarationError, match="command of an agent"):
             async with acphold.connect(*["x"] * len(wrong), **wrong):  # type: ignore[arg-type]
                 pass
+
+
+async def test_the_words_of_a_command_in_a_list_are_refused_in_words() -> None:
+    with pytest.raises(acphold.DeclarationError, match=r"one by one.*not list"):
+        async with acphold.connect(["gemini", "--acp"]):  # type: ignore[arg-type]
+            pass

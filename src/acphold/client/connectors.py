@@ -110,7 +110,13 @@ async def connect(
     """
     if bool(command) is (session is not None):
         raise DeclarationError("connect needs either the command of an agent or a session")
-    words = tuple(os.fspath(word) for word in command)
+    try:
+        words = tuple(map(os.fspath, command))
+    except TypeError as error:
+        raise DeclarationError(
+            'connect needs the words of a command one by one, as in connect("gemini", "--acp"): '
+            f"{error}"
+        ) from None
     if session is not None:
         from acphold.client.journal_endpoints import OwnerEndpoint  # imports SQLite
 
