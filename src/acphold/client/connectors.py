@@ -111,7 +111,7 @@ async def connect(
     if bool(command) is (session is not None):
         raise DeclarationError("connect needs either the command of an agent or a session")
     try:
-        words = tuple(map(os.fspath, command))
+        words = tuple(os.fspath(word) for word in command)
     except TypeError as error:
         raise DeclarationError(
             'connect needs the words of a command one by one, as in connect("gemini", "--acp"): '
