@@ -159,9 +159,7 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
         one.type("y")
         one.until("Enter: allow once: Go on", "▸  y")
         one.type("\r")
-        one.until(
-            "allowed once: Allow this? Run it → Go on", 'agent  answer: {"outcome"', '"go"', "ready"
-        )
+        one.until("allowed once: Run it → Go on", 'agent  answer: {"outcome"', '"go"', "ready")
         one.type("\x04")
         assert one.ended() == 0
         one.until("To continue: acphold continue")
@@ -299,7 +297,7 @@ def test_words_typed_at_a_question_are_a_prompt_and_no_answer(one: Terminal) -> 
     one.until("[y] allow once: Go on", "1 queued prompt", but="▸  yes")
     one.type("n\r")
     one.until(
-        "rejected: Allow this? Run it → Stop it",
+        "rejected: Run it → Stop it",
         "you  yes, and then",
         'agent  heard: [{"type"',
         "ready",
@@ -528,7 +526,7 @@ def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(pla
         one.type("y\ry\r")  # a paste, which is a prompt like any other line
         one.until("y\ny\n\npress a key, then Enter")
         one.type("y\r")
-        one.until("asked: allowed once: Allow this? Run it → Go on", "you: y\n  y")
+        one.until("asked: allowed once: Run it → Go on", "you: y\n  y")
         one.until('agent: heard: [{"type": "text", "text": "y\\ny"}]')
         one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
         one.until('you: [{"say": "begun"}')

@@ -53,7 +53,7 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
             assert f"·{str(question['sessionId'])[:6]}" in "".join(shown.split())
             inbox.type("\r")  # which is never a yes
             inbox.type("y\r")
-            inbox.until("allowed once: Allow this? Run it → Go on")
+            inbox.until("allowed once: Run it → Go on")
             assert inbox.ended() == 0
         chat.until('"go"', "ready")
         history = place.here("inbox", "--history").out

@@ -32,7 +32,8 @@ def test_a_new_file_is_all_additions() -> None:
 
 def test_a_decision_is_shown_with_what_was_said_about_it() -> None:
     for came, shown in (
-        (Came("allow_once", "Yes, once"), "Run ls? → Yes, once"),
+        (Came("allow_once", "Yes, and run the tests"), "Run ls? → Yes, and run the tests"),
+        (Came("allow_once", "Yes, once"), "Run ls?"),
         (Came("allow_once"), "Run ls?"),
         (None, "Run ls?"),
     ):

@@ -246,7 +246,7 @@ def test_what_waits_at_a_server_is_seen_and_answered_from_another_machine(tmp_pa
             with terminal([*ACPHOLD, "inbox", *server], laptop(served)) as inbox:
                 inbox.until("command: make all", "press a key, then Enter")
                 inbox.type("y\r")
-                inbox.until("allowed once: Allow this? Run it → Go on")
+                inbox.until("allowed once: Run it → Go on")
                 assert inbox.ended() == 0
             chat.until('"go"', "ready")
             decided = far(served, "inbox", "--history", "--json", *server).stdout

@@ -176,7 +176,8 @@ class PersonAnswers:
             if answer is None:
                 return None
             chosen = next(option for option in question.options if option.option_id == answer)
-            self._show(passage(DecidedQuestion(choice.title, Came(chosen.kind, chosen.name))))
+            title = question.tool_call.title or question.tool_call.tool_call_id
+            self._show(passage(DecidedQuestion(title, Came(chosen.kind, chosen.name))))
             if chosen.kind == "allow_once" and self._rules is not None:
                 offering = self._offer(self._rules, question)
                 self._offering = asyncio.create_task(offering, name="offer of a rule")

@@ -117,7 +117,7 @@ def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool =
         case DecidedQuestion():
             decision = on_one_line(scenes.decision_text(scene))
             line = Text.assemble((f"{decision}: ", "faint"), on_one_line(scene.question))
-            if scene.came is not None and (said := scene.came.said):
+            if said := scenes.said_more(scene):
                 line.append(" → ", "faint").append(on_one_line(said))
             return Passage("asked", "acphold", [line])
         case TurnEnd():

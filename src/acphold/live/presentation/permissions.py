@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.live.presentation.diffs import diff_lines
-from acphold.live.presentation.scenes import without_fence
+from acphold.live.presentation.scenes import says_more, without_fence
 from acphold.live.presentation.visible_text import on_one_line, visible
 from acphold.record.history.raw_update import items, members, string
 from acphold.record.history.timeline import ToolCall
@@ -42,12 +42,6 @@ PARTS: Final[Mapping[str, Part]] = {
 """The names by which agents call such arguments."""
 
 ORDER: Final[Sequence[Part]] = ("what", "where", "")
-
-SAME: Final = {
-    "allow": {"accept", "allow", "approve", "it", "ok", "proceed", "run", "the", "this", "yes"},
-    "reject": {"cancel", "decline", "deny", "it", "no", "reject", "the", "this"},
-}
-"""Words of an agent's name for an answer that say no more than that it allows, or rejects."""
 
 
 class Argument(Struct, frozen=True, omit_defaults=True):
@@ -76,9 +70,7 @@ class Offer(Struct, frozen=True, rename="camel"):
     @property
     def says_more(self) -> bool:
         """True if the agent's name for the answer says more than its effect."""
-        effect, _, how_long = self.kind.partition("_")
-        same = SAME.get(effect, set()) | {how_long}
-        return not set(self.name.lower().replace(",", " ").split()) <= same
+        return says_more(self.kind, self.name)
 
 
 class Permission(Struct, frozen=True):

@@ -157,6 +157,26 @@ def ending_text(scene: TurnEnd | TurnOpen) -> str:
     return f"{words}: {why}" if why else words
 
 
+SAME: Final = {
+    "allow": {"accept", "allow", "approve", "it", "ok", "proceed", "run", "the", "this", "yes"},
+    "reject": {"cancel", "decline", "deny", "it", "no", "reject", "the", "this"},
+}
+"""Words of an agent's name for an answer that say no more than that it allows, or rejects."""
+
+
+def says_more(kind: str, name: str) -> bool:
+    """Return True if an agent's name for an answer says more than its effect, which is its kind."""
+    effect, _, how_long = kind.partition("_")
+    same = SAME.get(effect, set()) | {how_long}
+    return not set(name.lower().replace(",", " ").split()) <= same
+
+
+def said_more(scene: DecidedQuestion) -> str:
+    """Return what others said about an answer, if that is more than our words for it; else ""."""
+    came = scene.came
+    return came.said if came is not None and says_more(came.how, came.said) else ""
+
+
 def aside(scene: AsideScene) -> tuple[str, str, str] | None:
     """Return a scene beside a conversation for documents: its kind, its label, and the words.
 
@@ -170,7 +190,7 @@ def aside(scene: AsideScene) -> tuple[str, str, str] | None:
         case ModeChanged():
             return "mode", "mode", scene.mode
         case DecidedQuestion():
-            said = f" → {scene.came.said}" if scene.came is not None and scene.came.said else ""
+            said = f" → {said_more(scene)}" if said_more(scene) else ""
             return "asked", "asked", f"{decision_text(scene)}: {scene.question}{said}"
         case ContextCompaction():
             return "compaction", "context", compaction_text(scene)
