@@ -23,6 +23,9 @@ from tests.owners import die
 PLAYED = ("session/load", "session/resume", "session/prompt", "session/set_mode", "session/close")
 
 
+PRESENT: dict[str, Any] = {"pid": 1, "agent": "", "sessions": []}
+
+
 class PosedOwner:
     """See the module. Requests in PLAYED wait in `asked`; all others are answered at once."""
 
@@ -30,6 +33,7 @@ class PosedOwner:
         self.asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.told: list[dict[str, Any]] = []
         self.answers = True
+        self.can: dict[str, Any] = {}
         self.left = asyncio.Event()
         """Set once a client that has made a request in PLAYED has gone."""
         self._writers: list[asyncio.StreamWriter] = []
@@ -47,9 +51,9 @@ class PosedOwner:
         """Answer a request; nothing is written before the test waits again."""
         self._send(self._of[id(request)], {"id": request["id"], "result": result or {}})
 
-    def refuse(self, request: dict[str, Any]) -> None:
-        """Answer a request that its client has cancelled."""
-        error = {"code": -32800, "message": "cancelled"}
+    def refuse(self, request: dict[str, Any], code: int = -32800, why: str = "cancelled") -> None:
+        """Answer a request with an error, by default one that its client has cancelled."""
+        error = {"code": code, "message": why}
         self._send(self._of[id(request)], {"id": request["id"], "error": error})
 
     def tell(self, request: dict[str, Any], seq: int, text: str) -> None:
@@ -86,8 +90,8 @@ class PosedOwner:
                     self._of[id(message)] = writer
                     self.asked.put_nowait(message)
                 elif self.answers:
-                    known = {"pid": 1, "agent": "", "sessions": []}
-                    result = known if message["method"] == PRESENCE else {}
+                    known = {PRESENCE: PRESENT, "initialize": {"agentCapabilities": self.can}}
+                    result = known.get(message["method"], {})
                     self._send(writer, {"id": message["id"], "result": result})
         if writer in self._of.values():
             self.left.set()

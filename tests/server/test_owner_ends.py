@@ -16,7 +16,8 @@ import pytest
 
 from acp_wire.rpc import NotificationReceived
 from acp_wire.transports import pipes
-from acphold.errors import LeaseLostError
+from acphold.errors import RESOURCE_NOT_FOUND, LeaseLostError
+from acphold.live.agents.capabilities import POSITIONS
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.attachment import Attachment
 from acphold.live.hub.conversation import Conversation
@@ -243,6 +244,26 @@ async def test_a_cancel_without_a_connection_does_not_hit_the_prompt_behind_it(
         await mode
         assert await turn == {"stopReason": "end_turn"}
         assert "session/cancel" not in [message["method"] for message in second.told]
+
+
+@pytest.mark.of_a_file
+async def test_a_prompt_for_which_its_session_is_not_open_there_any_more_is_sent_again_once(
+    journal: Path,
+) -> None:
+    async with kept(journal) as (other, session), posed_owner(journal, session) as owner:
+        owner.can = {"_meta": {POSITIONS: True}}
+        await opened_at(owner, other, session)
+        turn = other.begin("session/prompt", prompt_params(session, {"say": "one"}))
+        owner.refuse(await owner.next("session/prompt"), RESOURCE_NOT_FOUND, "not open here")
+        owner.answer(await owner.next("session/resume"))
+        owner.answer(await owner.next("session/prompt"), {"stopReason": "end_turn"})
+        assert await turn == {"stopReason": "end_turn"}
+        turn = other.begin("session/prompt", prompt_params(session, {"say": "two"}))
+        owner.refuse(await owner.next("session/prompt"), RESOURCE_NOT_FOUND, "not open here")
+        owner.answer(await owner.next("session/resume"))
+        owner.refuse(await owner.next("session/prompt"), RESOURCE_NOT_FOUND, "no such thing")
+        with pytest.raises(Refused, match="no such thing"):
+            await turn
 
 
 @pytest.mark.of_a_file

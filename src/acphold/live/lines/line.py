@@ -155,7 +155,8 @@ class Pending(Generic[R]):
 
     `sent_id` is the id under which a prompt is known, `after` a position from before it. A request
     that opens a session `begins` there, if that is known. `due` is the time since when the answer
-    has been due, and `on_answered` is called then.
+    has been due, and `on_answered` is called then. `was_refused` is set on one that is sent again
+    because its session was not open there.
     """
 
     __slots__ = (
@@ -172,6 +173,7 @@ class Pending(Generic[R]):
         "request",
         "sent_id",
         "session_id",
+        "was_refused",
     )
 
     def __init__(self, request: R, method: str, params: bytes, session_id: str | None) -> None:
@@ -184,6 +186,7 @@ class Pending(Generic[R]):
         self.id: int | None = None  # its id on the present connection
         self.is_sent = False
         self.is_cancelled = False
+        self.was_refused = False
         self.opening: SessionOpening | None = None
         self.begins: OpenSession | None = None
         self.due: float | None = None

@@ -523,11 +523,8 @@ class FarLine:
         def take(answer: Answer) -> None:
             if isinstance(answer, errors.ConnectionLostError):
                 return  # it will be sent again
-            is_elsewhere = (
-                isinstance(answer, errors.RemoteError) and answer.code == errors.HELD_ELSEWHERE
-            )
-            if self._follows_owner and is_elsewhere:
-                self.give_up()  # it is not the owner of the session, or no longer
+            if self._follows_owner and self._is_astray(asked, answer):
+                self.give_up()
                 return
             result = answer if isinstance(answer, bytes) else None
             lineage = None
@@ -542,6 +539,23 @@ class FarLine:
 
         with suppress(errors.ConnectionLostError):
             asked.id = server.begin(method, params, take)
+
+    def _is_astray(self, asked: Pending[Request], answer: Answer) -> bool:
+        """Return True for a refusal because the process is not the owner of the session, or because
+        it has closed it, so that this prompt did not begin."""
+        if not isinstance(answer, errors.RemoteError):
+            return False
+        opened = self._line.sessions.get(asked.session_id or "")
+        if (
+            answer.code == errors.RESOURCE_NOT_FOUND
+            and asked.method == schema.PROMPT.name
+            and not asked.was_refused
+            and opened is not None
+            and opened.is_open
+        ):
+            asked.was_refused = True
+            return True
+        return answer.code == errors.HELD_ELSEWHERE
 
     def _name_prompt(self, asked: Pending[Request], is_repeated: bool) -> Sent:
         """Return the id under which a prompt is known there, with a position from before it if it
