@@ -1,7 +1,7 @@
 """Rounds of violence against shared sessions: `python -m tests.failures.soak ROUNDS [SEED]`.
 
 This is the property test with real processes: a scripted agent, the owner of its sessions in the
-background, and people with clients of both kinds (tests/failures/visitors.py). A round is a turn or
+background, and people with clients of all KINDS (tests/failures/visitors.py). A round is a turn or
 two, with random steps: words, a flood, tool calls, questions. While they run, some of these happen:
 
 - a client is closed, or killed, or reads nothing for a while;
@@ -55,7 +55,13 @@ from tests.failures.visitors import Visitor, difference, on_screen
 from tests.owners import lone_command
 from tests.watched_processes import children, command_lines
 
-KINDS = ("background", "line")
+SANDBOX = ["unshare", "--mount"]
+"""Puts a program in another place, whose daemon is another one."""
+
+KINDS = ("background", "line", *(["sandbox"] if os.geteuid() == 0 else []))
+"""How people are connected: through the daemon; over a line of a hub of their own; or through the
+daemon of another place, which only root can make."""
+
 PEOPLE = 3
 ROUNDS_OF_A_SESSION = 15
 
@@ -174,7 +180,8 @@ class Soak:
     async def begin_session(self) -> None:
         """Somebody begins one, and the others are there."""
         self.people = [
-            Visitor(f"person {number}", KINDS[number % 2], self.folder) for number in range(PEOPLE)
+            Visitor(f"person {number}", KINDS[number % len(KINDS)], self.folder)
+            for number in range(PEOPLE)
         ]
         self.was_settled = False
         first, *others = self.people
@@ -395,8 +402,9 @@ class Soak:
         raise AssertionError(f"{visitor.name} cannot come in")
 
     async def start_client(self, visitor: Visitor) -> None:
-        through = wrap_command if visitor.kind == "background" else lone_command
+        through = lone_command if visitor.kind == "line" else wrap_command
         command = through(self.agent, "--journal", str(self.journal))
+        command = [*SANDBOX, *command] if visitor.kind == "sandbox" else command
         for _ in range(3):
             stack = AsyncExitStack()
             client = await stack.enter_async_context(
