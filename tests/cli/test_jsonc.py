@@ -145,7 +145,7 @@ def test_what_was_put_into_an_object_can_be_removed_again(
 ) -> None:
     text, _ = sample
     parent = value_at(text, path[:-1])
-    if not isinstance(parent, dict) or path[-1] in parent:
+    if not isinstance(parent, dict) or path[-1] in parent or (path[1:] and not parent):
         return
     changed = remove(put(text, path, added), path)
     assert re.sub(r"[\s,]", "", changed) == re.sub(r"[\s,]", "", text)
@@ -208,6 +208,20 @@ def test_the_arguments_of_a_command_stay_on_one_line() -> None:
 )
 def test_a_member_is_removed_with_its_comma_and_its_line(text: str, changed: str) -> None:
     assert remove(text, ["n"]) == changed
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ('{ "a": 1, "s": { "t": { "n": 2 } } }', '{ "a": 1 }'),
+        ('{ "s": { "n": 2, "t": {} } }', '{ "s": { "t": {} } }'),
+        ('{ "s": { /* mine */ "n": 2 } }', '{ "s": { /* mine */ } }'),
+        ('{ "s": {} }', '{ "s": {} }'),
+    ],
+)
+def test_an_object_that_is_empty_then_is_removed_but_for_a_comment(text: str, changed: str) -> None:
+    path = ["s", "t", "n"] if '"t": { "n"' in text else ["s", "n"]
+    assert remove(text, path) == changed
 
 
 @pytest.mark.parametrize(

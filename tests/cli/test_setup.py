@@ -279,7 +279,29 @@ def test_the_file_keeps_its_mode_and_its_link_and_a_copy_is_beside_it(person: Pe
     for _ in range(2):
         person.run("zed", "--yes", "--remove", "--", "gemini")
         person.run("zed", "--yes", "--", "gemini")
-    assert len([*link.parent.glob("settings.json.*.bak")]) == 5
+    assert [*link.parent.glob("settings.json.*.bak")] == [copy]
+    person.run("zed", "--yes", "--remove", "--", "gemini")
+    real.write_text(f"// more of mine\n{ZED}")
+    person.run("zed", "--yes", "--", "gemini")
+    copies = [each.read_text() for each in link.parent.glob("settings.json.*.bak")]
+    assert sorted(copies) == sorted([ZED, f"// more of mine\n{ZED}"])
+
+
+@pytest.mark.parametrize(
+    ("editor", "path"), [("zed", ".config/zed/settings.json"), ("acpx", ".acpx/config.json")]
+)
+@pytest.mark.parametrize("undo", [(), ("EDITOR",), ("EDITOR", "--existing")])
+def test_one_undo_is_for_all_ways_of_setting_up(
+    person: Person, editor: str, path: str, undo: tuple[str, ...]
+) -> None:
+    (person.programs / "opencode").symlink_to(person.programs / "gemini")
+    file = person.write(path, before := '{\n  "theme": "mine"\n}\n')
+    for words in ((), (editor, "opencode"), (editor, "--", "gemini", "--acp")):
+        assert person.run("--yes", *words).code == 0
+    assert "acphold" in file.read_text()
+    undo = tuple(word.replace("EDITOR", editor) for word in undo)
+    assert person.run(*undo, "--remove", "--yes").code == 0
+    assert file.read_text() == before
 
 
 # -- asked first ------------------------------------------------------------------------------
@@ -496,7 +518,7 @@ def test_acphold_is_put_in_front_of_what_the_editor_has_and_taken_out_again(
     assert person.run("zed", "--existing", "--remove", "--yes").code == 0
     assert value_at(file.read_text(), ["agent_servers"]) == {
         "Gemini": {"command": "gemini", "args": ["--acp"], "env": {"A": "1"}},
-        "mine": {"type": "custom", "command": "/opt/my agent", "args": [], "env": {}},
+        "mine": {"type": "custom", "command": "/opt/my agent", "args": []},
         "amp-acp": {"type": "registry"},
     }
 
@@ -657,8 +679,9 @@ def test_where_the_settings_name_agents_those_are_written_and_the_editors_own_st
         "args": ["wrap", "claude"],
         "env": {},
     }
-    person.run("zed", "--existing", "--remove", "--yes")
-    assert value_at(file.read_text(), ["agent_servers", "claude (acphold)"]) == entry
+    person.run("zed", "--remove", "--yes")
+    left = HAS.replace('/opt/my agent"\n', '/opt/my agent",\n      "args": []\n')
+    assert file.read_text() == left
 
 
 def test_an_editor_that_has_nothing_is_left_alone(person: Person) -> None:

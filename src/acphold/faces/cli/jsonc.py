@@ -162,25 +162,34 @@ def put(text: str, path: Sequence[str], value: object, unit: str = "  ") -> str:
 
 
 def remove(text: str, path: Sequence[str]) -> str:
-    """Return the text without the member at `path`; unchanged if there is none. JsoncError."""
-    parent = scan(text)
-    for key in path[:-1]:
-        member = parent.find(key) if parent is not None else None
-        parent = member.node if member is not None else None
-    member = parent.find(path[-1]) if parent is not None else None
+    """Return the text without the member at `path`; unchanged if there is none. JsoncError.
+
+    An object in another one that is empty then, without a comment, is removed as well.
+    """
+    *place, key = path
+    parent = _node_at(text, place)
+    member = parent.find(key) if parent is not None else None
     if parent is None or member is None:
         return text
-    text = _Layout(text, "").remove(parent, member)
-    return remove(text, path)  # the key may occur twice
+    text = remove(_Layout(text, "").remove(parent, member), path)  # the key may occur twice
+    left = _node_at(text, place)
+    if place and left is not None and not text[left.start + 1 : left.end - 1].strip():
+        text = remove(text, place)
+    return text
 
 
 def value_at(text: str, path: Sequence[str]) -> object:
     """Return the value at `path`; None when there is none."""
+    node = _node_at(text, path)
+    return None if node is None else node.value
+
+
+def _node_at(text: str, path: Sequence[str]) -> Node | None:
     node = scan(text)
     for key in path:
         member = node.find(key) if node is not None else None
         node = member.node if member is not None else None
-    return None if node is None else node.value
+    return node
 
 
 def _nest(path: Sequence[str], value: object) -> object:

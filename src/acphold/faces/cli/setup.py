@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from difflib import unified_diff
 from functools import partial
+from glob import escape, glob
 from itertools import count
 from typing import NamedTuple
 
@@ -86,7 +87,7 @@ def setup(
     """Put acphold in front of the agents in your editor's settings.
 
     Without EDITOR it finds the editors and agents on this machine, shows every change, and asks
-    once; with --remove it takes acphold out of all of them.
+    once. --remove takes acphold out again: of all editors, of one, or one agent there.
 
     AGENT is a name that acphold knows, or one from the settings file; without it, every agent of
     that file is set up. Give any other agent by its command:
@@ -95,10 +96,10 @@ def setup(
       acphold setup jetbrains -- gemini --acp
 
     With --existing, or when there is no agent to write, acphold is put in front of the agents that
-    the editor already has. --remove takes it out again.
+    the editor already has.
 
-    It shows a diff, asks before writing, touches nothing else in the file and keeps a backup beside
-    it. For Neovim and Emacs it prints what to paste.
+    It shows a diff, asks before writing and touches nothing else in the file. Before the first
+    change it makes a backup beside it. For Neovim and Emacs it prints what to paste.
     """
     if editor is None:
         if agent or program or title or file or existing:
@@ -107,7 +108,8 @@ def setup(
     if existing and (agent is not None or program):
         raise UsageError("--existing uses the agents that the editor has; do not name one")
     path = settings_path()
-    existing = existing or not (agent or program or agents_of(read_settings(path) or {}, path))
+    others = title if remove else agents_of(read_settings(path) or {}, path)
+    existing = existing or not (agent or program or others)
     asked = agent
     if not (existing or remove or sure):
         agent, program = startable(agent, program)
@@ -264,16 +266,16 @@ def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: b
     served = _as_served(PlannedAgent("", ()), None)._replace(command=absolute_command())
 
     def edit(text: str) -> str:
-        return editor.without_fronts(text) if is_removal else editor.with_fronts(text, served)
+        return _without_acphold(editor, text) if is_removal else editor.with_fronts(text, served)
 
     state = (
-        "has no agent with acphold in front of its own command"
+        "has no agent with acphold in front"
         if is_removal
         else f"has no agent command without acphold in front. {NAME_ONE}"
     )
     code = _change(path, edit, state, sure=sure)
     if code == Exit.OK and not is_removal:
-        print("Their conversations are kept from now on; --existing --remove undoes it.")
+        print("Their conversations are kept from now on; `acphold setup --remove` undoes it.")
     if not is_removal:
         with suppress(JsoncError):
             text = _read(path) or ""
@@ -415,9 +417,11 @@ def _agents_here() -> list[PlannedAgent]:
 
 
 def _without_acphold(editor: FileEditor, text: str) -> str:
-    """Return the settings without acphold, and without the entries that start it by a name."""
+    """Return the settings without acphold, and without the entries that are ours."""
+    ours = editor.name_of(ServedAgent("", None, (), {}))
     for name, words in editor.commands(text).items():
-        if own_words(words) == [] and not editor.was_managed(name, words):
+        own, is_ours = own_words(words), name.endswith(ours)
+        if own is not None and (is_ours or not (own or editor.was_managed(name, words))):
             text = without(text, [editor.table, name])
     return editor.without_fronts(text)
 
@@ -475,8 +479,12 @@ def _write(path: str, before: str | None, after: str) -> str | None:
     return kept
 
 
-def _keep(path: str, target: str, before: str) -> str:
-    """Back up the file's text under a free name beside it; returns that name."""
+def _keep(path: str, target: str, before: str) -> str | None:
+    """Back up the file's text under a free name beside it; returns that name. None if it is there
+    from before the first change."""
+    for name in glob(f"{escape(path)}.*.bak"):
+        if "acphold" in before or _read(name) == before:
+            return None
     stamp = time.strftime("%Y%m%d-%H%M%S")
     names = (f"{path}.{stamp}{f'-{number}' if number else ''}.bak" for number in count())
     for name in names:
