@@ -40,6 +40,12 @@ def test_a_plan_stands_once_where_it_was_left() -> None:
     assert scenes[2:] == [Planned((PlanStep("completed", "Change the greeting"),)), TurnOpen()]
 
 
+def test_a_turn_that_has_ended_is_not_open_whatever_is_noted_after_it() -> None:
+    title = update("session_info_update", title="A greeting")
+    told = turn_scenes(entries(prompt("x"), said("y"), ended(), title))
+    assert [type(scene) for scene in told] == [Message, Message, TurnEnd]
+
+
 def test_a_compaction_stands_where_it_began_as_it_ended() -> None:
     scenes = turn_scenes(
         entries(

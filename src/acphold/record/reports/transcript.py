@@ -17,7 +17,7 @@ from acphold.record.history.decisions import (
     asked_question,
     closed_question,
 )
-from acphold.record.history.entries import ANSWER, CHILD, ECHO, QUESTION, TURN_END, Entry
+from acphold.record.history.entries import ANSWER, CHILD, ECHO, PROMPT, QUESTION, TURN_END, Entry
 from acphold.record.history.fold import Fold
 from acphold.record.history.raw_update import is_our_notice, members, string, update_kind
 from acphold.record.history.timeline import (
@@ -204,12 +204,13 @@ class _TurnTranscript:
         self._beside: list[tuple[int, int, Scene]] = []
         self._plan_place: tuple[int, int] | None = None
         self._questions: dict[str, tuple[int, AskedQuestion]] = {}
-        self._last = TURN_END
+        self._is_open = False
 
     def add(self, entry: Entry) -> None:
         if entry.kind == ECHO:
             return
-        self._last = entry.kind
+        if entry.kind in (PROMPT, TURN_END):
+            self._is_open = entry.kind == PROMPT
         self._fold.add(entry)
         self._began += [entry.seq] * (len(self._fold) - len(self._began))
         if entry.kind == QUESTION:
@@ -265,7 +266,7 @@ class _TurnTranscript:
             place, seq = self._plan_place
             steps = tuple(PlanStep(entry.status, entry.content) for entry in state.plan)
             beside.append((place, 0, seq, Planned(steps)))
-        if state.turns and self._last != TURN_END:
+        if self._is_open:
             last = self._began[-1] if self._began else 0
             beside.append((len(state.timeline), 2, last, TurnOpen()))
         calls: dict[str | None, int] = {
