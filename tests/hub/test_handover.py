@@ -188,6 +188,8 @@ def test_a_title_that_was_made_of_the_earlier_conversation_is_known() -> None:
         title[2:40],
         "Earlier in this…",
         "# Earlier in this con...",
+        f"ECHO: {title[:40]}",
+        "Chat: # Earlier in…",
     ):
         assert is_named_by_it(made)
     for own in ("Earlier", "Go on", "The earlier conversation", ""):

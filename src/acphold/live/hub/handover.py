@@ -261,6 +261,8 @@ def is_named_by_it(title: str) -> bool:
     """Return True if an agent made this title from the first words of an earlier conversation."""
     words = " ".join(title.strip("#….").split()).casefold()
     heading = HEADING.strip("# ").casefold()
+    if HEADING[:CUT_TITLE].casefold() in words:  # behind words of a model
+        return True
     return words.startswith(heading) or (len(words) >= CUT_TITLE and heading.startswith(words))
 
 
