@@ -92,7 +92,10 @@ class Sessions:
 
     async def search(self, words: str) -> Sequence[PickerLine]:
         found = "the words before what was found, and the settings"
-        return [PickerLine("s-3", TITLE, "done", "pi", "/shop", "2 h", FOUND, found)]
+        return [
+            PickerLine(session_id, TITLE, "done", "pi", "/shop", "2 h", FOUND, found)
+            for session_id in ("s-3", "s-terminal")  # that one is listed by its title
+        ]
 
     async def preview(self, session_id: str) -> Sequence[str]:
         return ["its last words"]
@@ -113,11 +116,62 @@ async def test_titles_that_begin_alike_are_listed_with_their_ends_and_what_was_f
             await shown("this folder", "…in the web page", "…in the terminal")
             assert "Rename the settings, which" not in terminal.getvalue()
             assert "its last words" not in terminal.getvalue()
-            keys.send_text(" ")
+            await shown("Tab shows the end")
+            keys.send_text("\t")
             await shown("its last words")  # below the list: the terminal is narrow
+            assert "Tab hides the end" in picker._hints()[0][1]
             keys.send_text("settings")
             await shown("found in the text", "Rename the settings, which were n…")
+            assert picker._count()[0][1] == "3 of 3"
             keys.send_text("\r")
 
         async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
             assert await picker.run() == Picked("s-web page", "open")
+
+
+async def test_all_of_a_session_is_read_with_the_list_as_it_was_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "__stdout__", terminal := io.StringIO())
+    read: list[str] = []
+
+    async def show(session_id: str) -> None:
+        read.append(session_id)
+
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        picker = Picker(Sessions(), read=show)
+
+        async def person() -> None:
+            await until(lambda: "^O reads it" in terminal.getvalue())
+            keys.send_text("rename\x1b[B\x0f")
+            await until(lambda: read == ["s-terminal"])
+            keys.send_text("\r")
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            assert await picker.run() == Picked("s-terminal", "open")
+
+
+async def test_the_end_beside_the_list_is_broken_between_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
+    sessions = Sessions()
+    words = [f"paragraph{number}" for number in range(40)]
+
+    async def preview(session_id: str) -> Sequence[str]:
+        return [" ".join(words)]
+
+    monkeypatch.setattr(sessions, "preview", preview)
+    monkeypatch.setattr(Picker, "_is_wide", True)
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        picker = Picker(sessions)
+
+        async def person() -> None:
+            await until(lambda: picker._preview is not None)
+            text = "".join(piece[1] for piece in picker._preview_text())
+            assert text.split() == words
+            assert text.count("\n") > 10
+            keys.send_text("\x1b")
+
+        async with asyncio.timeout(2 * DEADLINE), beside(person(), "person"):
+            assert await picker.run() is None

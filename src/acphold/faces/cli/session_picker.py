@@ -28,6 +28,7 @@ from acphold.faces.screen.picker import (
     Picker,
     PickerLine,
 )
+from acphold.faces.screen.terminal import output_paged
 from acphold.journal_location import resolve_folder
 from acphold.live.hub.annotations import AGENT
 from acphold.live.reading.local_reader import LocalReader
@@ -61,7 +62,21 @@ async def pick_session(journal: str | None, words: str = "", *, acts: bool = Tru
             )
         reader = LocalReader(kept)
         await list_growth(reader, journal)
-        return await Picker(_ReadSessions(reader), words=words, acts=acts).run()
+
+        async def read(session_id: str) -> None:
+            from acphold.faces.cli.show import show  # late: few read all of it
+
+            with output_paged():
+                await show(
+                    session_id=session_id,
+                    full=False,
+                    follow=False,
+                    as_json=False,
+                    server=None,
+                    journal=journal,
+                )
+
+        return await Picker(_ReadSessions(reader), words=words, acts=acts, read=read).run()
 
 
 async def choose_session(

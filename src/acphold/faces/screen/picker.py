@@ -11,11 +11,11 @@ import asyncio
 import re
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
-from prompt_toolkit.application import Application, get_app
+from prompt_toolkit.application import Application, get_app, in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
@@ -34,13 +34,18 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.output import create_output
 from prompt_toolkit.styles import Style
-from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
 
 from acp_wire.tasks import TaskSet
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import MARK
 
 PREVIEW_HEIGHT: Final = 10
+
+WRAPPING: Final = Console()
+"""A console by whose rules lines are wrapped; it prints nothing."""
 
 WIDE: Final = 100
 """From so many columns on, the end of the selected session stands beside the list."""
@@ -163,19 +168,28 @@ class PickerSource(Protocol):
 
 
 class Picker:
-    """The picker; see the module. `does` describes Enter; with `acts` there are more keys."""
+    """The picker; see the module. `does` describes Enter; with `acts` there are more keys.
+
+    `read` shows all of a session; the picker is off the terminal meanwhile.
+    """
 
     def __init__(
-        self, source: PickerSource, *, words: str = "", does: str = "continues", acts: bool = True
+        self,
+        source: PickerSource,
+        *,
+        words: str = "",
+        does: str = "continues",
+        acts: bool = True,
+        read: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
         self._source = source
         self._does = does
         self._acts = acts
+        self._read_all = read
         self._known: list[list[tuple[str, PickerLine]]] = [[] for _ in GROUPS]
         self._fitting: list[list[PickerLine]] = [[] for _ in GROUPS]
         self._hits: Sequence[PickerLine] = ()
         self._shown: list[PickerLine] = []
-        self._sessions = 0  # in them: one may be found twice
         self._place = 0
         self._all_folders = True
         self._is_read = False
@@ -277,8 +291,10 @@ class Picker:
         """Show what fits; the selection stays on its line, if that is still there."""
         chosen = self._current
         groups = self._fitting if self._all_folders else self._fitting[:ELSEWHERE]
-        self._shown = [line for group in (*groups, self._hits) for line in group]
-        self._sessions = len({line.session_id for line in self._shown})
+        self._shown = [line for group in groups for line in group]
+        if self._hits:  # one may be listed by its title already
+            listed = {line.session_id for line in self._shown}
+            self._shown += [hit for hit in self._hits if hit.session_id not in listed]
         if chosen is not None:
             with suppress(ValueError):
                 self._place = self._shown.index(chosen)
@@ -321,6 +337,11 @@ class Picker:
             self._preview = session_id, lines
             self._app.invalidate()
 
+    async def _read_whole(self, session_id: str) -> None:
+        assert self._read_all is not None
+        async with in_terminal():
+            await self._read_all(session_id)
+
     # -- keys -----------------------------------------------------------------------------
 
     def _keys(self) -> KeyBindings:
@@ -352,8 +373,12 @@ class Picker:
         def _(event: KeyPressEvent) -> None:
             event.app.exit(result=None)
 
+        @keys.add("c-o", filter=Condition(lambda: self._read_all is not None))
+        def _(_: KeyPressEvent) -> None:
+            if self._current is not None:
+                self._begin(self._read_whole(self._current.session_id))
+
         @keys.add("tab")
-        @keys.add(" ", filter=Condition(lambda: not self._words.text))
         def _(_: KeyPressEvent) -> None:
             self._wants_preview = not self._shows_preview
             self._read_end()
@@ -400,9 +425,9 @@ class Picker:
         return int(columns * LIST_SHARE) if self._is_beside else columns
 
     def _count(self) -> StyleAndTextTuples:
-        known = sum(map(len, self._known))
+        known, shown = sum(map(len, self._known)), len(self._shown)
         more = "" if self._is_read else " …"
-        return [("class:faint", f"{self._sessions:,} of {max(known, self._sessions):,}{more}")]
+        return [("class:faint", f"{shown:,} of {max(known, shown):,}{more}")]
 
     def _list_text(self) -> StyleAndTextTuples:
         """Return the lines around the selected one, with headings between the groups."""
@@ -455,8 +480,8 @@ class Picker:
         columns = get_app().output.get_size().columns
         if self._is_beside:
             width = columns - self._list_width - 3
-            cut = [piece for line in lines for piece in chop_cells(line, width) or [""]]
-            rows = [line.rstrip() for line in cut[-self._height :]]
+            cut = [piece for line in lines for piece in Text(line).wrap(WRAPPING, width)]
+            rows = [piece.plain.rstrip() for piece in cut[-self._height :]]
             return [("", "\n".join(f" {row}" for row in rows))]
         width = columns - 1
         ends = [set_cell_size(line, width).rstrip() for line in lines[1 - PREVIEW_HEIGHT :]]
@@ -465,7 +490,8 @@ class Picker:
     def _hints(self) -> StyleAndTextTuples:
         hints = []
         if self._current is not None:  # before that, these keys do nothing
-            hints += [f"Enter {self._does}", "Space shows the end"]
+            hints += [f"Enter {self._does}", *(["^O reads it"] if self._read_all else [])]
+            hints += [f"Tab {'hides' if self._shows_preview else 'shows'} the end"]
         if self._acts and hints:
             hints += [words for _, words in ACTIONS.values()]
         hints += ["^A all folders" if not self._all_folders else "^A this folder", "Esc leaves"]
