@@ -76,6 +76,20 @@ def test_npm_fetches_an_agent_only_for_who_says_yes(
     assert (tmp_path / "log").exists() is starts
 
 
+def test_a_conversation_whose_agent_is_gone_can_be_continued_with_one_that_is_here(
+    acphold: CommandLine, programs: Path, tmp_path: Path
+) -> None:
+    install(programs, "codex-acp", tmp_path / "log")
+    install(programs, "opencode", tmp_path / "log")
+    assert acphold.run_as_process("ask", SAYS, "codex").code == Exit.OK
+    (programs / "codex-acp").unlink()
+    done = acphold.run_as_process("continue", "-")
+    assert done.code == Exit.USAGE
+    session = json.loads(acphold.run("list", "--json").out)
+    again = f"acphold continue {session['sessionId']} --with opencode"
+    assert f"`{again}` continues with an agent that is here" in done.err
+
+
 @pytest.mark.parametrize("command", ["agent sign-in", "agent sign-out"])
 def test_ctrl_c_at_the_question_ends_the_command_at_once(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str

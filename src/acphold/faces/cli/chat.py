@@ -195,7 +195,7 @@ async def _chat(
         start = Start(default_agent(), ()) if kept is None else continuation.start_of(kept)
     else:
         start = Start(agent or "", tuple(program))
-    start = continuation.make_startable(start)
+    start = continuation.make_startable(start, kept)
     cwd = wanted.cwd or os.getcwd()
     if kept is not None and wanted.is_new_beside:
         cwd = continuation.folder_of(kept, None)

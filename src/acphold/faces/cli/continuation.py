@@ -83,7 +83,7 @@ def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, st
     row, where = asyncio.run(find())
     if where is None:
         return row, Start("", ()), None
-    start = make_startable(start_of(row))
+    start = make_startable(start_of(row), row)
     if sys.stderr.isatty():
         print(f"Continuing {title_of(row)} with {start_name(start)} …", file=sys.stderr)
     return row, start, start.folder or where
@@ -109,9 +109,11 @@ class _WantedPlace(Struct):
     journal: str | None
 
 
-def make_startable(start: Start) -> Start:
-    """Return the start; for an agent that is not installed, one that fetches it, after asking."""
-    agent, command = startable(start.agent or None, start.command)
+def make_startable(start: Start, row: SessionRow | None = None) -> Start:
+    """Return the start; for an agent that is not installed, one that fetches it, after asking. The
+    session is for advice."""
+    session_id = None if row is None else on_one_line(row.session_id)
+    agent, command = startable(start.agent or None, start.command, session_id)
     return start if agent == start.agent else replace(start, agent="", command=command)
 
 

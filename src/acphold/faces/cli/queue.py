@@ -248,7 +248,7 @@ async def _open_in_background(row: SessionRow, location: str | None, short: str)
     """Open a session that no process has, with its agent; UsageError if that is not known, or does
     not start."""
     there = f"open it here with `acphold continue {on_one_line(short)}`, then type `/queue resume`"
-    start = make_startable(start_of(row))
+    start = make_startable(start_of(row), row)
     cwd = await move_to_folder(location, row, None)
     command = start.command_line(stores.journal_name(location))
     wrap = ProgramEndpoint(ProgramStart(command=command, cwd=start.folder or cwd), is_acphold=True)

@@ -20,6 +20,7 @@ only what reading TOML takes. `[alerts]` is in `alert_settings`.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -43,15 +44,16 @@ OWN_KEYS: Final = ("command", "env")
 
 
 class UninstalledAgentError(SettingsError):
-    """An agent that acphold knows is not on PATH; the message has the command that installs it."""
+    """An agent that acphold knows is not on PATH; the message has the command that installs it,
+    and what can be done `otherwise`."""
 
-    def __init__(self, agent: KnownAgent) -> None:
+    def __init__(self, agent: KnownAgent, otherwise: str = "") -> None:
         programs = " nor ".join(f"`{command[0]}`" for command in agent.commands)
         no = "neither " if len(agent.commands) > 1 else "no "
         message = f"PATH has {no}{programs} for {agent.title}; install it with `{agent.install}`"
         if agent.npx_command:
             message += f", or let npm fetch it: `-- {' '.join(agent.npx_command)}`"
-        super().__init__(message)
+        super().__init__(message + otherwise)
         self.agent = agent
 
 
@@ -245,10 +247,13 @@ def no_agents(path: str) -> SettingsError:
     )
 
 
-def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+def startable(
+    agent: str | None, program: tuple[str, ...], session_id: str | None = None
+) -> tuple[str | None, tuple[str, ...]]:
     """Return the named agent or command; for an agent that is not installed, one that fetches it.
 
-    The person is asked before anything is fetched. Raises SettingsError, for a no as well.
+    The person is asked before anything is fetched, and told how to continue the session, if there
+    is one, with another agent. Raises SettingsError, for a no as well.
     """
     if agent is None:
         return None, program
@@ -257,13 +262,16 @@ def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, 
     except UninstalledAgentError as error:
         from acphold.faces.cli.command_line import is_confirmed
 
-        fetched = error.agent.npx_command
+        otherwise, fetched = "", error.agent.npx_command
+        if session_id is not None and (here := agents_on_path()):
+            again = shlex.join(["acphold", "continue", session_id, "--with", here[0]])
+            otherwise = f"; `{again}` continues with an agent that is here"
         lacks = (
             "has no ACP adapter here" if agent in agents_without_adapter() else "is not installed"
         )
-        question = f"{error.agent.title} {lacks}. Let `{' '.join(fetched)}` fetch it?"
+        question = f"{error.agent.title} {lacks}{otherwise}. Let `{' '.join(fetched)}` fetch it?"
         if not (fetched and sys.stdin.isatty() and is_confirmed(question)):
-            raise
+            raise UninstalledAgentError(error.agent, otherwise) from None
         return None, fetched
     return agent, program
 
