@@ -100,7 +100,7 @@ def test_from_a_hundred_columns_on_the_end_of_the_selected_session_stands_beside
         assert "│" in shown
         one.type("\x1b[B")
         one.until("▸ about apples", "agent: apples", but="agent: pears")
-        one.type(" ")
+        one.type("\t")
         one.until("▸ about apples", but="│")
         one.type("\x1b")
         assert one.ended() == 0

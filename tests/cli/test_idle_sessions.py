@@ -17,7 +17,8 @@ import pytest
 
 from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import background_socket, lock, lock_file
-from acphold.live.reading.neighbours import silent_processes
+from acphold.faces.cli.stop import names_of
+from acphold.live.reading.neighbours import Process, silent_processes
 from acphold.record.history.decisions import AskedQuestion, answer_entry, question_entry
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember, said, update
@@ -127,6 +128,23 @@ def test_a_process_in_the_background_that_does_not_answer_is_told(
     seen = acphold.run("doctor")
     assert seen.code == 1
     assert f"background {which} does not answer" in " ".join(seen.out.split())
+
+
+def test_a_process_in_the_background_that_is_ending_is_not_nothing(
+    acphold: CommandLine, deaf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.faces.cli.bounds.STOP_SECONDS", 0.0)
+    os.unlink(deaf)  # as a process does first when it ends
+    pid = os.getpid() if sys.platform == "linux" else None
+    assert acphold.run("agent", "status").out.startswith(f"process {pid}: background, ends")
+    stopped = acphold.run("agent", "stop")
+    assert stopped.code == 1
+    assert f"process {pid} is still ending" in stopped.err
+
+
+def test_each_agent_of_a_process_is_named_once() -> None:
+    assert names_of(Process(1, "opencode, mine, opencode", [])) == "opencode (2), mine"
+    assert names_of(Process(1, "", [])) == ""
 
 
 def test_a_socket_that_was_left_behind_is_nobody(acphold: CommandLine, deaf: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,9 @@ def test_on_a_terminal_a_page_is_laid_out_in_the_width_that_there_is(acphold: Co
     assert "`" not in "".join(shown)
 
 
-@pytest.mark.parametrize(("typed", "meant"), [*MEANT.items(), ("serach", "search")])
+@pytest.mark.parametrize(
+    ("typed", "meant"), [*MEANT.items(), ("serach", "search"), ("status", "agent status")]
+)
 def test_a_word_that_no_command_has_is_told_with_the_command_that_is_meant(
     acphold: CommandLine, typed: str, meant: str
 ) -> None:
@@ -76,6 +79,12 @@ def test_a_word_that_no_command_has_is_told_with_the_command_that_is_meant(
     assert done.code == 2
     if meant in COMMANDS:
         assert f"no command '{typed}' (`{meant}`?)" in done.err
+
+
+@pytest.mark.parametrize("typed", ["pagination", "Grüße, 你好"])
+def test_a_word_that_is_like_no_command_is_one_to_search(acphold: CommandLine, typed: str) -> None:
+    told = f"no command {typed!r}; `acphold search {shlex.quote(typed)}` searches your"
+    assert told in acphold.run(typed).err
 
 
 def test_list_and_the_version_are_found_by_the_names_that_others_give_them(

@@ -366,3 +366,16 @@ async def test_a_session_that_is_opened_only_to_read_it_starts_no_agent_until_it
             await client.ask("session/resume", **where, **reads)  # it stays as it is
             await client.say(id_, "third")
             assert client.heard_of("third")
+
+
+async def test_whoever_stops_the_agents_is_told_that_the_server_goes_on(
+    served: Served, tmp_path: Path
+) -> None:
+    async with client_of(served) as (client, _):
+        opened = await client.new(tmp_path)
+        status = served.run("agent", "status")
+        assert f"{opened['sessionId'][:6]}  idle, 1 client" in status
+        assert opened["sessionId"] not in status
+        told = await asyncio.to_thread(served.run_as_process, "agent", "stop")
+    assert f"or `kill {served.process.pid}`, ends it." in told
+    assert served.process.poll() is None

@@ -7,6 +7,7 @@ import gc
 import io
 import logging
 import os
+import shlex
 import signal
 import sys
 import warnings
@@ -161,13 +162,14 @@ MEANT = {
     for command, words in {
         "chat": "start",
         "session delete": "rm",
-        "list": "history ps sessions status",
+        "list": "history sessions",
         "continue": "attach fork open resume watch",
         "search": "grep",
         "setup": "config install",
         "show": "cat log tail",
         "agent sign-in": "login",
         "agent sign-out": "logout",
+        "agent status": "ps",
         "agent stop": "kill",
     }.items()
     for word in words.split()
@@ -315,6 +317,8 @@ def parser_of(name: str) -> Parser:
         words = {word: each for each in COMMANDS for word in (each.split()[-1], each)}
         near = [MEANT[name]] if name in MEANT else get_close_matches(name, words, 1)
         meant = "".join(f" (`{words[command]}`?)" for command in near)
+        if not near:
+            meant = f"; `acphold search {shlex.quote(name)}` searches your conversations"
         raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists all commands")
     entry = {**COMMANDS, **INTERNAL}[name]
     found = getattr(import_module(f"acphold.faces.cli.{entry.module}"), entry.parser)()

@@ -7,9 +7,9 @@ from typing import Final
 from acp_wire.schema import encode
 from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER
 from acphold.faces.cli.command_line import Exit, Parser
-from acphold.faces.cli.settings import agent_name
+from acphold.faces.cli.stop import names_of, short_ids_if_any
 from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
-from acphold.live.reading.neighbours import processes, silent_processes
+from acphold.live.reading.neighbours import ending_processes, processes, silent_processes
 
 FRONTS: Final = {EDITOR: "editor's front", BRIEF: "`ask`", SERVER: "`serve`"}
 """The words for each kind of front."""
@@ -25,7 +25,7 @@ def parser() -> Parser:
 async def status(*, as_json: bool) -> int:
     """Show what runs: processes, agents and sessions.
 
-    Nothing is started, and no journal is read. A process whose files were replaced by an upgrade
+    Nothing is started. A process whose files were replaced by an upgrade
     goes on with its own code, and makes room for the new one when nobody needs it. The exit code
     is 1 if a process does not answer.
     """
@@ -35,11 +35,13 @@ async def status(*, as_json: bool) -> int:
         for process in found:
             print(encode(process).decode())
     else:
+        ids = [session.session_id for process in found for session in process.sessions]
+        short_ids = await short_ids_if_any(ids)
         for process in found:
             kind = "background" if process.is_background else "for an editor or a program"
             old = ", replaced by an upgrade" if process.is_replaced else ""
             print(visible(f"process {process.pid}: {kind}, release {process.release}{old}"))
-            agents = on_one_line(", ".join(map(agent_name, process.agents))) or "no agent"
+            agents = on_one_line(names_of(process)) or "no agent"
             print(visible(f"  {agents}; {quantity(len(process.sessions), 'session')}"))
             for front in process.fronts:
                 number = f"{front.pid} " if front.pid else ""
@@ -47,8 +49,12 @@ async def status(*, as_json: bool) -> int:
                 print(visible(f"  {kind} {number}in {on_one_line(front.folder)}"))
             for session in process.sessions:
                 clients = quantity(session.clients, "client")
-                print(visible(f"  {on_one_line(session.session_id)}  {session.state}, {clients}"))
-        if not (found or silent):
+                short = on_one_line(short_ids[session.session_id])
+                print(visible(f"  {short}  {session.state}, {clients}"))
+        ending = ending_processes()
+        for each in ending:
+            print(visible(f"process {each.pid}: background, ends or just begins"))
+        if not (found or silent or ending):
             print("Nothing is running.")
     for each in silent:
         print(visible(each.words))

@@ -6,13 +6,15 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
 
 from acp_wire.schema import encode
 from acp_wire.transports.addresses import pid_at, unix_address
+from acp_wire.transports.first_frame import SERVER
 from acp_wire.transports.runtime_folder import is_held, is_running, lock
 from acphold.errors import AcpError, JournalError
 from acphold.faces.cli import bounds
@@ -28,6 +30,7 @@ from acphold.live.reading.neighbours import (
     Process,
     SilentProcess,
     ask_process,
+    ending_processes,
     processes,
     silent_processes,
 )
@@ -72,16 +75,30 @@ async def stop(
         if silent and not background:
             return Exit.ERROR
     if not (background or silent):
+        ending = ending_processes()
+        if left := await _still_running(ending):
+            if force:
+                return await _kill(left)
+            pids = " and ".join(str(process.pid) for process in left)
+            print(
+                f"acphold agent stop: process {pids} is still ending; --force kills it",
+                file=sys.stderr,
+            )
+            return Exit.ERROR
+        if ending:
+            print("The background process has just ended.", file=sys.stderr)
+            return Exit.OK
         print("Nothing is running in the background.", file=sys.stderr)
         return Exit.OK
-    ending: list[Process | SilentProcess] = [*background, *(silent if force else ())]
-    if len(ending) > 1 and not everything:
+    stopped: list[Process | SilentProcess] = [*background, *(silent if force else ())]
+    if len(stopped) > 1 and not everything:
+        short_ids = await short_ids_if_any([it.session_id for p in background for it in p.sessions])
         raise UsageError(
             "\n".join(
                 [
-                    f"{quantity(len(ending), 'process')} run in the background; stop all with "
+                    f"{quantity(len(stopped), 'process')} run in the background; stop all with "
                     "--all, or one with the ID of a session in it:",
-                    *map(_line, ending),
+                    *[_line(process, short_ids) for process in stopped],
                 ]
             )
         )
@@ -91,10 +108,10 @@ async def stop(
     return Exit.ERROR if silent else code
 
 
-def _line(process: Process | SilentProcess) -> str:
+def _line(process: Process | SilentProcess, short_ids: Mapping[str, str]) -> str:
     if isinstance(process, SilentProcess):
         return f"  {process.words}"
-    ids = ", ".join(on_one_line(session.session_id) for session in process.sessions)
+    ids = ", ".join(on_one_line(short_ids[session.session_id]) for session in process.sessions)
     called = on_one_line(names_of(process)) or "no agent"
     return f"  {called} (process {process.pid}): {ids or 'no session'}"
 
@@ -161,8 +178,18 @@ async def stop_all_of(location: str | None) -> int:
 
 
 def names_of(process: Process) -> str:
-    """Return the names of its agents, as a person knows them."""
-    return ", ".join(agent_name(key) for key in process.agents)
+    """Return the names of its agents, as a person knows them, each once."""
+    counted = Counter(map(agent_name, process.agents))
+    return ", ".join(f"{name} ({count})" if count > 1 else name for name, count in counted.items())
+
+
+async def short_ids_if_any(session_ids: Sequence[str]) -> dict[str, str]:
+    """Return the short ids that `list` shows; the whole ones if the journal cannot be read."""
+    with suppress(JournalError):
+        async with journal_if_any(None) as journal:
+            if journal is not None:
+                return await LocalReader(journal).short_ids(session_ids)
+    return {session_id: session_id for session_id in session_ids}
 
 
 async def _stop(found: Sequence[Process], force: bool) -> int:
@@ -188,6 +215,12 @@ async def _stop(found: Sequence[Process], force: bool) -> int:
         if process not in left:
             count = quantity(len(process.sessions), "session")
             print(visible(f"Stopped {names_of(process) or 'a process'} with {count}."))
+            for pid in dict.fromkeys(it.pid for it in process.fronts if it.kind == SERVER):
+                ends = "" if pid is None else f", or `kill {pid}`,"
+                print(
+                    "`acphold serve` still runs, and starts its agents again: Ctrl-C there"
+                    f"{ends} ends it."
+                )
         elif not force:
             print(
                 f"acphold agent stop: process {process.pid} does not end; `acphold agent stop "

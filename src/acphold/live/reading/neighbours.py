@@ -22,7 +22,13 @@ from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import CLOSE_SESSION, INITIALIZE, PROTOCOL_VERSION, encode
 from acp_wire.transports.addresses import connect, is_node, unix_address
-from acp_wire.transports.runtime_folder import holder, is_background, is_held, sockets
+from acp_wire.transports.runtime_folder import (
+    holder,
+    is_background,
+    is_held,
+    locked_names,
+    sockets,
+)
 from acp_wire.transports.unix import pid_at
 from acphold import errors
 from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES
@@ -220,6 +226,15 @@ def silent_processes(answered: Sequence[Process]) -> list[SilentProcess]:
     except (errors.RuntimeFolderError, OSError):
         return []
     return [SilentProcess.at(path) for path in paths if is_held(path)]
+
+
+def ending_processes() -> list[SilentProcess]:
+    """Return the background processes that run without a socket: they end, or just begin."""
+    try:
+        paths = [path for path in locked_names() if is_background(path)]
+    except (errors.RuntimeFolderError, OSError):
+        return []
+    return [SilentProcess.at(path) for path in paths if not os.path.exists(path) and is_held(path)]
 
 
 async def presence_of(path: str, seconds: float) -> Process | None:

@@ -246,6 +246,15 @@ def sockets() -> list[str]:
     return [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(SUFFIX)]
 
 
+def locked_names() -> list[str]:
+    """Return the paths of all sockets whose names are locked, or were, whether they are there or
+    not."""
+    folder, end = runtime_folder(), f"{_machine()}.lock"
+    names = [name.removesuffix(end) for name in os.listdir(state_folder()) if name.endswith(end)]
+    paths = [os.path.join(folder, name) for name in names if name.endswith(SUFFIX)]
+    return [read_place(path) or path for path in paths]
+
+
 def sweep() -> None:
     """Remove the sockets of processes that have ended without doing so."""
     for path in sockets():
