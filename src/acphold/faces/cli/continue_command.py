@@ -32,6 +32,7 @@ from acphold.faces.cli.screen_session import WantedConversation, join
 from acphold.faces.cli.servers import server_at, server_of
 from acphold.faces.cli.session_copies import BESIDE, WantedCopy, copy_of_list, copy_session
 from acphold.faces.cli.session_picker import choose_session, pick_session
+from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.ssh import become_ssh, host_option
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.faces.screen.picker import Picked
@@ -245,7 +246,7 @@ def _continue_here(words: list[str], cwd: str | None, journal: str | None) -> in
     if len(words) == 1 and (found := asyncio.run(_find_id(journal, words[0]))) is not None:
         return go_on(found, cwd, journal, host_option())
     while True:
-        choice = asyncio.run(pick_session(journal, " ".join(words)))
+        choice = asyncio.run(pick_session(journal, " ".join(words), read=show_in_pager))
         if choice is None:
             return Exit.OK
         if choice.action == "open":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,6 @@ from acphold.faces.screen.picker import (
     Picker,
     PickerLine,
 )
-from acphold.faces.screen.terminal import output_paged
 from acphold.journal_location import resolve_folder
 from acphold.live.hub.annotations import AGENT
 from acphold.live.reading.local_reader import LocalReader
@@ -49,8 +48,15 @@ if TYPE_CHECKING:
     from acphold.client import RemoteAgent
 
 
-async def pick_session(journal: str | None, words: str = "", *, acts: bool = True) -> Picked | None:
+async def pick_session(
+    journal: str | None,
+    words: str = "",
+    *,
+    acts: bool = True,
+    read: Callable[[str, str | None], Awaitable[None]],
+) -> Picked | None:
     """Return the person's choice, None for nothing. With `acts` they may do more than continue.
+    `read` shows a session of a journal.
 
     Raises UsageError if there is no session yet.
     """
@@ -62,21 +68,9 @@ async def pick_session(journal: str | None, words: str = "", *, acts: bool = Tru
             )
         reader = LocalReader(kept)
         await list_growth(reader, journal)
-
-        async def read(session_id: str) -> None:
-            from acphold.faces.cli.show import show  # late: few read all of it
-
-            with output_paged():
-                await show(
-                    session_id=session_id,
-                    full=False,
-                    follow=False,
-                    as_json=False,
-                    server=None,
-                    journal=journal,
-                )
-
-        return await Picker(_ReadSessions(reader), words=words, acts=acts, read=read).run()
+        return await Picker(
+            _ReadSessions(reader), words=words, acts=acts, read=lambda it: read(it, journal)
+        ).run()
 
 
 async def choose_session(

@@ -127,6 +127,15 @@ async def show(
     return Exit.OK
 
 
+async def show_in_pager(session_id: str, journal: str | None) -> None:
+    """Show a session's whole transcript in the pager, until the person leaves it."""
+    from acphold.faces.screen.terminal import output_paged  # late, as in `command_line`
+
+    options = {"full": False, "follow": False, "as_json": False}
+    with output_paged():
+        await show(session_id=session_id, server=None, journal=journal, **options)
+
+
 async def _show_place(
     row: SessionRow,
     seq: int,
