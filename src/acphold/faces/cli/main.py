@@ -170,6 +170,7 @@ MEANT = {
         "agent sign-in": "login",
         "agent sign-out": "logout",
         "agent status": "ps",
+        "help remove": "uninstall",
         "agent stop": "kill",
     }.items()
     for word in words.split()
@@ -316,7 +317,7 @@ def parser_of(name: str) -> Parser:
     if name not in COMMANDS and name not in INTERNAL:
         words = {word: each for each in COMMANDS for word in (each.split()[-1], each)}
         near = [MEANT[name]] if name in MEANT else get_close_matches(name, words, 1)
-        meant = "".join(f" (`{words[command]}`?)" for command in near)
+        meant = "".join(f" (`{words.get(command, command)}`?)" for command in near)
         if not near:
             meant = f"; `acphold search {shlex.quote(name)}` searches your conversations"
         raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists all commands")
