@@ -12,6 +12,7 @@ import argparse
 import inspect
 import os
 import re
+import shlex
 import signal
 import sys
 import textwrap
@@ -455,7 +456,12 @@ def a_prompt(text: str) -> int:
     if text == "last":
         return 0
     if not text.isdecimal() or not int(text[:10]) > 0:
-        raise _argument_error(text, "the number of an entry is required, as in ID@SEQ, or `last`")
+        words = "WORDS" if text.strip("-").isdecimal() else shlex.quote(text)
+        raise _argument_error(
+            text,
+            "the number of an entry is required, or `last`; "
+            f"`acphold search {words}` prints it after the @",
+        )
     return int(text[:11])
 
 
