@@ -387,7 +387,7 @@ def test_a_file_that_an_editor_writes_meanwhile_is_left_alone(
         (["zed", "mine"], 2, ["no agent 'mine'", "settings.toml"]),
         (["zed", "--", "no-such-agent"], 5, ["no program 'no-such-agent'"]),
         (["emacs", "--file", "x", "--", "gemini"], 2, ["cannot write the settings of Emacs"]),
-        (["emacs"], 2, ["cannot write the settings of Emacs", "`acphold setup emacs claude`"]),
+        (["emacs"], 2, ["cannot write the settings of Emacs", "`acphold setup emacs gemini`"]),
     ],
 )
 def test_what_cannot_be_used_is_told(
@@ -687,7 +687,8 @@ def test_where_the_settings_name_agents_those_are_written_and_the_editors_own_st
 def test_an_editor_that_has_nothing_is_left_alone(person: Person) -> None:
     done = person.run("zed", "--yes")
     assert (done.code, done.err) == (0, "")
-    assert "Nothing to do" in done.out
+    assert "Nothing to do: ~/.config/zed/settings.json is not there. Name an agent" in done.out
+    assert "as in `acphold setup zed gemini`" in done.out  # it is on PATH
     assert not (person.home / ".config").exists()
 
 

@@ -35,6 +35,7 @@ from acphold.faces.cli.settings import (
     VARIABLE as SETTINGS_VARIABLE,
     UninstalledAgentError,
     agent_command,
+    agents_on_path,
 )
 from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE
 from acphold.known_agents import KNOWN_AGENTS, KnownAgent, short_name
@@ -264,13 +265,16 @@ def words_of(known: KnownAgent) -> list[str]:
 def _why_left(name: str) -> str:
     """Return the sentence that says why an agent that the editor installs itself stays as it is."""
     if (known := MANAGED.get(name)) is None:
-        why = f"acphold does not know its command. {NAME_ONE}"
+        why = f"acphold does not know its command. {name_one()}"
     else:
         why = f"acphold can start it only if it is on PATH: {known.install}"
     return f"{name} is unchanged: the editor installs it itself, and {why}."
 
 
-NAME_ONE: Final = "Name an agent, as in `acphold setup zed claude`, or give its command after `--`"
+def name_one(editor: str = "zed") -> str:
+    """Return the advice to name an agent: one that is here, if any is."""
+    agent = next(iter(agents_on_path()), "claude")
+    return f"Name an agent, as in `acphold setup {editor} {agent}`, or give its command after `--`"
 
 
 def agent_of(words: Sequence[str]) -> str:

@@ -25,12 +25,12 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_name, is_confirmed
 from acphold.faces.cli.editors import (
     EDITORS,
-    NAME_ONE,
     FileEditor,
     PasteEditor,
     ServedAgent,
     agent_of,
     editors_here,
+    name_one,
     own_words,
     words_of,
 )
@@ -123,7 +123,7 @@ def setup(
             if existing or remove or file is not None:
                 raise UsageError(
                     f"acphold cannot write the settings of {pasted.shown}, only print what to "
-                    "paste. " + NAME_ONE.replace("zed", editor)
+                    f"paste. {name_one(editor)}"
                 )
             for each in agents:
                 print(visible(pasted.snippet(_as_served(each, title), each.command)))
@@ -170,8 +170,8 @@ def _agents_to_write(agent: str | None, program: Sequence[str]) -> list[PlannedA
         )
         print(
             visible(
-                f"acphold: an editor may not find {started!r}, which starts {found.name}; better "
-                f"use the full path in {folder(settings_path())}: command = [{words}]"
+                f"acphold: if the editor does not find {started!r}, write its full path into "
+                f"{folder(settings_path())}, in [agents.{found.name}]: command = [{words}]"
             ),
             file=sys.stderr,
         )
@@ -190,7 +190,7 @@ def _settings_agents() -> list[NamedAgent]:
     path = settings_path()
     found = [*agents_of(read_settings(path) or {}, path)]
     if not found:
-        raise UsageError(f"no agent given, and {path} has none. {NAME_ONE}")
+        raise UsageError(f"no agent given, and {path} has none. {name_one()}")
     for agent in found:
         if isinstance(agent, SettingsError):
             raise agent
@@ -268,10 +268,11 @@ def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: b
     def edit(text: str) -> str:
         return _without_acphold(editor, text) if is_removal else editor.with_fronts(text, served)
 
+    [called] = [name for name, each in EDITORS.items() if each is editor]
     state = (
         "has no agent with acphold in front"
         if is_removal
-        else f"has no agent command without acphold in front. {NAME_ONE}"
+        else f"has no agent command without acphold in front. {name_one(called)}"
     )
     code = _change(path, edit, state, sure=sure)
     if code == Exit.OK and not is_removal:
@@ -284,9 +285,8 @@ def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: b
             bare = [name for name, words in editor.commands(text).items() if not words]
             if left := [name for name in bare if name not in managed]:
                 those = ", ".join(left)
-                print(
-                    visible(f"Unchanged, because they have no command there: {those}. {NAME_ONE}.")
-                )
+                why = "because they have no command there"
+                print(visible(f"Unchanged, {why}: {those}. {name_one(called)}."))
     return Exit.OK if code is None else code
 
 
@@ -324,7 +324,9 @@ def _change(path: str, edit: Callable[[str], str], already: str, *, sure: bool) 
     with _alone() if sure else nullcontext():
         change = _plan_edit(path, edit)
         if change is None:
-            print(visible(f"Nothing to do: {folder(path)} {already.removesuffix('.')}."))
+            state, dot, advice = already.removesuffix(".").partition(". ")
+            state = state if os.path.exists(path) else "is not there"
+            print(visible(f"Nothing to do: {folder(path)} {state}{dot}{advice}."))
             return None
         return _write_all([change], sure=sure)
 
@@ -399,7 +401,7 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
         if changes:
             print("Conversations are kept from now on; `acphold setup --remove` undoes it.")
         elif not agents:
-            print(visible(f"No agent that acphold knows is on PATH. {NAME_ONE}."))
+            print(visible(f"No agent that acphold knows is on PATH. {name_one()}."))
     return code
 
 
