@@ -16,6 +16,7 @@ import pytest
 
 from acphold.errors import RuntimeFolderError
 from acphold.faces.cli import bounds, index_beside
+from acphold.imports import NAMES
 from acphold.record.journal import bounds as journal_bounds
 from acphold.record.journal.compression import zstd
 from acphold.record.journal.sqlite.store import SqliteJournal
@@ -48,6 +49,19 @@ def test_the_summary_says_what_is_new_of_each_agent(acphold: CommandLine, tmp_pa
     ]
     again = acphold.run("import", "--from", home(tmp_path), "--agent", "claude")
     assert again.out.split() == ["claude", "1", "conversation", "unchanged", "1"]
+
+
+def test_where_nothing_is_found_it_says_what_was_looked_for_and_what_is_next(
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = acphold.run("import", "--from", str(tmp_path))
+    assert done.code == 0
+    assert (
+        f"No conversations found in {tmp_path}, where those of {len(NAMES) - 1} programs"
+        in done.out
+    )
+    assert "`acphold help import` has the places. `acphold chat demo` begins one." in done.out
 
 
 def test_what_was_imported_is_listed_and_shown_after_the_original_is_gone(

@@ -27,6 +27,7 @@ from acphold.faces.cli.command_line import (
 )
 from acphold.faces.cli.index_beside import Indexing, finish_index, memory_file
 from acphold.faces.cli.journals import existing_journal, journal_if_any, unread_remark
+from acphold.faces.cli.settings import agents_on_path
 from acphold.faces.cli.terminal_text import (
     on_one_line,
     progress_bars,
@@ -357,7 +358,14 @@ class _ImportRun:
             else:
                 print(f"{name:<10} {tally.line(dry=dry)}")
         if not shown and not as_json and not only_news:
-            print(visible(f"No conversations of other agents found in {self._home.path}."))
+            programs = quantity(len(self._tallies.keys() - {"acphold"}), "program")
+            begun = next(iter(agents_on_path()), "demo")
+            print(
+                visible(
+                    f"No conversations found in {self._home.path}, where those of {programs} may "
+                    f"be; `acphold help import` has the places. `acphold chat {begun}` begins one."
+                )
+            )
         for name, tally in self._tallies.items():
             for message in [] if as_json else tally.messages():
                 print(f"{name}: {message}", file=sys.stderr)
