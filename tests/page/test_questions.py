@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,39 @@ async def test_a_write_over_a_file_is_shown_as_what_it_changes_in_the_file_as_it
     await expect(card.locator("figcaption")).to_contain_text("against the file as it is")
     await card.get_by_role("button", name="Go on").click()
     assert '"go"' in (await asyncio.wait_for(turn, 60)).text
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+async def test_an_edit_is_shown_once_and_the_numbers_of_its_lines_stay_whole(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int
+) -> None:
+    await page.set_viewport_size({"width": width, "height": 640})
+    path = str(tmp_path / "orders.py")
+    old = "".join(f"line {number}\n" for number in range(1, 12))
+    new = old.replace("line 10\n", "line 10, which is longer than the line of a phone is wide\n")
+    (tmp_path / "orders.py").write_text(old)
+    hunk = "".join(unified_diff(old.splitlines(True), new.splitlines(True), path, path))
+    given = {"filepath": path, "diff": f"Index: {path}\n{'=' * 67}\n{hunk}"}
+    diff = {"type": "diff", "path": path, "oldText": old, "newText": new}
+    session = await agent.new_session(cwd=tmp_path)
+    tool = {"title": path, "kind": "edit", "rawInput": given, "content": [diff]}
+    turn = session.prompt(steps(ask(**tool)))
+    card = page.locator(".inbox section.question")
+    await expect(card.locator(".diff tr.added")).to_contain_text("longer than the line")
+    await expect(card.get_by_role("button", name="Go on")).to_be_in_viewport(ratio=1)
+    text = await card.inner_text()
+    assert text.count(path) == 1
+    assert "Index:" not in text
+    lines = """(it) => {
+      const range = document.createRange();
+      range.selectNodeContents(it);
+      return range.getClientRects().length;
+    }"""
+    number = card.locator(".diff tr.added .number")
+    await expect(number).to_have_text("10")
+    assert await number.evaluate(lines) == 1
+    await card.get_by_role("button", name="Go on").click()
+    await asyncio.wait_for(turn, 60)
 
 
 async def test_markdown_of_a_question_is_drawn_and_our_words_stand_for_names_that_say_no_more(

@@ -125,6 +125,20 @@ def test_arguments_that_are_nested_deeply_are_shown_as_they_came() -> None:
     assert shown[2].startswith("  deep: [[[[")
 
 
+def test_an_edit_as_opencode_asks_for_it_stands_there_once() -> None:
+    path = "/srv/shop/a.txt"
+    patch = f"Index: {path}\n{'=' * 67}\n--- {path}\n+++ {path}\n@@ -1,1 +1,1 @@\n-one\n+two\n"
+    diff = {"type": "diff", "path": path, "oldText": "one\n", "newText": "two\n"}
+    given = {"filepath": path, "diff": patch}
+    assert told(call(title=path, kind="edit", rawInput=given, content=[diff])) == [
+        "○ edit · pending",
+        f"  {path}",
+        "  - one",
+        "  + two",
+        "Allow this?",
+    ]
+
+
 async def test_who_only_looks_on_reads_the_command_once_too() -> None:
     asked_for: list[Choice] = []
 

@@ -1,7 +1,8 @@
 """The content of a permission request, for every face: all arguments, and each answer's effect.
 
 Agents say a command in the title of its call, in its content, and in several arguments. It is shown
-once, and yet no argument is left out: one that repeats a text says which other one has it.
+once, and yet no argument is left out: one that repeats a text says which other one has it. Only the
+file of a diff that is shown, and the same change as a unified diff, are not said again.
 
 The page gets it as data in the inbox. Until that has come, it computes the same from the request
 (`web/page/model/permission.js`); `tests/presentation/permissions.json` has cases that both pass.
@@ -18,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.live.presentation.diffs import diff_lines
+from acphold.live.presentation.patches import is_shown
 from acphold.live.presentation.scenes import says_more, without_fence
 from acphold.live.presentation.visible_text import on_one_line, visible
 from acphold.record.history.raw_update import items, members, string
@@ -37,9 +39,14 @@ Part = Literal["what", "where", ""]
 
 PARTS: Final[Mapping[str, Part]] = {
     **dict.fromkeys(("command", "cmd", "script"), "what"),
-    **dict.fromkeys(("cwd", "workdir", "path", "file_path", "filePath", "directory"), "where"),
+    **dict.fromkeys(
+        ("cwd", "workdir", "path", "file_path", "filePath", "filepath", "directory"), "where"
+    ),
 }
 """The names by which agents call such arguments."""
+
+CHANGES: Final = ("diff", "patch")
+"""The names by which agents give a change as a unified diff."""
 
 ORDER: Final[Sequence[Part]] = ("what", "where", "")
 
@@ -104,9 +111,10 @@ def permission(call: Mapping[str, bytes], params: bytes) -> Permission:
 def without_repetition(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
     """Return title, arguments and places in the content of a call, as `Permission` has them."""
     given = arguments(tool)
-    whole = whole_texts(tool) if given else {}
+    names = {each.name for each in given}
+    whole = {text: name for text, name in whole_texts(tool).items() if name in names}
     told = {bare(text) for text in whole}
-    title = "" if is_told(tool.title, whole) else tool.title
+    title = "" if is_told(tool.title, whole) or tool.title == _file(tool) else tool.title
     told.add(bare(tool.title))
     content = (members(item).get("content", b"") for item in items(tool.fields.get("content", b"")))
     texts = [string(members(block).get("text")) for block in content]
@@ -117,6 +125,12 @@ def without_repetition(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
     ]
     shown = [_once(each, tool, whole) for each in given]
     return title, sorted(shown, key=lambda each: ORDER.index(each.part)), places
+
+
+def _file(tool: ToolCall) -> str | None:
+    """Return the file of a call's diffs, which says where they are; None for none, or several."""
+    paths = {diff.path for diff in tool.diffs}
+    return paths.pop() if len(paths) == 1 else None
 
 
 def is_told(title: str, whole: Collection[str]) -> bool:
@@ -189,7 +203,8 @@ def arguments(tool: ToolCall) -> list[Argument]:
     """Return all arguments of a call.
 
     A text that its diff shows as all old or all new lines is named but not repeated; nor is a
-    single argument repeated that is the title, as a command is with many agents.
+    single argument repeated that is the title, as a command is with many agents. The file of its
+    diffs, and a unified diff of the same changes, are left out.
     """
     raw = tool.raw_input or b""
     if raw in (b"", b"{}", b"null"):
@@ -205,7 +220,8 @@ def arguments(tool: ToolCall) -> list[Argument]:
     except RecursionError:
         return [Argument("", raw.decode(errors="replace"))]
     in_diff: dict[str, str] = {}
-    for diff in tool.diffs:
+    diffs, file = tool.diffs, _file(tool)
+    for diff in diffs:
         compared = diff_lines(diff, whole=True)
         for what, sign, text in (("old", "-", diff.old_text), ("new", "+", diff.new_text)):
             lines = [line[1:] for line in compared if line[0] in (sign, " ")]
@@ -217,6 +233,8 @@ def arguments(tool: ToolCall) -> list[Argument]:
     return [
         Argument(it.name, in_diff.get(it.text.rstrip("\n"), it.text), PARTS.get(it.name, ""))
         for it in found
+        if not (it.text == file and PARTS.get(it.name) == "where")
+        and not (it.name in CHANGES and diffs and is_shown(it.text, diffs))
     ]
 
 

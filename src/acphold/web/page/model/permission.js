@@ -1,6 +1,7 @@
 // What a request for permission shows: see `presentation.permissions`, which makes the same of it for
 // the terminal and for the inbox. tests/presentation/permissions.json has cases that both pass.
 import { changes } from "./diffs.js";
+import { isShown } from "./patches.js";
 import { wordTable, unfenced, visible } from "./text.js";
 
 /** @typedef {{name: string, text: string, part?: "what" | "where"}} Argument  `part`: what will happen, where, or anything else */
@@ -8,7 +9,7 @@ import { wordTable, unfenced, visible } from "./text.js";
 /** @typedef {{title: string, arguments: Argument[], options: Offer[], content: number[]}} Shows  `content`: places of what is drawn of the call's content */
 
 /** The names by which agents say what will happen, and where. @type {Record<string, "what" | "where">} */
-const PARTS = Object.assign(Object.create(null), { command: "what", cmd: "what", script: "what", cwd: "where", workdir: "where", path: "where", file_path: "where", filePath: "where", directory: "where" });
+const PARTS = Object.assign(Object.create(null), { command: "what", cmd: "what", script: "what", cwd: "where", workdir: "where", path: "where", file_path: "where", filePath: "where", filepath: "where", directory: "where" });
 const ORDER = ["what", "where", undefined];
 
 /** Words of an agent's name for an answer that say no more than that it allows, or rejects. */
@@ -53,14 +54,14 @@ function saidOnce(call) {
   const input = isRecord(call.rawInput) ? call.rawInput : { "": call.rawInput };
   /** Texts that an argument shows as they are, and its name. @type {Map<string, string>} */
   const whole = new Map();
-  for (const [name, value] of given.length > 0 ? Object.entries(input) : []) {
+  for (const [name, value] of Object.entries(input).filter((each) => given.some(({ name }) => name === each[0]))) {
     for (const text of isWords(value) ? value : [value]) {
       if (typeof text === "string" && text.trim() && !whole.has(text)) whole.set(text, name);
     }
   }
   const told = new Set([...whole.keys()].map(bare));
   const title = asString(call.title);
-  const shownTitle = isTold(bare(title), told) ? "" : title;
+  const shownTitle = isTold(bare(title), told) || title === fileOf(diffsOf(call.content)) ? "" : title;
   told.add(bare(title));
   const content = Array.isArray(call.content) ? call.content : [];
   return {
@@ -94,16 +95,24 @@ export function argumentsOf({ rawInput, title, content }) {
   if (!isRecord(rawInput)) return [{ name: "", text: spelled(rawInput) }];
   const found = Object.entries(rawInput).map(([name, value]) => ({ name, text: spelled(value) }));
   if (found.length === 1 && found[0].text === asString(title).replace(/^`+|`+$/g, "")) return [];
-  const inDiff = shownByDiffs(content);
-  return found.map(({ name, text }) => ({ name, text: inDiff.get(unended(text)) ?? text, ...(PARTS[name] && { part: PARTS[name] }) }));
+  const diffs = diffsOf(content);
+  const inDiff = shownByDiffs(diffs);
+  const file = fileOf(diffs);
+  const isSaid = (/** @type {Argument} */ { name, text }) => (text === file && PARTS[name] === "where") || (/^(diff|patch)$/.test(name) && isShown(text, diffs));
+  return found.filter((each) => !isSaid(each)).map(({ name, text }) => ({ name, text: inDiff.get(unended(text)) ?? text, ...(PARTS[name] && { part: PARTS[name] }) }));
 }
 
-/** Texts of many lines that a diff shows whole, and what to say in their place. @param {Received} content */
-function shownByDiffs(content) {
+/** @param {Received} content @returns {Received[]} */
+const diffsOf = (content) => (Array.isArray(content) ? content.filter((each) => each?.type === "diff") : []);
+
+/** The file of these diffs, if it is one: it stands above them. @param {Received[]} diffs */
+const fileOf = (diffs) => (diffs.every(({ path }) => path === diffs[0].path) ? diffs[0]?.path : undefined);
+
+/** Texts of many lines that a diff shows whole, and what to say in their place. @param {Received[]} diffs */
+function shownByDiffs(diffs) {
   /** @type {Map<string, string>} */
   const found = new Map();
-  for (const diff of Array.isArray(content) ? content : []) {
-    if (diff?.type !== "diff") continue;
+  for (const diff of diffs) {
     const { lines, isCut } = changes(diff);
     if (isCut) continue;
     for (const [what, sign, text] of [["old", "-", diff.oldText], ["new", "+", diff.newText]]) {
