@@ -194,11 +194,11 @@ async def test_an_edit_is_shown_once_and_the_numbers_of_its_lines_stay_whole(
     new = old.replace("line 10\n", "line 10, which is longer than the line of a phone is wide\n")
     (tmp_path / "orders.py").write_text(old)
     hunk = "".join(unified_diff(old.splitlines(True), new.splitlines(True), path, path))
-    given = {"filepath": path, "diff": f"Index: {path}\n{'=' * 67}\n{hunk}"}
+    given: Any = {"filepath": path, "diff": f"Index: {path}\n{'=' * 67}\n{hunk}"}
     diff = {"type": "diff", "path": path, "oldText": old, "newText": new}
     session = await agent.new_session(cwd=tmp_path)
-    tool = {"title": path, "kind": "edit", "rawInput": given, "content": [diff]}
-    turn = session.prompt(steps(ask(**tool)))
+    step = ask(title=path, kind="edit", rawInput=given, content=[diff])
+    turn = session.prompt(steps(step))
     card = page.locator(".inbox section.question")
     await expect(card.locator(".diff tr.added")).to_contain_text("longer than the line")
     await expect(card.get_by_role("button", name="Go on")).to_be_in_viewport(ratio=1)
@@ -215,6 +215,24 @@ async def test_an_edit_is_shown_once_and_the_numbers_of_its_lines_stay_whole(
     assert await number.evaluate(lines) == 1
     await card.get_by_role("button", name="Go on").click()
     await asyncio.wait_for(turn, 60)
+
+
+async def test_a_folder_outside_of_its_own_is_asked_for_in_words_and_so_is_the_decision_told(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    folder = "/home/ada/code/infra"
+    given = {"filepath": f"{folder}/a.tf", "parentDir": folder}
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps(ask(title=folder, kind="other", rawInput=given)))
+    card = page.locator(".inbox section.question")
+    await expect(card.locator("h2")).to_have_text("scripted wants to work outside its folder")
+    await expect(card.locator("pre.command").first).to_have_text(folder)
+    assert "parentDir" not in await card.inner_text()
+    await card.get_by_role("button", name="Go on").click()
+    await asyncio.wait_for(turn, 60)
+    await page.get_by_role("link", name="Decisions").click()
+    told = page.locator(".decisions .title").filter(has_text=folder)
+    await expect(told).to_have_text(f"Allowed work outside its folder: {folder}")
 
 
 async def test_markdown_of_a_question_is_drawn_and_our_words_stand_for_names_that_say_no_more(

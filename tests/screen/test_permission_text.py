@@ -139,6 +139,18 @@ def test_an_edit_as_opencode_asks_for_it_stands_there_once() -> None:
     ]
 
 
+def test_a_folder_outside_of_its_own_is_asked_for_in_words() -> None:
+    folder = "/home/ada/code/infra"
+    given = {"filepath": f"{folder}/a.tf", "parentDir": folder}
+    tool = call(title=folder, kind="other", rawInput=given)
+    assert told(tool) == [
+        f"○ work outside its folder: {folder}  other · pending",
+        f"  filepath: {folder}/a.tf",
+        "Allow this?",
+    ]
+    assert permission(tool, []).title == f"Allow this? work outside its folder: {folder}"
+
+
 async def test_who_only_looks_on_reads_the_command_once_too() -> None:
     asked_for: list[Choice] = []
 

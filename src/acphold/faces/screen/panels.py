@@ -30,9 +30,11 @@ from acp_wire.schema.client_services import (
 from acphold.errors import DeclarationError
 from acphold.faces.screen.layout import Passage, call_head, passage
 from acphold.live.presentation.permissions import (
+    OUTSIDE,
     argument_lines,
     arguments,
     bare,
+    folders_outside,
     is_told,
     offer,
     whole_texts,
@@ -203,15 +205,23 @@ def permission(tool: ToolCall, options: Sequence[schema.PermissionOption]) -> Ch
         typed = left.pop(option.kind, str(number))
         words = str(offer(option.option_id, option.kind, option.name))
         keys.append(Key(typed, words, option.option_id))
-    title = on_one_line(tool.title or tool.tool_call_id)
+    title = on_one_line(_outside(tool) or tool.title or tool.tool_call_id)
     return Choice(f"Allow this? {title}", tuple(keys), short=in_short(tool))
+
+
+def _outside(tool: ToolCall) -> str:
+    """Return the question for folders outside of the session's; "" for other questions."""
+    folders = folders_outside(tool)
+    return f"{OUTSIDE}: {', '.join(folders)}" if folders else ""
 
 
 def call_details(tool: ToolCall) -> Passage:
     """Return all that is to be allowed: the whole command, the diff, and every argument."""
     shown, given, places = without_repetition(tool)
     title, below = on_one_line(shown), list[str]()
-    if not tool.title.strip():
+    if outside := _outside(tool):
+        title, below = on_one_line(outside), visible(shown.strip()).splitlines()
+    elif not tool.title.strip():
         title = on_one_line(tool.tool_call_id)
     elif not _fits_a_line(shown):
         title, below = "", visible(shown.strip()).splitlines()
@@ -229,6 +239,8 @@ def call_details(tool: ToolCall) -> Passage:
 
 def in_short(tool: ToolCall) -> str:
     """Return the question if the title is a command, which stands above it; "" otherwise."""
+    if folders_outside(tool):
+        return "Allow this?"
     title, is_run = bare(tool.title), tool.kind == "execute"
     is_command = is_told(title, whole_texts(tool)) or (is_run and title and not arguments(tool))
     if is_command or not _fits_a_line(title):

@@ -103,7 +103,8 @@ def question_line(found: InboxQuestion) -> str:
     """Return what a question asks, for a list or a notice."""
     from acphold.live.presentation.permissions import in_a_line  # late: a list starts without
 
-    return in_a_line(found.asks, found.call) if found.call else found.asks
+    call = found.call or found.question.tool_call
+    return in_a_line(found.asks, call) if call else found.asks
 
 
 def question_json(found: InboxQuestion) -> str:

@@ -1,4 +1,4 @@
-"""Unified diffs among the arguments of a call: some agents give one beside the texts it is made of."""
+"""Unified diffs among the arguments of a call: some agents give one beside its two texts."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Agents say a command in the title of its call, in its content, and in several arguments. It is shown
 once, and yet no argument is left out: one that repeats a text says which other one has it. Only the
-file of a diff that is shown, and the same change as a unified diff, are not said again.
+file of a diff that is shown, and the same change as a unified diff, are not said again; nor are
+folders outside of the session's, which each face names in its own words.
 
 The page gets it as data in the inbox. Until that has come, it computes the same from the request
 (`web/page/model/permission.js`); `tests/presentation/permissions.json` has cases that both pass.
@@ -80,17 +81,19 @@ class Offer(Struct, frozen=True, rename="camel"):
         return says_more(self.kind, self.name)
 
 
-class Permission(Struct, frozen=True):
+class Permission(Struct, frozen=True, omit_defaults=True):
     """The content of a permission request; see the module.
 
     `title` is "" if an argument has its text. `content` has the places, in the call's content, of
-    the items that say more than title and arguments do.
+    the items that say more than title and arguments do. `outside` has the folders, outside of the
+    session's, that the agent asks to work in.
     """
 
     title: str
     arguments: tuple[Argument, ...]
     options: tuple[Offer, ...]
     content: tuple[int, ...]
+    outside: tuple[str, ...] = ()
 
 
 def offer(option_id: str, kind: str, name: str) -> Offer:
@@ -105,7 +108,8 @@ def permission(call: Mapping[str, bytes], params: bytes) -> Permission:
     names = ("optionId", "kind", "name")
     offers = [offer(*(string(option.get(name)) or "" for name in names)) for option in options]
     title, given, content = without_repetition(tool)
-    return Permission(title, tuple(given), tuple(offers), tuple(content))
+    outside = tuple(folders_outside(tool))
+    return Permission(title, tuple(given), tuple(offers), tuple(content), outside)
 
 
 def without_repetition(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
@@ -114,7 +118,8 @@ def without_repetition(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
     names = {each.name for each in given}
     whole = {text: name for text, name in whole_texts(tool).items() if name in names}
     told = {bare(text) for text in whole}
-    title = "" if is_told(tool.title, whole) or tool.title == _file(tool) else tool.title
+    told_above = {_file(tool), *folders_outside(tool)}
+    title = "" if is_told(tool.title, whole) or tool.title in told_above else tool.title
     told.add(bare(tool.title))
     content = (members(item).get("content", b"") for item in items(tool.fields.get("content", b"")))
     texts = [string(members(block).get("text")) for block in content]
@@ -125,6 +130,24 @@ def without_repetition(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
     ]
     shown = [_once(each, tool, whole) for each in given]
     return title, sorted(shown, key=lambda each: ORDER.index(each.part)), places
+
+
+OUTSIDE: Final = "work outside its folder"
+"""Words for a request with folders outside of the session's."""
+
+
+def folders_outside(tool: ToolCall) -> Sequence[str]:
+    """Return the folders outside of the session's that a request is for, as opencode names them:
+    its own question, besides the one for the call."""
+    given = tool.input
+    if tool.kind != "other" or not isinstance(given, dict):
+        return ()
+    folder, folders = given.get("parentDir"), given.get("directories")
+    if isinstance(folder, str) and folder and folder == tool.title:
+        return (folder,)
+    if isinstance(folders, list) and folders and all(isinstance(it, str) for it in folders):
+        return folders if given.get("patterns") == [f"{it}/*" for it in folders] else ()
+    return ()
 
 
 def _file(tool: ToolCall) -> str | None:
@@ -144,7 +167,10 @@ def is_told(title: str, whole: Collection[str]) -> bool:
 def in_a_line(title: str, call: Mapping[str, bytes]) -> str:
     """Return what is asked: the command as it will run, where the title of the call with these raw
     fields is that, or the beginning of it; otherwise the title."""
-    whole = whole_texts(ToolCall("", call))
+    tool = ToolCall("", call)
+    if folders := folders_outside(tool):
+        return f"{OUTSIDE}: {', '.join(folders)}"
+    whole = whole_texts(tool)
     return next((text for text in whole if title and is_told(title, [text])), title)
 
 
@@ -204,7 +230,7 @@ def arguments(tool: ToolCall) -> list[Argument]:
 
     A text that its diff shows as all old or all new lines is named but not repeated; nor is a
     single argument repeated that is the title, as a command is with many agents. The file of its
-    diffs, and a unified diff of the same changes, are left out.
+    diffs, a unified diff of the same changes, and `folders_outside` are left out.
     """
     raw = tool.raw_input or b""
     if raw in (b"", b"{}", b"null"):
@@ -221,6 +247,7 @@ def arguments(tool: ToolCall) -> list[Argument]:
         return [Argument("", raw.decode(errors="replace"))]
     in_diff: dict[str, str] = {}
     diffs, file = tool.diffs, _file(tool)
+    outside = ("parentDir", "directories", "patterns") if folders_outside(tool) else ()
     for diff in diffs:
         compared = diff_lines(diff, whole=True)
         for what, sign, text in (("old", "-", diff.old_text), ("new", "+", diff.new_text)):
@@ -234,6 +261,7 @@ def arguments(tool: ToolCall) -> list[Argument]:
         Argument(it.name, in_diff.get(it.text.rstrip("\n"), it.text), PARTS.get(it.name, ""))
         for it in found
         if not (it.text == file and PARTS.get(it.name) == "where")
+        and it.name not in outside
         and not (it.name in CHANGES and diffs and is_shown(it.text, diffs))
     ]
 

@@ -6,7 +6,7 @@ import { wordTable, unfenced, visible } from "./text.js";
 
 /** @typedef {{name: string, text: string, part?: "what" | "where"}} Argument  `part`: what will happen, where, or anything else */
 /** @typedef {{optionId: string, kind: string, words: string, name: string}} Offer */
-/** @typedef {{title: string, arguments: Argument[], options: Offer[], content: number[]}} Shows  `content`: places of what is drawn of the call's content */
+/** @typedef {{title: string, arguments: Argument[], options: Offer[], content: number[], outside?: string[]}} Shows  `content`: places of what is drawn of the call's content; `outside`: folders outside of the session's */
 
 /** The names by which agents say what will happen, and where. @type {Record<string, "what" | "where">} */
 const PARTS = Object.assign(Object.create(null), { command: "what", cmd: "what", script: "what", cwd: "where", workdir: "where", path: "where", file_path: "where", filePath: "where", filepath: "where", directory: "where" });
@@ -61,11 +61,13 @@ function saidOnce(call) {
   }
   const told = new Set([...whole.keys()].map(bare));
   const title = asString(call.title);
-  const shownTitle = isTold(bare(title), told) || title === fileOf(diffsOf(call.content)) ? "" : title;
+  const shownTitle = isTold(bare(title), told) || [fileOf(diffsOf(call.content)), ...foldersOutside(call)].includes(title) ? "" : title;
   told.add(bare(title));
   const content = Array.isArray(call.content) ? call.content : [];
+  const outside = foldersOutside(call);
   return {
     title: shownTitle,
+    ...(outside.length > 0 && { outside }),
     arguments: given.map((each) => {
       const without = withoutTold(input[each.name], whole, each.name);
       return without === undefined ? each : { ...each, text: spelled(without) };
@@ -89,8 +91,16 @@ function withoutTold(value, whole, name) {
   return isOther ? JSON.parse(told) : undefined;
 }
 
+/** The folders outside of the session's that it is for. @param {Received} call @returns {string[]} */
+function foldersOutside({ kind, title, rawInput }) {
+  const { parentDir, directories, patterns } = (kind ?? "other") === "other" && isRecord(rawInput) ? rawInput : /** @type {Received} */ ({});
+  if (parentDir && typeof parentDir === "string" && parentDir === title) return [parentDir];
+  return isWords(directories) && JSON.stringify(directories.map((each) => `${each}/*`)) === JSON.stringify(patterns) ? directories : [];
+}
+
 /** All that a call is given. @param {Received} call @returns {Argument[]} */
-export function argumentsOf({ rawInput, title, content }) {
+export function argumentsOf(call) {
+  const { rawInput, title, content } = call;
   if (rawInput === undefined || rawInput === null) return [];
   if (!isRecord(rawInput)) return [{ name: "", text: spelled(rawInput) }];
   const found = Object.entries(rawInput).map(([name, value]) => ({ name, text: spelled(value) }));
@@ -98,7 +108,8 @@ export function argumentsOf({ rawInput, title, content }) {
   const diffs = diffsOf(content);
   const inDiff = shownByDiffs(diffs);
   const file = fileOf(diffs);
-  const isSaid = (/** @type {Argument} */ { name, text }) => (text === file && PARTS[name] === "where") || (/^(diff|patch)$/.test(name) && isShown(text, diffs));
+  const isOutside = foldersOutside(call).length > 0;
+  const isSaid = (/** @type {Argument} */ { name, text }) => (isOutside && /^(parentDir|directories|patterns)$/.test(name)) || (text === file && PARTS[name] === "where") || (/^(diff|patch)$/.test(name) && isShown(text, diffs));
   return found.filter((each) => !isSaid(each)).map(({ name, text }) => ({ name, text: inDiff.get(unended(text)) ?? text, ...(PARTS[name] && { part: PARTS[name] }) }));
 }
 

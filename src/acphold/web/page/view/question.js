@@ -74,10 +74,12 @@ export function QuestionView({ asked, call, shows, who, cwd, answer, later, stop
     if (kind === "allow_once") hasAllowed(params.sessionId, asked.id, asText(params.toolCall?.kind ?? call?.kind), isRule);
   });
   const isPermission = method === "session/request_permission";
+  const told = callOf(params, call);
+  const wanted = (shows ?? shown(params, told)).outside ? "wants to work outside its folder" : (WANTS[told.kind] ?? "asks");
   const View = isPermission ? Permission : params.mode === "url" ? PageView : FormView;
   const isOff = isBusy || !isCalm.value;
   return html`<section class="question" ref=${section} onputoff=${() => isOff || putOff()} tabindex="-1" aria-label=${`${who} asks: ${line(params.toolCall?.title ?? call?.title ?? params.message, 80)}`} aria-busy=${isBusy}>
-    <header><span class="lamp" aria-hidden="true"></span><h2>${who} ${(isPermission && WANTS[callOf(params, call).kind]) || "asks"}</h2>${isPermission ? cwd && html`<small title=${cwd}>in ${baseName(cwd)}</small>` : html`<button type="button" class="quiet put-off" onClick=${putOff} disabled=${isOff}>Later</button>`}</header>
+    <header><span class="lamp" aria-hidden="true"></span><h2>${who} ${isPermission ? wanted : "asks"}</h2>${isPermission ? cwd && html`<small title=${cwd}>in ${baseName(cwd)}</small>` : html`<button type="button" class="quiet put-off" onClick=${putOff} disabled=${isOff}>Later</button>`}</header>
     <${View} id=${asked.id} params=${params} call=${call} shows=${shows} isNarrow=${isNarrow} answer=${send} later=${putOff} stop=${stop} isBusy=${isOff} />
     ${isBusy ? html`<p class="aside" role="status">Sending your answer…</p>` : !answer && html`<p class="aside" role="status">${isOpening ? "Opening the session…" : "You are offline. You can answer when you are online again."}</p>`}
   </section>`;
@@ -109,15 +111,16 @@ const MOST_OPEN = 200;
 /** What will happen, whole; then where, and all else. @param {{id: string, params: Received, call?: Received, shows?: import("../model/permission.js").Shows, isNarrow: boolean, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
 function Permission({ id, params, call, shows, isNarrow, answer, later, stop, isBusy }) {
   const tool = callOf(params, call);
-  const { title, arguments: given, options, content } = shows ?? shown(params, tool);
+  const { title, arguments: given, options, content, outside = [] } = shows ?? shown(params, tool);
   const present = usePresent(params.sessionId, id, tool.content ?? []);
   const produced = content.map((at) => present[at] ?? tool.content?.[at]).filter(Boolean);
   const what = given.filter(({ part }) => part === "what");
   const others = given.filter(({ part }) => part !== "what");
   const hasDiff = produced.some((each) => each.type === "diff");
-  const words = title ? html`<${Title} title=${title} isCommand=${tool.kind === "execute" && given.length === 0} />` : given.length === 0 && produced.length === 0 && html`<p class="asks">A tool call</p>`;
+  const words = title ? html`<${Title} title=${title} isCommand=${tool.kind === "execute" && given.length === 0} />` : given.length + produced.length + outside.length === 0 && html`<p class="asks">A tool call</p>`;
   const texts = produced.map((each) => (each.content?.type === "text" ? html`<${Words} text=${asText(each.content.text)} isOutput=${tool.kind === "execute"} />` : html`<${Produced} content=${each} isOneColumn=${isNarrow} />`));
   return html`<${Whole}>
+      ${outside.map((folder) => html`<${Command} text=${folder} />`)}
       ${what.map(({ text }) => html`<${Command} text=${text} />`)}
       ${hasDiff ? html`${texts}${words}` : html`${words}${texts}`}
       ${others.length > 0 && html`<dl class="arguments">${others.map(({ name, text }) => html`<div>${name && html`<dt>${line(name, 120)}</dt>`}<dd>${(what.length > 0 || hasDiff) && text.length > MOST_OPEN
