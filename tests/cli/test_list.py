@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import datetime
 from pathlib import Path
@@ -13,10 +14,10 @@ from acphold.faces.cli.list import COLUMNS, IF_ANY, fit_columns, short_id, style
 from acphold.faces.cli.terminal_text import STYLES, day
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import NewSession
+from acphold.record.journal import NewSession, RowChange
 from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import CommandLine, here_and_there
-from tests.cli.conversation import CONVERSATION, prompt, remember
+from tests.cli.conversation import CONVERSATION, ended, prompt, remember
 
 YEAR_2026 = 1_767_225_600_000
 HOUR = 3_600_000
@@ -126,6 +127,31 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "files": None,
         "live": None,
     }
+
+
+@here_and_there
+def test_a_turn_that_was_cancelled_says_so_until_somebody_has_seen_it(
+    acphold: CommandLine, journal: Path
+) -> None:
+    remember(journal, "a-1", prompt("x"), ended(stopReason="cancelled"), title="Stopped")
+    assert "cancelled" not in acphold.run("list").out
+    mark_unseen(journal, "a-1")
+    remember(journal, "a-2", prompt("x"), ended(), title="Completed")
+    mark_unseen(journal, "a-2")
+    _, completed, stopped = acphold.run("list").out.splitlines()
+    assert "cancelled" in stopped
+    assert "completed" not in completed
+
+
+def mark_unseen(journal: Path, session_id: str) -> None:
+    """Nobody had the session open when its last turn ended."""
+
+    async def mark() -> None:
+        kept = open_journal(journal)
+        await kept.change(session_id, RowChange(unseen=True))
+        await kept.aclose()
+
+    asyncio.run(mark())
 
 
 @here_and_there

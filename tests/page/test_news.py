@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.async_api import Locator, Page, expect
 
 import acphold
-from tests.page.conftest import ask, opened, steps, violations
+from tests.page.conftest import ask, opened, row_of, steps, violations
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -54,6 +56,28 @@ async def test_a_session_that_failed_says_why(
     glance = page.locator(".glance", has=page.locator(f"a[href='#/session/{session.id}']"))
     await expect(glance).to_contain_text("failed")
     await expect(glance.locator(".bad")).to_have_text("No credit is left.")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_a_turn_that_was_cancelled_is_news_but_not_done_and_not_green(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, scheme: Any
+) -> None:
+    await page.emulate_media(color_scheme=scheme)
+    await page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps(ask(title="Sweep the yard")))
+    await page.locator(".inbox section.question").wait_for()
+    session.cancel()
+    await turn
+    await session.close()
+    news = page.locator(".news section").filter(has_text="Since you last looked")
+    glance = news.locator(".glance", has=page.locator(f"a[href='#/session/{session.id}']"))
+    await expect(glance.locator(".state")).to_have_text("cancelled")
+    colour = "(it) => getComputedStyle(it, '::before').backgroundColor"
+    for state in (glance.locator(".state"), row_of(page, session).locator(".state")):
+        red, green, blue, *_ = map(int, re.findall(r"\d+", await state.evaluate(colour)))
+        assert max(red, green, blue) - min(red, green, blue) < 30
+    assert await violations(page) == []
 
 
 async def test_a_search_shows_hits_with_what_was_said_around_them_where_there_is_room(

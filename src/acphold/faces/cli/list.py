@@ -166,8 +166,9 @@ async def list_sessions(
     part of its working directory on a terminal, and the whole path in a pipe. ID is as much of the
     session's id as other commands need. STATE is running while a turn runs, waiting while the
     agent waits for your answer, idle when an acphold process has it open, followed by
-    the number of clients if there are several. A session that an import has only listed is unread
-    until its transcript is read, or the session is opened. RULES counts the questions that your
+    the number of clients if there are several. A turn that was cancelled, interrupted or failed
+    says so until you open its session. A session that an import has only listed is unread until its
+    transcript is read, or the session is opened. RULES counts the questions that your
     rules have answered (`acphold rules`). FILES shows whether the files of the last turn were kept
     (`snapshots` in the settings); if it says refused, `acphold show` tells why. A session on
     another machine has the STATE `on HOST`; one that is still being moved here is arriving.
@@ -310,6 +311,8 @@ def cells(
     """Return the line of a session, by COLUMNS; `short` is its short id, `agent` a name."""
     row, live, files = listed.row, listed.live, listed.files
     state = "unread" if row.is_unread else ""
+    if row.unseen and listed.outcome not in (None, "completed"):
+        state = listed.outcome
     if row.moved:
         state = f"on {on_one_line(destination(row))}" if destination(row) else "arriving"
     if live is not None:

@@ -7,9 +7,9 @@ import { standing } from "./rows.js";
 const MOST = 20;
 const IN_ALL = 8;
 
-/** What failed first, then what is done; the others are the latest. What asks is asked above. @param {Row[]} all  the one that changed last first */
+/** What failed first, then what is done, then what was cancelled; the others are the latest. What asks is asked above. @param {Row[]} all  the one that changed last first */
 export function news(all) {
-  const order = ["unseen failed", "unseen"];
+  const order = ["unseen failed", "unseen", "unseen stopped"];
   const rows = all.filter((row) => !row.openQuestions?.length);
   const rank = (/** @type {Row} */ row) => order.indexOf(standing(row)[0]);
   const found = rows.filter((row) => rank(row) >= 0).sort((a, b) => rank(a) - rank(b)).slice(0, MOST);

@@ -4,7 +4,7 @@ import { byTime, dayOf, moment } from "./times.js";
 
 /** @typedef {import("../wire/pages.js").Row} Row */
 
-const OUTCOMES = wordTable({ limited: "limit reached", refused: "refused", failed: "failed", interrupted: "interrupted" });
+const OUTCOMES = wordTable({ limited: "limit reached", refused: "refused", failed: "failed", interrupted: "interrupted", cancelled: "cancelled" });
 
 /** How a session stands, for its colour and in words: a colour alone says nothing to who cannot see it. @param {Row | undefined} row @returns {[string, string]} */
 export function standing(row) {
@@ -13,7 +13,8 @@ export function standing(row) {
   if (state === "running") return ["running", "running"];
   if (row?.movedTo) return ["rest", `moved to ${line(row.movedTo, 60)}`];
   const ended = OUTCOMES[row?.outcome ?? ""];
-  if (ended) return [row?.unseen ? "unseen failed" : "failed", ended];
+  const kind = row?.outcome === "cancelled" ? "stopped" : "failed";
+  if (ended) return [row?.unseen ? `unseen ${kind}` : kind, ended];
   if (row?.unseen) return ["unseen", "done since you last looked"];
   return state === "idle" ? ["idle", "idle"] : ["rest", ""];
 }
@@ -24,7 +25,7 @@ export const waits = ({ queued, held, heldUntil }) => `${queued} queued${heldUnt
 /** A session in the list: how deep it stands below its origin, and how it differs from others of its name. @typedef {{row: Row, depth: number, apart: string}} Place */
 /** @typedef {{name: string, places: Place[]}} Day */
 
-const ORDER = ["waiting", "running", "unseen", "idle", "failed", "rest"];
+const ORDER = ["waiting", "running", "unseen", "idle", "failed", "stopped", "rest"];
 
 /** What is no news has the last rank. */
 const OLD = 3;
