@@ -67,7 +67,7 @@ async def test_nothing_of_a_row_is_cut_off_or_leaves_the_list(
             await session.prompt(steps({"say": "Once more."}))
             await expect(row_of(page, session)).to_contain_text("started " if number else "")
     about = row_of(page, sessions[0]).locator(".about")
-    await expect(about).to_contain_text("done since you last looked")
+    await expect(about).to_contain_text("done")
     for width in (360, 1440):
         await page.set_viewport_size({"width": width, "height": 800})
         await page.goto(f"{page.url.partition('#')[0]}#/usage" if width > 1000 else page.url)
@@ -92,3 +92,9 @@ async def test_what_stands_around_a_conversation_takes_at_most_a_quarter_of_a_ph
         for part in (".conversation > .bar", ".asking")
     ]
     assert sum(around) <= 640 / 4
+    # Where there is more room, the title has a second line.
+    await page.set_viewport_size({"width": 360, "height": 740})
+    height = "(it) => [it.scrollHeight - it.clientHeight, it.getBoundingClientRect().height]"
+    hidden, tall = await page.get_by_role("heading", name=title).evaluate(height)
+    assert hidden <= 1
+    assert tall > 30

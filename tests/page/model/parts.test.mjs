@@ -60,7 +60,7 @@ test("a failed session looks failed, seen or not", () => {
   const row = { outcome: "failed", unseen: true, live: null };
   assert.deepEqual(standing(row), ["unseen failed", "failed"]);
   assert.deepEqual(standing({ ...row, unseen: false }), ["failed", "failed"]);
-  assert.deepEqual(standing({ ...row, outcome: "completed" }), ["unseen", "done since you last looked"]);
+  assert.deepEqual(standing({ ...row, outcome: "completed" }), ["unseen", "done"]);
   assert.deepEqual(standing({ ...row, outcome: "cancelled" }), ["unseen stopped", "cancelled"]);
   assert.deepEqual(standing({ ...row, outcome: "cancelled", unseen: false, live: { state: "idle" } }), ["stopped", "cancelled"]);
   assert.deepEqual(standing({ ...row, live: { state: "waiting" } }), ["waiting", "waiting for you"]);

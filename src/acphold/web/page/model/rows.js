@@ -15,7 +15,7 @@ export function standing(row) {
   const ended = OUTCOMES[row?.outcome ?? ""];
   const kind = row?.outcome === "cancelled" ? "stopped" : "failed";
   if (ended) return [row?.unseen ? `unseen ${kind}` : kind, ended];
-  if (row?.unseen) return ["unseen", "done since you last looked"];
+  if (row?.unseen) return ["unseen", "done"];
   return state === "idle" ? ["idle", "idle"] : ["rest", ""];
 }
 

@@ -2,7 +2,7 @@
 import { wordTable } from "../model/text.js";
 import { html } from "./html.js";
 
-const NONE = wordTable({ live: "No agent has a session open.", running: "No agent is running a turn.", waiting: "Nothing is waiting for you.", unseen: "Nothing has finished since you last looked." });
+const NONE = wordTable({ live: "No agent has a session open.", waiting: "Nothing is waiting for you.", unseen: "Nothing has finished since you last looked." });
 
 /** No session in the list; what to do about it may be said beside it. @param {{filter: string, isSearch: boolean, isBesideNews: boolean}} props */
 export function Empty({ filter, isSearch, isBesideNews }) {

@@ -10,7 +10,8 @@ import { memo } from "./memo.js";
 import { sessionPlace } from "./places.js";
 import { RowView } from "./rows.js";
 
-const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Active"], ["running", "Running"], ["waiting", "Waiting"], ["unseen", "Done since you last looked"]]);
+/** As few and as short as stand in one row; those that are archived are further below. */
+const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Active"], ["waiting", "Waiting"], ["unseen", "Unseen"], ["archived", "Archived"]]);
 
 /** What the list says of times is right to a minute. */
 const MINUTE = 60_000;
@@ -41,8 +42,8 @@ export function Home({ desk, current, asking, isAll }) {
   const isBroad = useWide(panes);
   const isBesideNews = isBroad && isAll;
   const rows = desk.listed.value;
-  /** @param {import("../wire/pages.js").Row} row */
-  const fits = (row) => !filter || (filter === "live" ? row.live !== null : standing(row)[0] === filter);
+  /** @param {import("../wire/pages.js").Row} row @param {string} [name] */
+  const fits = (row, name = filter) => !name || (name === "live" ? row.live !== null : standing(row)[0].startsWith(name));
   const sought = words.trim().toLowerCase();
   /** @param {import("../wire/pages.js").Row} row */
   const isNamed = (row) => `${row.title} ${row.agentName} ${row.cwd}`.toLowerCase().includes(sought);
@@ -50,6 +51,10 @@ export function Home({ desk, current, asking, isAll }) {
   const listed = rows.filter((row) => fits(row) && (!sought || isNamed(row)));
   const found = others.rows;
   const shown = (filter === "archived" ? found : [...listed, ...found.filter((row) => !desk.rows.value.has(row.sessionId))]).filter((row) => !desk.hidden.value.has(row.sessionId));
+  const archived = () => {
+    setFilter("archived");
+    document.querySelector(".filters")?.scrollIntoView({ block: "center" });
+  };
   const mark = html`<a class="mark" href="#/"><span aria-hidden="true"></span>acphold</a>`;
   return html`<${isAll ? "main" : "nav"} class="home" id=${isAll ? "main" : undefined} tabindex="-1" aria-label="Sessions">
     <header class="bar">${isAll ? html`<h1>${mark}</h1>` : mark}
@@ -58,9 +63,9 @@ export function Home({ desk, current, asking, isAll }) {
       ${!isBesideNews && html`<${Later} name="Inbox" desk=${desk} current=${asking} isBrief=${isBroad} />`}
       <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} /><kbd aria-hidden="true">/</kbd></search>
       <div class="filters" role="group" aria-label="Filter">${FILTERS.map(([name, title]) => {
-        const number = name ? rows.filter((row) => (name === "live" ? row.live !== null : standing(row)[0] === name)).length : rows.length;
-        return (!name || number > 0 || filter === name) && html`<button type="button" aria-pressed=${filter === name} onClick=${() => setFilter(name)}>${title} <span>${number}</span></button>`;
-      })}<button type="button" aria-pressed=${filter === "archived"} onClick=${() => setFilter("archived")}>Archived</button></div>
+        const number = rows.filter((row) => fits(row, name)).length;
+        return (!name || filter === name || (number > 0 && filter !== "archived")) && html`<button type="button" aria-pressed=${filter === name} onClick=${() => setFilter(name)}>${title}${number > 0 && html` <span>${number}</span>`}</button>`;
+      })}</div>
       ${!sought && !filter && html`<${Later} name="Found" isOnline=${desk.server.isOnline} />`}
       ${byProject(shown, now).map((group) => html`<${Project} key=${group.cwd} group=${group} now=${now} current=${current} isAll=${Boolean(sought || filter)} />`)}
       ${others.more && html`<button type="button" class="quiet" onClick=${others.more}>More sessions</button>`}
@@ -69,7 +74,7 @@ export function Home({ desk, current, asking, isAll }) {
       ${sought.length > 1 && !isBesideNews && html`<${Later} name="Hits" words=${words} state=${desk.server.link.value.state} />`}
       <${Later} name="Swipes" desk=${desk} />
       <${Later} name="Whose" server=${desk.server} />
-      <p class="foot"><a href="#/decisions">Decisions</a> · <a href="#/rules">Rules</a> · <a href="/page/licences.txt">Licences</a></p>
+      <p class="foot">${filter !== "archived" && html`<button type="button" class="quiet" onClick=${archived}>Archived</button> · `}<a href="#/decisions">Decisions</a> · <a href="#/rules">Rules</a> · <a href="/page/licences.txt">Licences</a></p>
       ${!desk.isListed.value && html`<p class="empty aside">${desk.server.isOnline ? "Loading sessions…" : "Your sessions appear here when the server is reached."}</p>`}
       ${isAll && html`<${Later} name="Notices" />`}
     </div>
