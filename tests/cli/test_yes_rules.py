@@ -13,7 +13,7 @@ from tests.editor import scripted_agent, under_name
 from tests.screen_terminal import Terminal
 
 CLAUDE = {"info": {"name": "@agentclientprotocol/claude-agent-acp", "version": "1"}}
-OFFER = "Always allow this here from now on?"
+OFFER = "Allow it from now on?"
 
 
 def claude(place: Place) -> AbstractContextManager[Terminal]:  # noqa: F811
@@ -45,11 +45,14 @@ def test_the_next_key_after_a_yes_makes_it_standing(
         one.type("y\r")
         one.until(
             OFFER,
-            "[s] run pytest -q, when claude asks, for 30 days: exactly this command",
+            "[s] always allow claude to run pytest -q in ",
             "[e] the same, whichever agent asks",
-            "[w] run pytest …, when claude asks, for 30 days: runs this folder's code",
+            "[w] always allow claude to run pytest with any arguments in ",
         )
         one.until("anything else is sent as a prompt", below=OFFER)
+        one.type("m\r")
+        one.until("run pytest -q: exactly this command", "run pytest …: runs this folder's code")
+        one.until("anything else is sent as a prompt", below="runs this folder's code")
         one.type("s\r")
         one.until(
             "Allowed from now on: run pytest -q, for claude. To revoke it: acphold rules rm 1"

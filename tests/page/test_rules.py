@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Locator, Page, StorageState, expect
 
 import acphold
 from tests.editor import scripted_agent, under_name
-from tests.page.conftest import ask, opened, steps, violations, watch
+from tests.page.conftest import ask, note, opened, steps, violations, watch
 from tests.web.conftest import Served, serving
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
@@ -58,8 +58,13 @@ async def test_after_a_yes_the_next_tap_makes_a_rule_and_the_next_such_question_
     offered = await allowed(page, session, "pytest -q", "t1")
     buttons = offered.locator("li button")
     await expect(buttons).to_have_count(2)
-    await expect(buttons.first).to_contain_text("run pytest -q")
-    await expect(buttons.last).to_contain_text("whoever can edit files")
+    place = f"in {tmp_path.name} (30 days)"
+    await expect(buttons.first).to_have_text(f"Always allow claude to run pytest -q {place}")
+    wider = f"Always allow claude to run pytest with any arguments {place}"
+    await expect(buttons.last).to_have_text(wider)
+    await expect(offered.get_by_text("whoever can edit files")).not_to_be_visible()
+    await offered.get_by_text("What this means").click()
+    await expect(offered.get_by_text("whoever can edit files")).to_be_visible()
     assert await page.evaluate(WIDE) <= 0
     assert await violations(page) == []
     assert rules(served) == []
@@ -90,6 +95,26 @@ async def test_after_a_yes_the_next_tap_makes_a_rule_and_the_next_such_question_
     await again.click()
     assert '"go"' in (await asyncio.wait_for(turn, 60)).text
     assert rules(served) == []
+
+
+async def test_after_a_yes_one_thing_is_offered_at_a_time_and_takes_little_of_a_phone(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    # A browser without windows allows no notifications.
+    await page.add_init_script("Object.defineProperty(Notification, 'permission', {value: ''})")
+    await page.reload()
+    await page.set_viewport_size({"width": 360, "height": 740})
+    session = await agent.new_session(cwd=tmp_path)
+    notices = page.get_by_role("group", name="Notifications")
+    await note(page, ".asking [aria-label=Notifications]")
+    offered = await allowed(page, session, "make check", "t1")
+    await expect(offered.locator("li button")).to_be_in_viewport(ratio=1)
+    height = "(it) => it.getBoundingClientRect().height"
+    assert await page.locator(".asking").evaluate(height) < 740 / 3
+    assert await page.evaluate("noted") == []  # not even for a moment
+    await offered.get_by_role("button", name="No, keep asking").click()
+    await expect(offered).to_have_count(0)
+    await expect(notices).to_be_visible()
 
 
 async def test_the_list_has_each_rule_and_switches_and_revokes(

@@ -21,6 +21,7 @@ from acphold.record.standing import (
     Unclear,
     decide,
     leads_away,
+    pausing_rule,
     read_rule,
 )
 
@@ -420,6 +421,14 @@ def test_the_text_of_a_rule_reads_back_as_the_same_rule() -> None:
 
 def test_a_rule_says_in_plain_words_what_it_allows() -> None:
     assert "can run anything with it" in read_rule("run pytest …").meaning
+    for text, words in (
+        ("edit .", "edit files in shop"),
+        ("edit src/web", "edit files in shop/src/web"),
+        ("run git log …", "run git log with any arguments in shop"),
+        ("ask run make 'all of it'", "ask before it may run make 'all of it' in shop"),
+    ):
+        assert msgspec.structs.replace(read_rule(text), folder="/home/ada/shop").words == words
+    assert pausing_rule("s", "", 0).words == "ask everything"
     assert read_rule("run git log …").meaning == "only reads"
     assert "can run anything with it" in read_rule("run cargo fmt …").meaning
     assert read_rule("run make check").meaning == "exactly this command"

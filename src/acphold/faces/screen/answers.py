@@ -25,6 +25,7 @@ from acphold.faces.screen.panels import (
     Key,
     call_details,
     field,
+    meanings,
     permission,
     standing,
     value_of,
@@ -193,7 +194,10 @@ class PersonAnswers:
                 "cannot offer a rule: %s", error
             )  # not worth a message: nobody asked for a rule
             return
-        answer = await self.face.choose(standing(offers)) if offers else None
+        while (answer := await self.face.choose(standing(offers)) if offers else None) == "m":
+            for line in meanings(offers):
+                self._flow.tell(line)
+            self.face.refresh()
         if answer is None:
             return
         offer = offers[int(answer.removesuffix("*"))]

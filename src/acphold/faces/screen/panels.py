@@ -184,14 +184,20 @@ class Field(Struct, frozen=True):
 
 def standing(offers: Sequence[OfferedRule]) -> Choice:
     """Return the offer to make a yes standing; the answers are the place of the offer, and `*` for
-    every agent."""
+    every agent, and `m` for what it means."""
     keys: list[Key] = []
     for place, (rule, typed) in enumerate(zip(offers, ("s", "w"), strict=False)):
-        words = f"{rule.text}, when {rule.agent} asks, for 30 days: {rule.meaning}"
+        words = f"always allow {rule.agent} to {rule.words or rule.text} (30 days)"
         keys.append(Key(typed, on_one_line(words), str(place)))
         if place == 0:
             keys.append(Key("e", "the same, whichever agent asks", "0*"))
-    return Choice("Always allow this here from now on?", tuple(keys), passes=True)
+    keys.append(Key("m", "what that means", "m"))
+    return Choice("Allow it from now on?", tuple(keys), passes=True)
+
+
+def meanings(offers: Sequence[OfferedRule]) -> list[str]:
+    """Return what each of the offered rules means, as lines."""
+    return [on_one_line(f"{rule.text}: {rule.meaning}") for rule in offers[:2]]
 
 
 # -- permission -----------------------------------------------------------------------------

@@ -145,6 +145,7 @@ def rule_json(rule: StandingRule, place: str) -> str:
     facts = {
         "number": rule.number,
         "text": rule.text,
+        "words": rule.words,
         "meaning": rule.meaning,
         "asks": rule.verdict == "ask",
         "folder": rule.folder,
@@ -169,6 +170,7 @@ def offer_json(offer: RuleOffer) -> str:
     rule = offer.rules[0]
     facts = {
         "text": offer.text,
+        "words": offer.words,
         "meaning": offer.meaning,
         "agent": rule.agent,
         "folder": rule.folder,

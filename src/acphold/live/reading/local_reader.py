@@ -195,7 +195,7 @@ class LocalReader:
         from acphold.live.reading.rule_offers import rule_offers  # late: few need them
 
         offers = await rule_offers(self.journal, session_id, question_id, self._tenant)
-        return [OfferedRule(it.text, it.meaning, it.rules[0].agent) for it in offers]
+        return [OfferedRule(it.text, it.meaning, it.rules[0].agent, it.words) for it in offers]
 
     async def make_rules(
         self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str

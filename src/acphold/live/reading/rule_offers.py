@@ -176,6 +176,12 @@ class RuleOffer(Struct, frozen=True):
         return " and ".join(rule.text for rule in self.rules)
 
     @property
+    def words(self) -> str:
+        """What they let the agent do, as it ends "allow it to"."""
+        deeds = " and ".join(rule.deed for rule in self.rules)
+        return f"{deeds} in {self.rules[0].place}"
+
+    @property
     def meaning(self) -> str:
         """Their effect, in plain words."""
         return "; ".join(dict.fromkeys(rule.meaning for rule in self.rules))

@@ -125,11 +125,13 @@ class News(Struct, frozen=True):
 
 class OfferedRule(Struct, frozen=True):
     """A rule to make of a question that was allowed, as it is typed, what it means in plain words,
-    and the name of the agent that asked; see `reading.rule_offers`."""
+    and the name of the agent that asked; see `reading.rule_offers`. `words` are those of RuleOffer;
+    "" from an earlier server."""
 
     text: str
     meaning: str
     agent: str
+    words: str = ""
 
 
 class SessionReader(Protocol):

@@ -96,6 +96,28 @@ class StandingRule(Struct, frozen=True):
         return f"{front}{self.kind} {' '.join(words)}"
 
     @property
+    def deed(self) -> str:
+        """What it lets an agent do, as it ends "allow it to"; without its folder."""
+        if self.kind == "edit":
+            return "edit files"
+        return f"run {' '.join(map(quote, self.argv))}{' with any arguments' * self.is_prefix}"
+
+    @property
+    def place(self) -> str:
+        """The folder that it is for, as people name it; "" for all."""
+        name = os.path.basename(self.folder)
+        within = self.argv[0] if self.kind == "edit" else "."
+        return name and os.path.normpath(os.path.join(name, within))
+
+    @property
+    def words(self) -> str:
+        """Its effect in a phrase, with its folder."""
+        if self.is_rest:
+            return self.text
+        deed = f"ask before it may {self.deed}" if self.verdict == "ask" else self.deed
+        return f"{deed} in {self.place}" if self.place else deed
+
+    @property
     def meaning(self) -> str:
         """Its effect, in plain words."""
         if self.verdict == "ask":

@@ -6,7 +6,7 @@ import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { sessionPlace } from "./places.js";
 import { Offer } from "./notices.js";
-import { Offers } from "./offers.js";
+import { isOffering, Offers } from "./offers.js";
 import { QuestionView } from "./question.js";
 import { NewRules } from "./rules.js";
 
@@ -20,7 +20,8 @@ export function Inbox({ desk, current, isBrief = false }) {
   const [later, setLater] = useState(putOff);
   // What the session that is open asks is asked beside it.
   const waiting = desk.inbox.value.filter((each) => each.sessionId !== current && !desk.hidden.value.has(each.sessionId));
-  const rules = html`<${Offers} fits=${(/** @type {string} */ id) => id !== current} /><${NewRules} isOnline=${desk.server.isOnline} />`;
+  const isOther = (/** @type {string} */ id) => id !== current;
+  const rules = isOffering(isOther) ? html`<${Offers} fits=${isOther} />` : html`<${NewRules} isOnline=${desk.server.isOnline} />`;
   if (waiting.length === 0) return html`<div class="inbox">${rules}</div>`;
   /** @param {string} id */
   const toggle = (id) => {

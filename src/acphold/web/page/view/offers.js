@@ -1,17 +1,19 @@
 // After a yes: the rules that would have allowed it, smallest reach first. The next tap makes one.
 import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
-import { agentName, baseName, line } from "../model/text.js";
+import { agentName, counted, line } from "../model/text.js";
 import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
 import { isCalm, stir } from "./calm.js";
 import { html } from "./html.js";
 import { changeRule, day, spoken, UndoRule } from "./rule.js";
 
-/** @typedef {{text: string, meaning: string, agent: string, folder: string, expiresAt: string | null}} RuleOffer */
+/** @typedef {{text: string, words: string, meaning: string, agent: string, folder: string, expiresAt: string | null}} RuleOffer */
 
 /** How long what was made is shown, in ms. */
 const SHOWN_MS = 20_000;
+
+const DAY = 86_400_000;
 
 /** The last question of each session that was allowed here. @type {import("@preact/signals").Signal<{session: string, question: string}[]>} */
 const allowed = signal([]);
@@ -29,6 +31,9 @@ export function hasAllowed(session, question, kind, isRule) {
 
 /** @param {string} question */
 const leave = (question) => (allowed.value = allowed.value.filter((each) => each.question !== question));
+
+/** Whether one stands, or will in a moment, for one of these sessions. @param {(session: string) => boolean} fits */
+export const isOffering = (fits) => allowed.value.some((each) => fits(each.session));
 
 /** @param {{fits: (session: string) => boolean}} props  the sessions whose offers stand here */
 export const Offers = ({ fits }) =>
@@ -56,7 +61,7 @@ function OffersOf({ session, question }) {
   const close = html`<button type="button" class="quiet" onClick=${() => leave(question)}>${made.length > 0 ? "Close" : "No, keep asking"}</button>`;
   if (made.length > 0) {
     const isOver = made.every((each) => each.isEnded);
-    return html`<section class="standing" aria-label="New rule"><p role="status">${isOver ? `${spoken(made)} revoked.` : html`<b>${spoken(made)}:</b> <code>${line(made.map((each) => each.text).join(" and "), 200)}</code>`}</p>
+    return html`<section class="standing" aria-label="New rule"><p role="status">${isOver ? `${spoken(made)} revoked.` : html`<b>${spoken(made)}:</b> ${line(made.map((each) => each.words).join(" and "), 200)}`}</p>
       <div class="choice">${made.filter((each) => !each.isEnded).map((each) => html`<${UndoRule} number=${each.number} isOne=${made.length === 1} done=${() => setMade((was) => was.map((one) => (one === each ? { ...one, isEnded: true } : one)))} />`)}<a class="button" href="#/rules">All rules</a>${close}</div></section>`;
   }
   /** @param {RuleOffer} offer */
@@ -67,11 +72,13 @@ function OffersOf({ session, question }) {
     setBusy(false);
   };
   const [{ agent, folder, expiresAt }] = offers;
+  const days = Math.round((new Date(expiresAt ?? 0).getTime() - Date.now()) / DAY);
   return html`<section class="standing" aria-label="Allow it from now on">
-    <header><h2>Allowed. Allow it from now on?</h2>${close}</header>
-    <p class="aside">In <span title=${folder}>${baseName(folder)}</span>${expiresAt ? `, until ${day(expiresAt)}` : ""}. You can revoke it at any time.</p>
-    <ul>${offers.map((offer) => html`<li><button type="button" disabled=${isBusy || !isCalm.value} onClick=${() => make(offer)}><code>${line(offer.text, 200)}</code><span>${line(offer.meaning, 300)}</span></button></li>`)}</ul>
-    ${agent && html`<label class="check"><input type="checkbox" checked=${isForAll} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setForAll(event.target.checked)} />For every agent, not only ${agentName(agent)}</label>`}
+    <ul>${offers.map((offer) => html`<li><button type="button" disabled=${isBusy || !isCalm.value} onClick=${() => make(offer)}>Always allow ${isForAll ? "every agent" : agentName(agent)} to ${line(offer.words, 200)}${days > 0 && ` (${counted(days, "day")})`}</button></li>`)}</ul>
+    <div class="choice"><details><summary>What this means</summary>
+      ${offers.map((offer) => html`<p><code>${line(offer.text, 200)}</code>: ${line(offer.meaning, 300)}.</p>`)}
+      <p>In ${line(folder, 200)}${expiresAt ? `, until ${day(expiresAt)}` : ""}. You can revoke it at any time.</p>
+      ${agent && html`<label class="check"><input type="checkbox" checked=${isForAll} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setForAll(event.target.checked)} />For every agent, not only ${agentName(agent)}</label>`}</details>${close}</div>
     ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
   </section>`;
 }

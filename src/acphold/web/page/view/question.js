@@ -14,7 +14,7 @@ import { html } from "./html.js";
 import { Produced } from "./inside.js";
 import { Long } from "./long.js";
 import { Offer } from "./notices.js";
-import { hasAllowed, Offers } from "./offers.js";
+import { hasAllowed, isOffering, Offers } from "./offers.js";
 import { ProseView } from "./prose.js";
 import { Whole } from "./whole.js";
 
@@ -43,14 +43,15 @@ export function Questions({ session, who, waiting }) {
   const asked = session.questions.value;
   const hasAsked = useRef(false);
   hasAsked.current ||= asked.length > 0;
-  // Nothing else is offered beside a question.
+  const isOwn = (/** @type {string} */ id) => id === session.id;
+  // Nothing else is offered beside a question, and one thing at a time.
   return html`${asked.map((each) => {
     if (later.includes(each.id)) return html`<button type="button" class="later" key=${each.id} onClick=${() => setLater((was) => was.filter((id) => id !== each.id))}>${who} is waiting for your answer</button>`;
     const told = waiting.find(({ id }) => id === each.id);
     return html`<${Guard} key=${each.id}><${QuestionView} asked=${each} who=${who} cwd=${session.cwd} call=${told?.toolCall ?? session.timeline.tool(each.params.toolCall?.toolCallId)?.fields} shows=${told?.shows}
       answer=${session.isAttached.value ? (/** @type {object} */ result) => session.answer(each, result) : undefined} isOpening=${session.server.isOnline}
       stop=${() => session.cancel()} later=${() => setLater((was) => [...was, each.id])} /><//>`;
-  })}${asked.length === 0 && html`${hasAsked.current && html`<${Offer} />`}<${Offers} fits=${(/** @type {string} */ id) => id === session.id} />`}`;
+  })}${asked.length === 0 && (isOffering(isOwn) ? html`<${Offers} fits=${isOwn} />` : hasAsked.current && html`<${Offer} />`)}`;
 }
 
 /**

@@ -7,6 +7,7 @@ import { html } from "./html.js";
  * @typedef {object} Rule  as `acphold rules --json` prints it
  * @property {number} number
  * @property {string} text
+ * @property {string} words  what it lets an agent do, and where
  * @property {string} meaning
  * @property {boolean} asks  whether it asks, whatever else allows it
  * @property {string} folder  "" for everywhere
