@@ -107,6 +107,18 @@ ALL_THAT_IT_DOES = (
 )
 
 
+async def test_commands_in_a_notice_are_drawn_as_code(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    told = {"severity": "info", "title": "Kept", "description": "`acphold diff -` shows <it>."}
+    await session.prompt(steps({"update": {"sessionUpdate": "notice", **told}}))
+    await opened(page, session.id)
+    note = page.locator(".note")
+    await expect(note).to_have_text("Kept acphold diff - shows <it>.")
+    await expect(note.locator("code")).to_have_text("acphold diff -")
+
+
 async def test_all_that_an_agent_does_is_there_in_a_line_that_opens(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@ import { Component } from "preact";
 import { useState } from "preact/hooks";
 import { asText, baseName, counted, line, wordTable, visible } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
+import { coded } from "./coded.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
@@ -96,7 +97,7 @@ function Drawn({ item, decisions }) {
     case "question":
       return html`<${Later} name="DecisionView" item=${item} version=${item.version} />`;
     case "note":
-      return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title)}</b> ${line(item.description, 1000)}</p>`;
+      return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title)}</b> ${coded(line(item.description, 1000))}</p>`;
     case "compaction":
       return html`<details class="thought"><summary>${COMPACTIONS[item.status ?? "in_progress"] ?? `Context ${line(item.status).replace("_", " ")}`}${item.error ? `: ${line(item.error)}` : ""}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
     case "end":
