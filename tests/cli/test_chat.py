@@ -244,7 +244,8 @@ def test_two_terminals_hold_one_session_and_the_first_answer_counts(
         one.until("[y] allow once: Go on", "press a key, then Enter")
         other.until("[y] allow once: Go on", "press a key, then Enter")
         other.type("y\r")
-        one.until("settled without", 'agent  answer: {"outcome"', '"go"', but="[y]")
+        told = "allowed once (in acphold): Allow this? Run it → Go on"
+        one.until(told, 'agent  answer: {"outcome"', '"go"', but="[y]")
         other.until('agent  answer: {"outcome"', '"go"', "ready")
         other.type("\x04")
         other.until("the session continues")
@@ -285,7 +286,7 @@ def test_who_attaches_while_a_question_waits_is_asked(shared_place: Place, one: 
         other.type("\r")
         other.until("[y] allow once: Go on", "press a key, then Enter", but="Traceback")
         other.type("y\r")
-        one.until("settled without")
+        one.until("allowed once (in acphold): Allow this? Run it")
 
 
 def test_words_typed_at_a_question_are_a_prompt_and_no_answer(one: Terminal) -> None:
@@ -319,7 +320,7 @@ def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
     one.type("\x15")  # Ctrl-U
     one.until("press a key, then Enter")
     one.type("\x03")
-    one.until("settled without an answer from here: Allow this? Run it", "ready")
+    one.until("cancelled: Allow this? Run it", "ready")
 
 
 def test_ctrl_c_in_a_running_turn_keeps_the_line_that_was_begun(one: Terminal) -> None:

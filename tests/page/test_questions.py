@@ -400,7 +400,7 @@ async def test_a_decision_that_is_read_later_names_the_client_that_made_it(
     await page.locator(".asking").get_by_role("button", name="Go on").click()
     await asyncio.wait_for(turn, 60)
     await page.reload()
-    await expect(page.locator("p.decision")).to_contain_text("in acphold-page")
+    await expect(page.locator("p.decision")).to_contain_text("on the page")
 
 
 async def test_a_question_is_read_and_answered_on_a_phone_at_twice_the_size(

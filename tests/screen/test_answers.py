@@ -6,13 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
+import pytest
+
 from acp_wire.schema import PermissionOption, RequestPermissionRequest
 from acphold.client import PermissionQuestion
 from acphold.errors import ConnectionLostError
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
+from acphold.faces.screen.panels import Choice
 from acphold.live.reading.session_reader import OfferedRule
+from acphold.record.history.decisions import Came
 from acphold.record.history.timeline import ToolCall
+from acphold.record.reports.transcript import DecidedQuestion
 from tests.screen.test_chat import Keys
 from tests.screen.test_flow import taken
 
@@ -57,6 +62,62 @@ async def test_a_chosen_rule_is_made_although_the_agent_asks_again() -> None:
         maker.may.set()
         await closing
     assert "Allowed from now on: run make" in str(taken(flow))
+
+
+class Nobody(Keys):
+    """A face at which nobody presses a key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_asked = asyncio.Event()
+
+    async def choose(self, choice: Choice) -> str | None:
+        self.has_asked.set()
+        await asyncio.Event().wait()
+        return None
+
+
+class Elsewhere:
+    """Knows how a question was answered, after a moment; or fails."""
+
+    def __init__(self, *found: DecidedQuestion | None) -> None:
+        self.found = list(found)
+
+    async def read(self, session_id: str, call: str) -> DecidedQuestion | None:
+        if not self.found:
+            raise ConnectionLostError("away")
+        return self.found.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (
+            [None, DecidedQuestion("", Came("allow_once"), "acphold-page")],
+            "allowed once on the page: ",
+        ),
+        ([DecidedQuestion("", Came("reject_once"), "zed")], "rejected (in zed): "),
+        (
+            [DecidedQuestion("", Came("allow_once"), "rule 1", is_by_rule=True)],
+            "once (by rule 1): ",
+        ),
+        ([DecidedQuestion("", Came("cancelled"))], "cancelled: "),
+        ([], "settled without an answer from here: "),
+    ],
+)
+async def test_a_question_that_was_answered_elsewhere_says_how_and_where(
+    found: list[DecidedQuestion | None], told: str
+) -> None:
+    flow = Flow()
+    answers = PersonAnswers(flow, outcomes=Elsewhere(*found))
+    answers.face = face = Nobody()
+    async with asyncio.timeout(DEADLINE):
+        asking = asyncio.create_task(answers.on_permission(question("a")))
+        await face.has_asked.wait()
+        asking.cancel()
+        await asyncio.wait([asking])
+        await answers.aclose()
+    assert f"{told}Allow this? make" in str(taken(flow))
 
 
 async def test_nobody_is_told_of_a_rule_that_nobody_wanted() -> None:

@@ -23,6 +23,7 @@ from acphold.faces.cli.ask_person import person_here
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
+from acphold.faces.cli.outcomes import Outcomes
 from acphold.faces.cli.present_calls import PresentCalls
 from acphold.faces.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.faces.cli.terminal_text import (
@@ -120,6 +121,7 @@ class ChatFrontend:
             reads_only=reads_only,
             rules=YesRules(server, journal),
             calls=PresentCalls(journal) if server is None else None,
+            outcomes=Outcomes(server, journal),
         )
         self._permission = permission
         if self._person is not None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from msgspec.structs import replace
 from rich.text import Text
 
 from acp_wire.processes.foreground import ForegroundProgram
@@ -115,6 +116,13 @@ class CallReader(Protocol):
         """Return the call with its diffs against the files as they are."""
 
 
+class OutcomeReader(Protocol):
+    """Reads how a question was answered that was taken back from here."""
+
+    async def read(self, session_id: str, call: str) -> DecidedQuestion | None:
+        """Return the last question about this call, decided; None if unknown. Raises AcpError."""
+
+
 class _FormLeft(Exception):
     """The person has left a form."""
 
@@ -128,7 +136,8 @@ class PersonAnswers:
     text that belongs to a question is shown when it is asked, not above the question before.
 
     With `rules`, a yes can become a rule: that is offered until the next line or question. With
-    `calls`, a change is shown against the file as it is.
+    `calls`, a change is shown against the file as it is. With `outcomes`, a question that another
+    client answered says which one, and how.
     """
 
     def __init__(
@@ -138,6 +147,7 @@ class PersonAnswers:
         reads_only: bool = False,
         rules: RuleMaker | None = None,
         calls: CallReader | None = None,
+        outcomes: OutcomeReader | None = None,
     ) -> None:
         self._face: QuestionFace | None = None
         self._has_face = asyncio.Event()
@@ -146,6 +156,7 @@ class PersonAnswers:
         self._asking = asyncio.Lock()
         self._rules = rules
         self._calls = calls
+        self._outcomes = outcomes
         self._offering: asyncio.Task[None] | None = None
         self._making = TaskSet()
 
@@ -171,7 +182,7 @@ class PersonAnswers:
             choice = permission(question.tool_call, question.options)
             self._flow.in_question = question.tool_call.tool_call_id
             try:
-                answer = await self._choose(choice)
+                answer = await self._choose(choice, question)
             finally:
                 self._flow.in_question = ""
             if answer is None:
@@ -288,19 +299,40 @@ class PersonAnswers:
                 values[name] = value
         return values
 
-    async def _choose(self, choice: Choice) -> str | None:
+    async def _choose(self, choice: Choice, asked: PermissionQuestion | None = None) -> str | None:
         if self._reads_only:
             aside = "(cannot be answered here)"
             short = f"{choice.short} {aside}" if choice.short else ""
             choice = Choice(f"{choice.title} {aside}", (), short=short)
-        return await self._answer_here(self.face.choose(choice), choice.title)
+        return await self._answer_here(self.face.choose(choice), choice.title, asked)
 
-    async def _answer_here(self, answer: Awaitable[T], title: str) -> T:
+    async def _answer_here(
+        self, answer: Awaitable[T], title: str, asked: PermissionQuestion | None = None
+    ) -> T:
         try:
             return await answer
         except asyncio.CancelledError:
-            self._show(passage(DecidedQuestion(title, Came("elsewhere"))))
+            if self._outcomes is None or asked is None:
+                self._show(passage(DecidedQuestion(title, Came("elsewhere"))))
+            else:
+                self._making.start(self._tell_outcome(self._outcomes, title, asked), "outcome")
             raise
+
+    async def _tell_outcome(
+        self, outcomes: OutcomeReader, title: str, asked: PermissionQuestion
+    ) -> None:
+        call, decided = asked.tool_call.tool_call_id, None
+        try:
+            async with asyncio.timeout(bounds.OUTCOME_SECONDS):
+                while True:
+                    if (decided := await outcomes.read(asked.session_id, call)) is not None:
+                        break
+                    # A turn that was cancelled here closes its question a moment later.
+                    await asyncio.sleep(bounds.OUTCOME_AGAIN_SECONDS)
+        except (AcpError, TimeoutError) as error:
+            log.info("cannot tell how a question was answered: %s", error)
+        told = decided or DecidedQuestion(title, Came("elsewhere"))
+        self._show(passage(replace(told, question=title)))
 
     def _show(self, shown: Passage) -> None:
         self._flow.put(shown)

@@ -77,6 +77,12 @@ TURN_LOOK_SECONDS = 1.0
 CLIENTS_LOOK_SECONDS = 5.0
 """Seconds between two checks of who else is connected, while nothing happens."""
 
+OUTCOME_SECONDS = 2.0
+"""Seconds to learn how a question was answered that another client had, too."""
+
+OUTCOME_AGAIN_SECONDS = 0.1
+"""Seconds until the journal is read again for it."""
+
 RULE_SECONDS = 10.0
 """Seconds to finish making a chosen rule when the person leaves the questions."""
 

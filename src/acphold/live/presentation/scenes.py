@@ -63,6 +63,9 @@ DECIDED: Final = {
 }
 """Words for the outcome of a question; see `history.decisions.Came`."""
 
+PAGE: Final = "acphold-page"
+"""The name that the page of `acphold serve` gives itself."""
+
 TOLD: Final = "as reported by the agent"
 """Added to a speaker known only from the agent."""
 
@@ -98,6 +101,8 @@ def notice_text(scene: Noticed) -> str:
 def decision_text(scene: DecidedQuestion) -> str:
     """Return a question's outcome, and the program a person answered it in; in our words."""
     how = "not answered yet" if scene.came is None else DECIDED.get(scene.came.how, "answered")
+    if scene.client == PAGE:
+        return f"{how} on the page"
     return f"{how} ({'by' if scene.is_by_rule else 'in'} {scene.client})" if scene.client else how
 
 

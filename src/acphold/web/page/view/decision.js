@@ -1,6 +1,6 @@
 // What came of a question, in the conversation. An open one is asked outside of it.
 import { useState } from "preact/hooks";
-import { HOW } from "../model/decisions.js";
+import { HOW, inClient } from "../model/decisions.js";
 import { line } from "../model/text.js";
 import { device } from "../wire/device.js";
 import { coded } from "./coded.js";
@@ -16,7 +16,7 @@ export function DecisionView({ item, isBelow = false }) {
   const option = params.options?.find((/** @type {Received} */ each) => each.optionId === chosen);
   const how = HOW[option?.kind ?? answer.result?.action ?? answer.outcome] ?? (chosen === undefined ? line(answer.outcome) : "Answered");
   const isRefusal = /^reject|decline|cancel/.test(option?.kind ?? answer.result?.action ?? answer.outcome ?? "");
-  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${how}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${coded(asked)} ${answer.rule ? html`<${ByRules} rule=${answer.rule} />` : answer.client?.name && html`<span>in ${line(answer.client.name, 40)}</span>`}</p>`;
+  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${how}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${coded(asked)} ${answer.rule ? html`<${ByRules} rule=${answer.rule} />` : answer.client?.name && html`<span>${inClient(answer.client.name)}</span>`}</p>`;
 }
 
 /** The rules that gave an answer, for the person whose they are: to others they say nothing. @param {{rule: Received}} props */
