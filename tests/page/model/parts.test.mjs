@@ -122,10 +122,13 @@ test("sessions of a project stand by day, and what is new before them", () => {
   );
 });
 
-test("a fork stands below its origin, on the day of the one that changed last", () => {
+test("a fork stands below its origin where both are of one day, and else says whose fork it is", () => {
   const fork = (sessionId, origin, ...then) => listed(sessionId, at(...then), { origins: [{ sessionId: "first" }, { sessionId: origin }] });
-  const rows = [listed("one", at(2026, 2, 9, 9)), fork("two", "one", 2026, 2, 11, 9), fork("three", "two", 2026, 2, 10, 9), fork("alone", "gone", 2026, 2, 10, 9)];
-  assert.deepEqual(days(rows), [["Today", "one", ">two", ">>three"], ["Yesterday", "alone"]]);
+  const rows = [listed("one", at(2026, 2, 9, 9)), fork("two", "one", 2026, 2, 11, 9), fork("three", "two", 2026, 2, 11, 8), fork("alone", "gone", 2026, 2, 10, 9)];
+  assert.deepEqual(days(rows), [["Today", "two", ">three"], ["Yesterday", "alone"], ["Monday", "one"]]);
+  const places = grouping()(rows, now)[0].days.flatMap((day) => day.places);
+  assert.deepEqual(places.map((each) => each.of), ["one", "", "", ""]);
+  assert.deepEqual(days([{ ...rows[0], unseen: true }, rows[1]]), [["", "one"], ["Today", "two"]]);
   const moved = listed("moved", at(2026, 2, 11), { origins: [{ sessionId: "moved" }] });
   assert.deepEqual(days([moved, fork("a", "b", 2026, 2, 11), fork("b", "a", 2026, 2, 11)]).flat().length, 4);  // each once
 });

@@ -22,7 +22,7 @@ export function standing(row) {
 /** The queued prompts in a session. @param {Row} row */
 export const waits = ({ queued, held, heldUntil }) => `${queued} queued${heldUntil ? `, paused until ${moment(heldUntil)}` : held === "elsewhere" ? ", planned elsewhere" : held ? ", paused" : ""}`;
 
-/** A session in the list: how deep it stands below its origin, and how it differs from others of its name. @typedef {{row: Row, depth: number, apart: string}} Place */
+/** A session in the list: how deep it stands below its origin, or what that is called where it stands elsewhere; and how it differs from others of its name. @typedef {{row: Row, depth: number, of: string, apart: string}} Place */
 /** @typedef {{name: string, places: Place[]}} Day */
 
 const ORDER = ["waiting", "running", "unseen", "idle", "failed", "stopped", "rest"];
@@ -38,8 +38,7 @@ const rank = (row) => Math.min(OLD, ORDER.indexOf(standing(row)[0].split(" ")[0]
 /**
  * Groups rows by project, the one with something live first, then the one that changed last. In each,
  * what waits, works or is new stands first, on a day without a name, then the others by day. A fork
- * stands below its origin, where both are there, and the day of such a family is that of the member
- * that changed last.
+ * stands below its origin, where both are of one day, and else says whose fork it is.
  *
  * What is returned keeps its projects: one with the same rows, on the same day, is the same as before.
  * @returns {(rows: Row[], now?: number) => Project[]}
@@ -78,16 +77,17 @@ function groupBy(all, by) {
 
 /** @param {Row[]} rows @param {number} now @returns {Day[]} */
 function byDay(rows, now) {
-  const families = familiesOf(rows).map((family) => ({
+  const named = groupBy(rows, (row) => (rank(row) < OLD ? "" : dayOf(row.updatedAt, now)));
+  const families = [...named].flatMap(([name, its]) => familiesOf(its, rows).map((family) => ({
+    name,
     family,
     rank: Math.min(...family.map(({ row }) => rank(row))),
     at: family.map(({ row }) => row.updatedAt).sort().at(-1) ?? "",
-  }));
+  })));
   families.sort((a, b) => a.rank - b.rank || byTime(b.at, a.at));
   /** @type {Day[]} */
   const days = [];
-  for (const { family, rank, at } of families) {
-    const name = rank < OLD ? "" : dayOf(at, now);
+  for (const { name, family } of families) {
     if (days.at(-1)?.name !== name) days.push({ name, places: [] });
     days.at(-1)?.places.push(...family);
   }
@@ -97,17 +97,18 @@ function byDay(rows, now) {
 /** The session that this one was copied from. @param {Row} row */
 const originOf = (row) => row.origins?.findLast((each) => each.sessionId !== row.sessionId)?.sessionId;
 
-/** Sessions of a project, each with its forks below it. @param {Row[]} rows @returns {Place[][]} */
-function familiesOf(rows) {
+/** Sessions of a day, each with its forks below it. @param {Row[]} rows @param {Row[]} all  those of its project @returns {Place[][]} */
+function familiesOf(rows, all) {
   const known = new Set(rows.map((row) => row.sessionId));
   const forks = groupBy(rows, (row) => originOf(row) ?? "");
-  const apart = apartIn(rows);
+  const apart = apartIn(all);
+  const titles = new Map(all.map((row) => [row.sessionId, called(row.title)]));
   const placed = new Set();
   /** @param {Row} row @param {number} depth @returns {Place[]} */
   const family = (row, depth) => {
     if (placed.has(row.sessionId)) return [];  // of its own origin: nothing that the hub makes
     placed.add(row.sessionId);
-    return [{ row, depth, apart: apart(row) }, ...(forks.get(row.sessionId) ?? []).flatMap((each) => family(each, depth + 1))];
+    return [{ row, depth, of: (depth === 0 && titles.get(originOf(row) ?? "")) || "", apart: apart(row) }, ...(forks.get(row.sessionId) ?? []).flatMap((each) => family(each, depth + 1))];
   };
   const roots = rows.filter((row) => !known.has(originOf(row) ?? ""));
   return [...roots, ...rows].map((row) => family(row, 0)).filter((its) => its.length > 0);
