@@ -12,6 +12,9 @@ from typing import Any
 from acphold.live.presentation.json_facts import question_json
 from acphold.live.reading.inbox import ALL, InboxQuestion, Whose, decisions, open_questions
 from acphold.live.reading.neighbours import live_sessions
+from acphold.record.history.decisions import answer_entry
+from acphold.record.history.entries import ANSWER, QUESTION
+from acphold.record.journal import NewSession, Origin, RowChange
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE
 from tests.served import wrapped
@@ -128,3 +131,20 @@ async def test_what_is_asked_elsewhere_or_left_by_a_crash_is_not_open(journal: P
         (gone,), _ = await decisions(kept, await live_sessions(), 5)
         assert gone.decided is not None
         assert gone.decided.outcome == "cancelled"
+
+
+async def test_a_decision_is_told_once_however_often_its_session_was_copied(journal: Path) -> None:
+    params = {"toolCall": {"toolCallId": "t1", "title": "Run"}, "options": OPTIONS}
+    asked = {"id": "q1", "method": "session/request_permission", "params": params}
+    came = answer_entry("q1", "answered", result=b'{"outcome":{"optionId":"go"}}')
+    copied = Origin("first", "scripted", 2)
+    async with reading(journal) as kept:
+        for name, origins in (("copy", (copied,)), ("first", ()), ("other", (copied, copied))):
+            lease = await kept.create(NewSession(name, "scripted", "/", origins=origins))
+            for kind, raw in ((QUESTION, json.dumps(asked).encode()), (ANSWER, came)):
+                await kept.append(lease, [(kind, [raw])])
+            await kept.change(lease, RowChange(prompted=True))
+            await kept.settle(lease, lease.next_seq - 1)
+        for whose, told in ((ALL, "first"), (Whose(session_id="copy"), "copy")):
+            (found,), following = await decisions(kept, {}, 1, None, whose)
+            assert (found.row.session_id, following) == (told, None)

@@ -11,7 +11,7 @@ Questions are answered over ACP alone, by a client that attaches to the session.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -119,7 +119,7 @@ async def decisions(
 ) -> tuple[list[InboxQuestion], int | None]:
     """Return the last decisions, before that time (ms) if given, newest first; and the time to
     continue before, None at the end. Decisions of one time stay together, so there may be more than
-    `limit`.
+    `limit`. One that copies of its session have, too, is that of the session which was copied.
 
     Searches the `INBOX_SESSIONS` active last, or the selected one; raises UnknownSessionError.
     """
@@ -131,7 +131,7 @@ async def decisions(
         if known > limit and not is_live:
             is_all = False
             break
-        found += await _decisions(journal, row, limit, before)
+        found = _each_once([*found, *await _decisions(journal, row, limit, before)])
     found.sort(key=lambda each: (-each.answered_at, each.row.session_id, -each.seq))
     following = None
     if len(found) > limit:
@@ -145,6 +145,21 @@ async def decisions(
             call = await _call(journal, each.row.session_id, each.question, each.seq)
             found[place] = replace(each, call=call)
     return found, following
+
+
+def _each_once(found: Iterable[InboxQuestion]) -> list[InboxQuestion]:
+    """Return each question as the session has it that is the least of a copy."""
+    once: dict[str, InboxQuestion] = {}
+    for each in found:
+        known = once.setdefault(each.question.id, each)
+        if _copied(each.row) < _copied(known.row):
+            once[each.question.id] = each
+    return [*once.values()]
+
+
+def _copied(row: SessionRow) -> tuple[int, int]:
+    """The order of sessions of which the later ones are copies of the earlier ones."""
+    return len(row.origins), row.created_at
 
 
 async def _rows(
