@@ -107,6 +107,36 @@ ALL_THAT_IT_DOES = (
 )
 
 
+@pytest.mark.parametrize("kind", ["allow_once", "reject_once"])
+async def test_an_edit_that_was_allowed_keeps_its_diff_when_the_agent_says_only_that_it_is_done(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, kind: str
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    diff = {"type": "diff", "path": "/a.py", "oldText": "1\n", "newText": "2\n3\n"}
+    text = {"type": "content", "content": {"type": "text", "text": "Wrote the file."}}
+    done = {"toolCallId": "t1", "status": "completed", "content": [text]}
+    turn = session.prompt(
+        steps(
+            {"update": {"sessionUpdate": "tool_call", "toolCallId": "t1", "title": "Edit a.py"}},
+            ask("t1", kind="edit", content=[diff]),
+            {"update": {"sessionUpdate": "tool_call_update", **done}},
+        )
+    )
+    await opened(page, session.id)
+    name = "Go on" if kind == "allow_once" else "Stop it"
+    await page.locator(".asking").get_by_role("button", name=name).click()
+    await asyncio.wait_for(turn, 60)
+    tool = page.locator("details.tool")
+    for _ in range(2):  # again as it is read from the journal
+        await expect(tool).to_have_class("tool completed")
+        changed = ["+2 \N{MINUS SIGN}1"] if kind == "allow_once" else []
+        await expect(tool.locator("summary .sum")).to_have_text(changed)
+        await tool.locator("summary").click()
+        await expect(tool.get_by_text("Wrote the file.")).to_be_visible()
+        await expect(tool.locator(".diff")).to_have_count(len(changed))
+        await page.reload()
+
+
 async def test_commands_in_a_notice_are_drawn_as_code(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

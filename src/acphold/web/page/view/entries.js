@@ -87,7 +87,7 @@ function Drawn({ item, decisions }) {
     case "said":
       return item.role === "thought" ? html`<${ThoughtView} item=${item} version=${item.version} />` : html`<${SaidView} item=${item} version=${item.version} />`;
     case "tool":
-      return html`<${ToolView} tool=${item} version=${item.version} isDecided=${decisions.length > 0}>
+      return html`<${ToolView} tool=${item} version=${item.version} decisions=${decisions}>
         ${item.children.map((child) => html`<${ChildView} key=${child.key} child=${child} version=${child.version} />`)}
       <//>${decisions.map((each) => html`<${Later} name="DecisionView" key=${each.key} item=${each} version=${each.version} isBelow />`)}`;
     case "plan":

@@ -10,15 +10,15 @@ import { LastLines } from "./terminal.js";
 const SIGNS = wordTable({ read: "Read", edit: "Edit", delete: "Delete", move: "Move", search: "Search", execute: "Run", think: "Think", fetch: "Fetch", switch_mode: "Mode" });
 const STANDS = wordTable({ pending: "waiting", in_progress: "running", completed: "done", failed: "failed" });
 
-/** @param {{tool: import("../model/timeline.js").Tool, version: number, isDecided: boolean, children: unknown}} props  `isDecided`: what was decided stands below; `children` are its sub-agents */
-export function ToolView({ tool, isDecided, children }) {
+/** @param {{tool: import("../model/timeline.js").Tool, version: number, decisions: import("../model/timeline.js").Question[], children: unknown}} props  the `decisions` stand below; `children` are its sub-agents */
+export function ToolView({ tool, decisions, children }) {
   const { title, kind = "other", status = "pending", rawInput, _meta } = tool.fields;
-  const content = contentOf(tool);
+  const content = [...allowed(tool, decisions), ...contentOf(tool)];
   const [isOpen, setOpen] = useState(false);
   const diffs = content.filter((each) => each?.type === "diff");
   const isCommand = kind === "execute";
   const output = isCommand || status === "failed" ? outputOf(content, tool.fields.rawOutput) : "";
-  const why = status === "failed" && (line(_meta?.["acphold/failed"]) || (isCommand ? "" : line(output)) || (!output && !isDecided && "The agent gave no reason."));
+  const why = status === "failed" && (line(_meta?.["acphold/failed"]) || (isCommand ? "" : line(output)) || (!output && decisions.length === 0 && "The agent gave no reason."));
   // What a shell is given says more than that it is one.
   const command = isCommand ? (commandOf(rawInput) ?? "").replace(/^(\/\S*\/)?(ba|z)?sh -l?c /, "") : "";
   const stands = STANDS[status] ? status : "unknown";
@@ -35,6 +35,15 @@ export function ToolView({ tool, isDecided, children }) {
     ${isOpen && html`<${Later} name="Inside" tool=${tool} content=${content} />`}
     ${children}
   </details>`;
+}
+
+/** What was allowed and done: some agents say at the end only that they did it. @param {import("../model/timeline.js").Tool} tool @param {import("../model/timeline.js").Question[]} decisions @returns {Received[]} */
+function allowed({ fields }, decisions) {
+  if (fields.status !== "completed" || fields.content?.some((each) => each?.type === "diff")) return [];
+  return decisions.flatMap(({ answer, params }) => {
+    const chosen = params.options?.find((/** @type {Received} */ each) => each?.optionId === answer?.result?.outcome?.optionId);
+    return asText(chosen?.kind).startsWith("allow") && Array.isArray(params.toolCall?.content) ? params.toolCall.content : [];
+  }).filter((each) => each?.type === "diff");
 }
 
 /** @param {import("../model/timeline.js").Tool} tool */
