@@ -425,8 +425,11 @@ async def test_who_reads_nothing_is_sent_away_with_little_kept_for_it(
         session = await agent.new_session(cwd=fortress.folder)
         for _ in range(16):
             await session.prompt("quick: " + "x" * (1 << 20))
-        for _ in range(40):  # a list of one is so short that thousands fit into what a kernel keeps
-            await (await agent.new_session(cwd=fortress.folder)).prompt("quick: listed")
+        # A short list takes long to make, and thousands of it fit into what a kernel keeps.
+        long = fortress.folder.joinpath(*["long" * 60] * 12)
+        long.mkdir(parents=True)
+        for _ in range(40):
+            await (await agent.new_session(cwd=long)).prompt("quick: listed")
     opened = {"sessionId": session.id, "cwd": str(fortress.folder), "mcpServers": []}
     load = {"jsonrpc": "2.0", "id": 2, "method": "session/load", "params": opened}
     list_ = {"jsonrpc": "2.0", "id": 3, "method": "session/list", "params": {}}
