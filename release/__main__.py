@@ -70,9 +70,8 @@ def _built(source: Path) -> list[Path]:
     made = source / "dist"
     files = list[Path]()
     for name, folder in FOLDERS.items():
-        # The page takes Node.js, which its build asks for; hatchling is installed here.
-        here = [] if name == "acphold" else ["--no-isolation"]
-        _run(sys.executable, "-m", "build", *here, "--outdir", made, source / folder)
+        # What a build asks for is installed here, Node.js for the page too.
+        _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", made, source / folder)
         (sdist,), (wheel,) = made.glob(f"{name}-*.tar.gz"), made.glob(f"{name}-*.whl")
         files += [sdist, wheel]
     return files
