@@ -127,7 +127,17 @@ def _opencode_home(home: Path, url: str) -> dict[str, str]:
     off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")
     disabled = {f"OPENCODE_DISABLE_{name}": "1" for name in off}
     # Each start takes 4 s of CPU; a quarter of it optimizes code that is to run for long.
+    _has_its_plugin(folder)
     return {**at_home(home), **disabled, "BUN_JSC_useFTLJIT": "0"}
+
+
+def _has_its_plugin(config: Path) -> None:
+    """What opencode would otherwise install from npm at each start, for plugins that nobody has."""
+    named = {"dependencies": {"@opencode-ai/plugin": "*"}}
+    (config / "node_modules").mkdir(exist_ok=True)
+    (config / "package.json").write_text(json.dumps(named))
+    lock = {"lockfileVersion": 3, "packages": {"": named}}
+    (config / "package-lock.json").write_text(json.dumps(lock))
 
 
 # --- deepagents ----------------------------------------------------------------------------------
@@ -276,7 +286,7 @@ GEMINI = RealAgent(
     tools=(),
 )
 
-GOOSE = RealAgent("goose", _goose_command, goose_home, remembers=True, tools=())
+GOOSE = RealAgent("goose", _goose_command, goose_home, remembers=True, tools=("shell",))
 
 REAL_AGENTS = (CODEX, OPENCODE, DEEPAGENTS)
 

@@ -10,7 +10,7 @@ from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import text, timeline
 from tests.interop.model_endpoint import HANDED_OVER, SLOW_WORDS, ModelEndpoint
 from tests.interop.place import Place
-from tests.interop.real_agents import CODEX, OPENCODE, REAL_AGENTS, RealAgent
+from tests.interop.real_agents import CODEX, DEEPAGENTS, GOOSE, OPENCODE, RealAgent
 from tests.interop.wire import Json
 
 # The first run downloads the agents.
@@ -76,7 +76,7 @@ async def test_a_turn_that_was_made_without_acphold_is_taken_in_once(
     assert place.wrong_lines() == []
 
 
-@pytest.mark.parametrize("agent", REAL_AGENTS, ids=lambda agent: agent.name)
+@pytest.mark.parametrize("agent", [CODEX, GOOSE, DEEPAGENTS], ids=lambda agent: agent.name)
 async def test_a_conversation_that_was_handed_over_reaches_the_model_also_two_restarts_later(
     agent: RealAgent, place: Place, model: ModelEndpoint
 ) -> None:
