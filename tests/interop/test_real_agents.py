@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import pytest
+import pytest_asyncio
 
 from tests.editor import Refused
 from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import assert_all_there, text, timeline
-from tests.interop.model_endpoint import ModelEndpoint
+from tests.interop.model_endpoint import ModelEndpoint, running as serving
 from tests.interop.place import Place
 from tests.interop.probe import Report, differences, probe
 from tests.interop.real_agents import CODEX, OPENCODE, REAL_AGENTS, RealAgent
@@ -88,86 +91,113 @@ async def test_an_agent_goes_on_with_a_conversation_in_whose_middle_all_was_kill
     assert place.wrong_lines() == []
 
 
-@each_agent
-async def test_an_agent_that_dies_in_a_turn_is_started_again(
-    agent: RealAgent, place: Place, model: ModelEndpoint
-) -> None:
-    acphold = place.wrapped(agent.command())
-    async with place.client(acphold, **agent.prepare(place.home, model.url)) as client:
-        session_id = await begin(client, place)
-        await client.call("session/prompt", prompt(session_id, tool_order(agent, place)))
-        turn = await reach_the_middle(client, session_id)
-        place.family.kill_only(agent.command())
-        with pytest.raises(Refused, match="ended"):
-            await client.answer(turn)
-        so_far = len(model.requests)
-        await client.call("session/prompt", prompt(session_id, "Which word was it?"))
-        assert text(client.updates(session_id)).endswith("Which word was it?")
-        assert "ALBATROSS" in model.input_since(so_far)
-    await place.family.gone()
-    assert place.wrong_lines() == []
+class Running(NamedTuple):
+    """An agent behind acphold, in which each test has a session of its own."""
+
+    agent: RealAgent
+    client: Client
+    place: Place
+    model: ModelEndpoint
+
+    async def begin(self) -> str:
+        return str((await self.client.call("session/new", opening(self.place.work)))["sessionId"])
 
 
-@each_agent
-async def test_a_session_that_is_open_is_loaded_again_and_takes_prompts_in_a_row(
-    agent: RealAgent, place: Place, model: ModelEndpoint
-) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Running]:
+    """One start for several tests: it is most of what one takes."""
+    agent: RealAgent = request.param
+    place = Place(tmp_path_factory.mktemp("running"))
     acphold = place.wrapped(agent.command())
-    async with place.client(acphold, **agent.prepare(place.home, model.url)) as client:
-        session_id = await begin(client, place)
-        await client.call("session/load", opening(place.work, session_id))
-        turns = [
-            client.begin("session/prompt", prompt(session_id, said))
-            for said in (tool_order(agent, place), "second", "third")
-        ]
-        for turn in turns:
-            assert (await client.answer(turn))["stopReason"] == "end_turn"
-        said = text(client.updates(session_id))
-        assert said.index("DONE") < said.index("ECHO: second") < said.index("ECHO: third")
-        replay = await load(client, place, session_id)
-        # Sent at once, and yet each stands before its own answer.
-        kinds = [item["sessionUpdate"] for item in timeline(replay)]
-        assert kinds.count("user_message_chunk") == 3
-        assert text(replay) == said
-        await client.leave()
+    with serving() as model:
+        async with place.client(acphold, **agent.prepare(place.home, model.url)) as client:
+            await client.call("initialize", introduction())
+            yield Running(agent, client, place, model)
+            await client.leave()
+        await place.family.gone()
     assert client.odd == []
     assert place.wrong_lines() == []
 
 
-@each_agent
+each_running = pytest.mark.parametrize(
+    "running", REAL_AGENTS, indirect=True, ids=lambda agent: agent.name
+)
+beside_others = pytest.mark.asyncio(loop_scope="module")
+
+
+@each_running
+@beside_others
+async def test_a_session_that_is_open_is_loaded_again_and_takes_prompts_in_a_row(
+    running: Running,
+) -> None:
+    agent, client, place, _ = running
+    session_id = await running.begin()
+    await client.call("session/load", opening(place.work, session_id))
+    turns = [
+        client.begin("session/prompt", prompt(session_id, said))
+        for said in (tool_order(agent, place), "second", "third")
+    ]
+    for turn in turns:
+        assert (await client.answer(turn))["stopReason"] == "end_turn"
+    said = text(client.updates(session_id))
+    assert said.index("DONE") < said.index("ECHO: second") < said.index("ECHO: third")
+    replay = await load(client, place, session_id)
+    # Sent at once, and yet each stands before its own answer.
+    kinds = [item["sessionUpdate"] for item in timeline(replay)]
+    assert kinds.count("user_message_chunk") == 3
+    assert text(replay) == said
+
+
+@each_running
+@beside_others
 async def test_a_load_in_the_middle_of_a_turn_misses_nothing_and_doubles_nothing(
-    agent: RealAgent, place: Place, model: ModelEndpoint
+    running: Running,
 ) -> None:
-    acphold = place.wrapped(agent.command())
-    async with place.client(acphold, **agent.prepare(place.home, model.url)) as client:
-        session_id = await begin(client, place)
-        turn = await reach_the_middle(client, session_id)
-        before = len(client.updates(session_id))
-        await client.call("session/load", opening(place.work, session_id))
-        await client.until(lambda: "tick9 " in text(client.updates(session_id)[before:]))
-        client.tell("session/cancel", {"sessionId": session_id})
-        assert (await client.answer(turn))["stopReason"] == "cancelled"
-        said = text(client.updates(session_id)[before:])
-        assert "".join(f"tick{number} " for number in range(10)) in said
-        assert said.count("tick0 ") == said.count("tick9 ") == 1
-        await client.leave()
-    assert place.wrong_lines() == []
+    client = running.client
+    session_id = await running.begin()
+    turn = await reach_the_middle(client, session_id)
+    before = len(client.updates(session_id))
+    await client.call("session/load", opening(running.place.work, session_id))
+    await client.until(lambda: "tick9 " in text(client.updates(session_id)[before:]))
+    client.tell("session/cancel", {"sessionId": session_id})
+    assert (await client.answer(turn))["stopReason"] == "cancelled"
+    said = text(client.updates(session_id)[before:])
+    assert "".join(f"tick{number} " for number in range(10)) in said
+    assert said.count("tick0 ") == said.count("tick9 ") == 1
 
 
+@pytest.mark.parametrize("running", [OPENCODE], indirect=True, ids=lambda agent: agent.name)
+@beside_others
 async def test_a_turn_that_an_agent_would_retry_for_minutes_ends_when_it_is_cancelled(
-    place: Place, model: ModelEndpoint
+    running: Running,
 ) -> None:
-    acphold = place.wrapped(OPENCODE.command())
-    async with place.client(acphold, **OPENCODE.prepare(place.home, model.url)) as client:
-        session_id = await begin(client, place)
-        turn = client.begin("session/prompt", prompt(session_id, "FAIL now"))
-        await client.until(lambda: turn.done() or bool(model.requests))
-        client.tell("session/cancel", {"sessionId": session_id})
-        assert (await client.answer(turn))["stopReason"] == "cancelled"
-        await client.call("session/prompt", prompt(session_id, "And now?"))
-        assert text(client.updates(session_id)).endswith("And now?")
-        await client.leave()
-    assert place.wrong_lines() == []
+    client, model = running.client, running.model
+    session_id = await running.begin()
+    so_far = len(model.requests)
+    turn = client.begin("session/prompt", prompt(session_id, "FAIL now"))
+    await client.until(lambda: turn.done() or len(model.requests) > so_far)
+    client.tell("session/cancel", {"sessionId": session_id})
+    assert (await client.answer(turn))["stopReason"] == "cancelled"
+    await client.call("session/prompt", prompt(session_id, "And now?"))
+    assert text(client.updates(session_id)).endswith("And now?")
+
+
+@each_running
+@beside_others
+async def test_an_agent_that_dies_in_a_turn_is_started_again(running: Running) -> None:
+    agent, client, place, model = running
+    session_id = await running.begin()
+    await client.call("session/prompt", prompt(session_id, tool_order(agent, place)))
+    turn = await reach_the_middle(client, session_id)
+    place.family.kill_only(agent.command())
+    with pytest.raises(Refused, match="ended"):
+        await client.answer(turn)
+    so_far = len(model.requests)
+    await client.call("session/prompt", prompt(session_id, "Which word was it?"))
+    assert text(client.updates(session_id)).endswith("Which word was it?")
+    assert "ALBATROSS" in model.input_since(so_far)
 
 
 @pytest.mark.parametrize("agent", [CODEX, OPENCODE], ids=lambda agent: agent.name)
