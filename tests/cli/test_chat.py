@@ -190,6 +190,7 @@ def test_a_command_to_be_allowed_stands_there_once_and_breaks_between_words(one:
         )
         assert set(command.split()) <= set(shown.split()), shown
         one.type("\x03")
+        one.until("asked  cancelled: Look for git", "ready")
 
 
 def test_a_prompt_that_is_typed_while_the_agent_starts_is_sent(place: Place) -> None:
@@ -244,7 +245,7 @@ def test_two_terminals_hold_one_session_and_the_first_answer_counts(
         one.until("[y] allow once: Go on", "press a key, then Enter")
         other.until("[y] allow once: Go on", "press a key, then Enter")
         other.type("y\r")
-        told = "allowed once (in acphold): Allow this? Run it → Go on"
+        told = "allowed once (in acphold): Run it → Go on"
         one.until(told, 'agent  answer: {"outcome"', '"go"', but="[y]")
         other.until('agent  answer: {"outcome"', '"go"', "ready")
         other.type("\x04")
@@ -286,7 +287,7 @@ def test_who_attaches_while_a_question_waits_is_asked(shared_place: Place, one: 
         other.type("\r")
         other.until("[y] allow once: Go on", "press a key, then Enter", but="Traceback")
         other.type("y\r")
-        one.until("allowed once (in acphold): Allow this? Run it")
+        one.until("allowed once (in acphold): Run it")
 
 
 def test_words_typed_at_a_question_are_a_prompt_and_no_answer(one: Terminal) -> None:
@@ -320,7 +321,7 @@ def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
     one.type("\x15")  # Ctrl-U
     one.until("press a key, then Enter")
     one.type("\x03")
-    one.until("cancelled: Allow this? Run it", "ready")
+    one.until("cancelled: Run it", "ready")
 
 
 def test_ctrl_c_in_a_running_turn_keeps_the_line_that_was_begun(one: Terminal) -> None:

@@ -188,7 +188,7 @@ class PersonAnswers:
             if answer is None:
                 return None
             chosen = next(option for option in question.options if option.option_id == answer)
-            title = question.tool_call.title or question.tool_call.tool_call_id
+            title = _title_of(question)
             self._show(passage(DecidedQuestion(title, Came(chosen.kind, chosen.name))))
             if chosen.kind == "allow_once" and self._rules is not None:
                 offering = self._offer(self._rules, question)
@@ -315,12 +315,10 @@ class PersonAnswers:
             if self._outcomes is None or asked is None:
                 self._show(passage(DecidedQuestion(title, Came("elsewhere"))))
             else:
-                self._making.start(self._tell_outcome(self._outcomes, title, asked), "outcome")
+                self._making.start(self._tell_outcome(self._outcomes, asked), "outcome")
             raise
 
-    async def _tell_outcome(
-        self, outcomes: OutcomeReader, title: str, asked: PermissionQuestion
-    ) -> None:
+    async def _tell_outcome(self, outcomes: OutcomeReader, asked: PermissionQuestion) -> None:
         call, decided = asked.tool_call.tool_call_id, None
         try:
             async with asyncio.timeout(bounds.OUTCOME_SECONDS):
@@ -331,12 +329,16 @@ class PersonAnswers:
                     await asyncio.sleep(bounds.OUTCOME_AGAIN_SECONDS)
         except (AcpError, TimeoutError) as error:
             log.info("cannot tell how a question was answered: %s", error)
-        told = decided or DecidedQuestion(title, Came("elsewhere"))
-        self._show(passage(replace(told, question=title)))
+        told = decided or DecidedQuestion("", Came("elsewhere"))
+        self._show(passage(replace(told, question=_title_of(asked))))
 
     def _show(self, shown: Passage) -> None:
         self._flow.put(shown)
         self.face.refresh()
+
+
+def _title_of(question: PermissionQuestion) -> str:
+    return question.tool_call.title or question.tool_call.tool_call_id
 
 
 def _request(words: str) -> Passage:
