@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from acp_wire.processes.own_program import own_command
+from acphold.faces.cli import setup
 from acphold.faces.cli.editors import EDITORS, FileEditor, adapter_for
 from acphold.faces.cli.jsonc import value_at
 from acphold.faces.cli.setup import absolute_command
@@ -834,3 +835,14 @@ def test_an_agent_that_is_not_installed_is_fetched_after_a_yes(
     ]
     assert person.run("zed", "claude", "--remove", "--yes").code == 0
     assert file.read_text() == ZED
+
+
+def test_a_strangers_backup_is_none_of_ours(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text('{"theme": "acphold dark"}')
+    (tmp_path / "settings.json.mine.bak").write_bytes(b"\xff")
+    (tmp_path / "settings.json.20260101-000000.bak").write_bytes(b"\xff")
+    kept = setup._keep(str(settings), str(settings), settings.read_text())
+    assert kept is not None
+    assert Path(kept).read_text() == settings.read_text()
+    assert setup._keep(str(settings), str(settings), settings.read_text()) is None

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from acphold.journal_location import VARIABLE
 from tests.editor import introduced, scripted_agent, wrap_command
 from tests.owners import lone_command
 
@@ -37,7 +38,9 @@ async def test_an_idle_process_with_a_session_wakes_at_most_six_times_a_minute(
             [pid] = [
                 process.pid
                 for process in psutil.process_iter(["cmdline"])
-                if process.pid not in before and "daemon" in (process.info["cmdline"] or [])
+                if process.pid not in before
+                and "daemon" in (process.info["cmdline"] or [])
+                and process.environ().get(VARIABLE) == str(journal)
             ]
         try:
             # What follows a turn: a summary, the index, a copy of the log.

@@ -204,13 +204,29 @@ def test_no_link_leads_into_the_folder_of_git(tmp_path: Path, inside: str) -> No
 
 def question(name: str, *diffs: dict[str, Any]) -> tuple[str, Any]:
     asked = {"toolCallId": name, "status": "pending", "content": list(diffs)}
-    params = {"sessionId": "s1", "toolCall": asked, "options": []}
+    options = [{"optionId": kind, "name": kind, "kind": kind} for kind in ANSWERS]
+    params = {"sessionId": "s1", "toolCall": asked, "options": options}
     return "question", {"id": "q", "method": "session/request_permission", "params": params}
 
 
-@pytest.mark.parametrize(("status", "is_made"), [("completed", True), ("failed", False)])
+ANSWERS = ("allow_once", "reject_once")
+
+
+def answer(kind: str) -> tuple[str, Any]:
+    result = {"outcome": {"outcome": "selected", "optionId": kind}}
+    return "answer", {"question": "q", "outcome": "answered", "result": result}
+
+
+@pytest.mark.parametrize(
+    ("answered", "status", "is_made"),
+    [
+        ("allow_once", "completed", True),
+        ("allow_once", "failed", False),
+        ("reject_once", "completed", False),
+    ],
+)
 async def test_an_edit_that_was_shown_with_its_question_alone_counts_if_it_was_made(
-    journal: Journal, status: str, is_made: bool
+    journal: Journal, answered: str, status: str, is_made: bool
 ) -> None:
     said = {"type": "content", "content": {"type": "text", "text": "Wrote file successfully."}}
     found = await changed(
@@ -218,6 +234,7 @@ async def test_an_edit_that_was_shown_with_its_question_alone_counts_if_it_was_m
         PROMPT,
         call("1", status="pending"),
         question("1", edit("", "new\n")),
+        answer(answered),
         call("1", said, status=status),
         END,
         disk=ABSENT,

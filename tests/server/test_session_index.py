@@ -328,9 +328,10 @@ async def test_an_agent_is_told_what_another_process_has_changed(journal: Path) 
         await beside.call(CHANGED, {"sessionId": session})
         assert await asked_of(house, air.RENAME) == {"sessionId": session, "title": "Mine"}
         assert air.ARCHIVE not in [method for method, _ in house.agent.asked]
-        await kept.change(session, RowChange(archived=True))
-        await beside.call(CHANGED, {"sessionId": session})
-        assert await asked_of(house, air.ARCHIVE) == {"sessionId": session}
+        for archived, method in ((True, air.ARCHIVE), (False, air.UNARCHIVE)):
+            await kept.change(session, RowChange(archived=archived))
+            await beside.call(CHANGED, {"sessionId": session, "archived": archived})
+            assert await asked_of(house, method) == {"sessionId": session}
 
 
 async def test_an_agent_with_the_draft_alone_is_told_a_title_by_that(journal: Path) -> None:

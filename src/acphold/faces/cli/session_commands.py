@@ -60,11 +60,14 @@ async def rename(*, session_id: str, words: list[str], journal: str | None) -> i
     return Exit.OK
 
 
-async def _tell(found: Journal, session_id: str, location: str | None) -> None:
+async def _tell(
+    found: Journal, session_id: str, location: str | None, *, archived: bool | None = None
+) -> None:
     """Tell the process in which a session is live; or the daemon, whose agent may have it in a list
     of its own."""
     daemon = unix_address(daemon_socket(journal_of((), location)))
-    await tell_owner(await found.owner(session_id), session_id, [daemon])
+    whose = await found.owner(session_id)
+    await tell_owner(whose, session_id, [daemon], archived=archived)
 
 
 def archive_parser() -> Parser:
@@ -94,7 +97,7 @@ async def archive(*, session_ids: list[str], undo: bool = False, journal: str | 
         for session_id in found:
             await kept.change(session_id, RowChange(archived=not undo))
         # If one is live, its next prompt has to bring it back, however soon it comes.
-        await asyncio.gather(*(_tell(kept, session_id, journal) for session_id in found))
+        await asyncio.gather(*(_tell(kept, it, journal, archived=not undo) for it in found))
     if found:
         some = quantity(len(found), "session")
         print(f"Restored {some} to the list." if undo else f"Archived {some}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,7 @@ from difflib import unified_diff
 from functools import partial
 from glob import escape, glob
 from itertools import count
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rich.text import Text
 
@@ -481,12 +482,21 @@ def _write(path: str, before: str | None, after: str) -> str | None:
     return kept
 
 
+STAMPED: Final = re.compile(r"\.\d{8}-\d{6}(-\d+)?\.bak")
+"""What a backup of ours has behind the name of the file."""
+
+STARTS_US: Final = re.compile(r'"([^"\n]*/)?acphold"')
+"""A text with an acphold in front of some agent was changed before."""
+
+
 def _keep(path: str, target: str, before: str) -> str | None:
     """Back up the file's text under a free name beside it; returns that name. None if it is there
     from before the first change."""
     for name in glob(f"{escape(path)}.*.bak"):
-        if "acphold" in before or _read(name) == before:
-            return None
+        if STAMPED.fullmatch(name.removeprefix(path)):
+            with suppress(SettingsError):  # a stranger's
+                if STARTS_US.search(before) or _read(name) == before:
+                    return None
     stamp = time.strftime("%Y%m%d-%H%M%S")
     names = (f"{path}.{stamp}{f'-{number}' if number else ''}.bak" for number in count())
     for name in names:

@@ -299,17 +299,17 @@ class AgentsList:
         else:
             self.note(agents_id, title, archived=archived)
 
-    async def tell_changes(self, session_id: str) -> None:
+    async def tell_changes(self, session_id: str, *, archived: bool | None) -> None:
         """Have the agent's own list follow what another process has changed in a session of ours,
-        if it is this agent's."""
+        if it is this agent's: its title, and whether it is `archived`, unless that is None."""
         try:
             row = await self._journal.session(session_id)
             known = self._known.get(row.downstream_id or "")
-            word = AgentsWord(None, archived=False) if known is None else _word(known.line)
-            if row.renamed and row.title != word.title:
+            word = None if known is None else _word(known.line)
+            if row.renamed and (word is None or row.title != word.title):
                 await self.tell(session_id, row.title, archived=False)
-            if row.archived != word.archived:
-                await self.tell(session_id, None, archived=row.archived)
+            if archived is not None and (word is None or archived != word.archived):
+                await self.tell(session_id, None, archived=archived)
         except AcpError as exc:
             log.info("session %s: the agent is not told of its change: %s", session_id, exc)
 

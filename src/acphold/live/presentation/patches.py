@@ -11,7 +11,10 @@ from msgspec import Struct
 
 from acp_wire.schema import Diff
 
-_HUNK: Final = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+
+MOST: Final = 50_000
+"""Most characters of a unified diff that is looked at."""
 
 _END: Final = "\\ No newline at end of file"
 
@@ -28,10 +31,13 @@ class _Piece(Struct, frozen=True):
 def is_shown(patch: str, diffs: Sequence[Diff]) -> bool:
     """Return True if a unified diff says only what these diffs show.
 
-    Each of its files has to be that of a diff, and its hunks all that the diff changes there.
+    Each of its files has to be that of a diff, and its hunks, one behind the other, all that the
+    diff changes there. A long one is not looked at: of a long diff only a part is in sight.
     """
-    found = _files(patch) if patch.startswith(("Index: ", "--- ")) else []
-    return bool(found) and all(
+    is_patch = patch.startswith(("Index: ", "--- ")) and len(patch) <= MOST
+    found = _files(patch) if is_patch else []
+    paths = {names[0] for names, _ in found}
+    return len(found) == len(paths) > 0 and all(
         any(set(names) == {diff.path} and _is_all(pieces, diff) for diff in diffs)
         for names, pieces in found
     )
@@ -42,8 +48,10 @@ def _is_all(pieces: Sequence[_Piece], diff: Diff) -> bool:
     old, new = _lines(diff.old_text or ""), _lines(diff.new_text)
     ends = [_Piece(0, [], 0, []), *pieces, _Piece(len(old), [], len(new), [])]
     return all(
-        old[it.old_at :][: len(it.old)] == it.old
-        and new[it.new_at :][: len(it.new)] == it.new
+        last.old_at + len(last.old) <= it.old_at
+        and last.new_at + len(last.new) <= it.new_at
+        and old[it.old_at : it.old_at + len(it.old)] == it.old
+        and new[it.new_at : it.new_at + len(it.new)] == it.new
         and old[last.old_at + len(last.old) : it.old_at]
         == new[last.new_at + len(last.new) : it.new_at]
         for last, it in pairwise(ends)

@@ -139,15 +139,21 @@ OUTSIDE: Final = "work outside its folder"
 def folders_outside(tool: ToolCall) -> Sequence[str]:
     """Return the folders outside of the session's that a request is for, as opencode names them:
     its own question, besides the one for the call."""
+    return _outside(tool)[0]
+
+
+def _outside(tool: ToolCall) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the same, and the names of the arguments that say no more than that."""
     given = tool.input
     if tool.kind != "other" or not isinstance(given, dict):
-        return ()
+        return (), ()
     folder, folders = given.get("parentDir"), given.get("directories")
     if isinstance(folder, str) and folder and folder == tool.title:
-        return (folder,)
-    if isinstance(folders, list) and folders and all(isinstance(it, str) for it in folders):
-        return folders if given.get("patterns") == [f"{it}/*" for it in folders] else ()
-    return ()
+        return (folder,), ("parentDir",)
+    if isinstance(folders, list) and folders and all(isinstance(it, str) and it for it in folders):
+        is_all = given.get("patterns") == [f"{it}/*" for it in folders]
+        return (folders, ("directories", "patterns")) if is_all else ((), ())
+    return (), ()
 
 
 def _file(tool: ToolCall) -> str | None:
@@ -247,7 +253,7 @@ def arguments(tool: ToolCall) -> list[Argument]:
         return [Argument("", raw.decode(errors="replace"))]
     in_diff: dict[str, str] = {}
     diffs, file = tool.diffs, _file(tool)
-    outside = ("parentDir", "directories", "patterns") if folders_outside(tool) else ()
+    _, outside = _outside(tool)
     for diff in diffs:
         compared = diff_lines(diff, whole=True)
         for what, sign, text in (("old", "-", diff.old_text), ("new", "+", diff.new_text)):

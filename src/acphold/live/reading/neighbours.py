@@ -248,11 +248,18 @@ async def presence_of(path: str, seconds: float) -> Process | None:
         return None
 
 
-async def tell_owner(whose: Whose, session_id: str, otherwise: Sequence[str] = ()) -> bool:
+async def tell_owner(
+    whose: Whose,
+    session_id: str,
+    otherwise: Sequence[str] = (),
+    *,
+    archived: bool | None = None,
+) -> bool:
     """Tell the other process that owns a session, or one at the addresses `otherwise`, if any;
-    return True if it was told."""
+    return True if it was told. `archived` is None if that has not changed."""
     addresses = otherwise if (owner := other_owner(whose)) is None else owner.addresses
-    params = encode({"sessionId": session_id})
+    state = {} if archived is None else {"archived": archived}
+    params = encode({"sessionId": session_id, **state})
     told = addresses and await _answer_of(addresses, CHANGED, params, bounds.ANSWER_SECONDS)
     return bool(told)
 

@@ -51,6 +51,7 @@ from acphold.live.server.session_opener import SessionOpener
 from acphold.live.server.session_requests import Handler, SessionRequests
 from acphold.live.server.unstable import UnstableMethods, archive_filter, copy_session
 from acphold.newest import Newest
+from acphold.record.history.raw_update import members
 from acphold.record.journal.access import SCOPES, Scope
 
 if TYPE_CHECKING:
@@ -476,8 +477,12 @@ class ClientConnection:
         await self._own.require(schema.LOAD_SESSION.name, request.params)
         hub = self._desk.hub
         await hub.look_at(session_id)
+        archived = {b"true": True, b"false": False}.get(
+            members(request.params).get("archived", b"")
+        )
         for desk in hub.desks:
-            hub.undoing.start(desk.sessions.agents.tell_changes(session_id), "tell the agent")
+            telling = desk.sessions.agents.tell_changes(session_id, archived=archived)
+            hub.undoing.start(telling, "tell the agent")
         return b"{}"
 
     # -- the list -------------------------------------------------------------------------

@@ -25,7 +25,9 @@ import msgspec
 from msgspec import Struct
 
 from acphold.record.history.children import child_update
+from acphold.record.history.decisions import AskedQuestion, asked_question, closed_question
 from acphold.record.history.entries import (
+    ANSWER,
     CHILD,
     PARAMS,
     QUESTION,
@@ -69,7 +71,7 @@ ABSENT: Final = Absent()
 TRIED_EDITS: Final = 50
 """Most edits of one file for which states between two edits are compared with the disk."""
 
-TELLING_OF_CALLS: Final = (UPDATE, PARAMS, TERMINAL, CHILD, QUESTION)
+TELLING_OF_CALLS: Final = (UPDATE, PARAMS, TERMINAL, CHILD)
 """The kinds of entries that report tool calls."""
 
 FileText = str | Absent
@@ -83,16 +85,15 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
     """Return the edits of a whole session in the order of their calls; none of failed calls."""
     calls: list[_ReportedCall] = []
     latest: dict[tuple[str, str], _ReportedCall] = {}  # by sub-agent, "" for none, and call id
+    asked = _AskedEdits()
     async for segment in segments:
+        if segment.kind in (QUESTION, ANSWER):
+            for _, raw in segment.raws():
+                asked.take(segment.kind, raw, latest)
+            continue
         if segment.kind not in TELLING_OF_CALLS or b'"toolCallId"' not in segment.raw:
             continue
         for entry in segment.entries():
-            if entry.kind == QUESTION:
-                asked = members(members(members(entry.raw).get("params", b"")).get("toolCall", b""))
-                about = latest.get(("", string(asked.get("toolCallId")) or ""))
-                if about is not None and (diffs := _diffs_in(asked)):
-                    about.asked[:] = diffs
-                continue
             kind, parts = update_kind(entry.update), members(entry.update)
             call_id = string(parts.get("toolCallId"))
             if kind not in ("tool_call", "tool_call_update") or not call_id:
@@ -112,12 +113,35 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
 
 class _ReportedCall(Struct, frozen=True):
     """A tool call as far as it was reported; `is_inner` if a sub-agent made it. `asked` are the
-    diffs with which permission was asked for."""
+    diffs that were allowed when it asked for permission."""
 
     turn: int
     draft: ToolDraft
     is_inner: bool
     asked: list[dict[str, bytes]] = []
+
+
+class _AskedEdits:
+    """The diffs that questions show: they count for their call once somebody has allowed it."""
+
+    def __init__(self) -> None:
+        self._questions: dict[str, tuple[AskedQuestion, _ReportedCall]] = {}
+
+    def take(self, kind: str, raw: bytes, calls: Mapping[tuple[str, str], _ReportedCall]) -> None:
+        """Take a question or an answer."""
+        if kind == QUESTION:
+            question = asked_question(raw)
+            call = calls.get(("", string(question.tool_call.get("toolCallId")) or ""))
+            if call is not None:
+                self._questions[question.id] = question, call
+            return
+        closed = closed_question(raw)
+        question_and_call = self._questions.pop(closed.question, None)
+        if question_and_call is None:
+            return
+        question, call = question_and_call
+        if closed.came(question).how.startswith("allow_"):
+            call.asked[:] = _diffs_in(question.tool_call) or call.asked
 
 
 def _edits_of(call: _ReportedCall) -> Iterator[Edit]:

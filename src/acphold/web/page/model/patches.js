@@ -33,10 +33,14 @@ export function patchLines(patch, hasNumbers = true) {
   return lines;
 }
 
+/** Most characters of a unified diff that is looked at: of a long one only a part is in sight. */
+const MOST = 50_000;
+
 /** Whether a unified diff says only what these diffs show. @param {string} patch @param {Received[]} diffs */
 export function isShown(patch, diffs) {
-  const files = /^(Index: |--- )/.test(patch) ? filesOf(patch) : [];
-  return files.length > 0 && files.every(({ names, pieces }) => diffs.some(({ path, oldText, newText }) => names.every((name) => name === path) && isAll(pieces, split(asText(oldText)), split(asText(newText)))));
+  const files = patch.length <= MOST && /^(Index: |--- )/.test(patch) ? filesOf(patch) : [];
+  const paths = new Set(files.map(({ names }) => names[0]));
+  return files.length > 0 && paths.size === files.length && files.every(({ names, pieces }) => diffs.some(({ path, oldText, newText }) => names.every((name) => name === path) && isAll(pieces, split(asText(oldText)), split(asText(newText)))));
 }
 
 /** @typedef {{at: number, lines: string[]}[]} Piece  the old lines and the new ones in their place, and where they begin */
@@ -45,7 +49,7 @@ export function isShown(patch, diffs) {
 function isAll(pieces, old, young) {
   const ends = [[0, 0], ...pieces.map((piece) => piece.map(({ at, lines }) => at + lines.length))];
   return [...pieces, [{ at: old.length, lines: [] }, { at: young.length, lines: [] }]].every((piece, number) => {
-    const [one, other] = [old, young].map((all, side) => ({ gap: all.slice(ends[number][side], piece[side].at), isSame: same(all.slice(piece[side].at).slice(0, piece[side].lines.length), piece[side].lines) }));
+    const [one, other] = [old, young].map((all, side) => ({ gap: all.slice(ends[number][side], piece[side].at), isSame: ends[number][side] <= piece[side].at && same(all.slice(piece[side].at, piece[side].at + piece[side].lines.length), piece[side].lines) }));
     return one.isSame && other.isSame && same(one.gap, other.gap);
   });
 }
@@ -74,7 +78,7 @@ function filesOf(patch) {
     if (names.length < 2) return [];
     /** @type {Piece[]} */
     const pieces = [];
-    for (let hunk; (hunk = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@$/.exec(lines[at])); ) {
+    for (let hunk; (hunk = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@$/.exec(lines[at])); ) {
       at++;
       const [oldAt, oldCount, newAt, newCount] = hunk.slice(1).map((number) => Number(number ?? 1));
       const [old, young] = /** @type {string[][]} */ ([[], []]);

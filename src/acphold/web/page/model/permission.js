@@ -92,10 +92,14 @@ function withoutTold(value, whole, name) {
 }
 
 /** The folders outside of the session's that it is for. @param {Received} call @returns {string[]} */
-function foldersOutside({ kind, title, rawInput }) {
+const foldersOutside = (call) => outsideOf(call)[0];
+
+/** The same, and the names of the arguments that say no more than that. @param {Received} call @returns {[string[], string[]]} */
+function outsideOf({ kind, title, rawInput }) {
   const { parentDir, directories, patterns } = (kind ?? "other") === "other" && isRecord(rawInput) ? rawInput : /** @type {Received} */ ({});
-  if (parentDir && typeof parentDir === "string" && parentDir === title) return [parentDir];
-  return isWords(directories) && JSON.stringify(directories.map((each) => `${each}/*`)) === JSON.stringify(patterns) ? directories : [];
+  if (parentDir && typeof parentDir === "string" && parentDir === title) return [[parentDir], ["parentDir"]];
+  const isAll = isWords(directories) && directories.length > 0 && directories.every(Boolean) && JSON.stringify(directories.map((each) => `${each}/*`)) === JSON.stringify(patterns);
+  return isAll ? [directories, ["directories", "patterns"]] : [[], []];
 }
 
 /** All that a call is given. @param {Received} call @returns {Argument[]} */
@@ -108,8 +112,8 @@ export function argumentsOf(call) {
   const diffs = diffsOf(content);
   const inDiff = shownByDiffs(diffs);
   const file = fileOf(diffs);
-  const isOutside = foldersOutside(call).length > 0;
-  const isSaid = (/** @type {Argument} */ { name, text }) => (isOutside && /^(parentDir|directories|patterns)$/.test(name)) || (text === file && PARTS[name] === "where") || (/^(diff|patch)$/.test(name) && isShown(text, diffs));
+  const [, outside] = outsideOf(call);
+  const isSaid = (/** @type {Argument} */ { name, text }) => outside.includes(name) || (text === file && PARTS[name] === "where") || (/^(diff|patch)$/.test(name) && isShown(text, diffs));
   return found.filter((each) => !isSaid(each)).map(({ name, text }) => ({ name, text: inDiff.get(unended(text)) ?? text, ...(PARTS[name] && { part: PARTS[name] }) }));
 }
 

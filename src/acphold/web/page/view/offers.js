@@ -8,6 +8,9 @@ import { isCalm, stir } from "./calm.js";
 import { html } from "./html.js";
 import { changeRule, day, spoken, UndoRule } from "./rule.js";
 
+/** Most characters of an offer: nothing of what it allows is left out, as long as somebody might read it. */
+const MOST = 10_000;
+
 /** @typedef {{text: string, words: string, meaning: string, agent: string, folder: string, expiresAt: string | null}} RuleOffer */
 
 /** How long what was made is shown, in ms. */
@@ -74,9 +77,9 @@ function OffersOf({ session, question }) {
   const [{ agent, folder, expiresAt }] = offers;
   const days = Math.round((new Date(expiresAt ?? 0).getTime() - Date.now()) / DAY);
   return html`<section class="standing" aria-label="Allow it from now on">
-    <ul>${offers.map((offer) => html`<li><button type="button" disabled=${isBusy || !isCalm.value} onClick=${() => make(offer)}>Always allow ${isForAll ? "every agent" : agentName(agent)} to ${line(offer.words, 200)}${days > 0 && ` (${counted(days, "day")})`}</button></li>`)}</ul>
+    <ul>${offers.map((offer) => html`<li><button type="button" disabled=${isBusy || !isCalm.value} onClick=${() => make(offer)}>Always allow ${isForAll ? "every agent" : agentName(agent)} to ${line(offer.words, MOST)}${days > 0 && ` (${counted(days, "day")})`}</button></li>`)}</ul>
     <div class="choice"><details><summary>What this means</summary>
-      ${offers.map((offer) => html`<p><code>${line(offer.text, 200)}</code>: ${line(offer.meaning, 300)}.</p>`)}
+      ${offers.map((offer) => html`<p><code>${line(offer.text, MOST)}</code>: ${line(offer.meaning, MOST)}.</p>`)}
       <p>In ${line(folder, 200)}${expiresAt ? `, until ${day(expiresAt)}` : ""}. You can revoke it at any time.</p>
       ${agent && html`<label class="check"><input type="checkbox" checked=${isForAll} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setForAll(event.target.checked)} />For every agent, not only ${agentName(agent)}</label>`}</details>${close}</div>
     ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
