@@ -26,7 +26,6 @@ from acphold.faces.cli.inbox_items import (
     new_rules,
     where,
 )
-from acphold.faces.cli.outcomes import Outcomes
 from acphold.faces.cli.present_calls import PresentCalls
 from acphold.faces.cli.yes_rules import YesRules
 from acphold.faces.screen.answers import PersonAnswers
@@ -141,7 +140,6 @@ class InboxVisit:
             flow,
             rules=YesRules(server, journal),
             calls=PresentCalls(journal) if server is None else None,
-            outcomes=Outcomes(server, journal),
         )
         self._answers.face = visitor
         self._visitor = visitor
