@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, suppress
@@ -19,9 +20,11 @@ from tests.cli.test_background import Home
 from tests.editor import DEADLINE, Editor, introduced, scripted_agent, wrap_command
 from tests.watched_processes import lives, until
 
+MOUNTS = Path("/proc/mounts").read_text().splitlines() if sys.platform == "linux" else []
+
 HIERARCHIES = [
     Path(place)
-    for _, place, kind, options, *_ in map(str.split, Path("/proc/mounts").read_text().splitlines())
+    for _, place, kind, options, *_ in map(str.split, MOUNTS)
     if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options)
 ]
 """Where the system has its control groups; source: cgroups(7)."""

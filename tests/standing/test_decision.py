@@ -429,6 +429,7 @@ def test_a_rule_says_in_plain_words_what_it_allows() -> None:
     ):
         assert msgspec.structs.replace(read_rule(text), folder="/home/ada/shop").words == words
     assert pausing_rule("s", "", 0).words == "ask everything"
+    assert msgspec.structs.replace(read_rule("edit ."), folder="/").words == "edit files in /"
     assert read_rule("run git log …").meaning == "only reads"
     assert "can run anything with it" in read_rule("run cargo fmt …").meaning
     assert read_rule("run make check").meaning == "exactly this command"

@@ -483,7 +483,7 @@ def _write(path: str, before: str | None, after: str) -> str | None:
 
 
 STAMPED: Final = re.compile(r"\.\d{8}-\d{6}(-\d+)?\.bak")
-"""What a backup of ours has behind the name of the file."""
+"""The end of the name of a backup of ours, behind that of the file."""
 
 STARTS_US: Final = re.compile(r'"([^"\n]*/)?acphold"')
 """A text with an acphold in front of some agent was changed before."""

@@ -177,7 +177,7 @@ class RuleOffer(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What they let the agent do, as it ends "allow it to"."""
+        """The end of a sentence that begins with "allow the agent to"."""
         deeds = " and ".join(rule.deed for rule in self.rules)
         return f"{deeds} in {self.rules[0].place}"
 

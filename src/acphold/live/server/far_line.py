@@ -549,6 +549,7 @@ class FarLine:
         if (
             answer.code == errors.RESOURCE_NOT_FOUND
             and asked.method == schema.PROMPT.name
+            and self._line.knows_positions
             and not asked.was_refused
             and opened is not None
             and opened.is_open

@@ -97,7 +97,7 @@ class StandingRule(Struct, frozen=True):
 
     @property
     def deed(self) -> str:
-        """What it lets an agent do, as it ends "allow it to"; without its folder."""
+        """The end of a sentence that begins with "allow the agent to"; without its folder."""
         if self.kind == "edit":
             return "edit files"
         return f"run {' '.join(map(quote, self.argv))}{' with any arguments' * self.is_prefix}"
@@ -105,7 +105,7 @@ class StandingRule(Struct, frozen=True):
     @property
     def place(self) -> str:
         """The folder that it is for, as people name it; "" for all."""
-        name = os.path.basename(self.folder)
+        name = os.path.basename(self.folder) or self.folder
         within = self.argv[0] if self.kind == "edit" else "."
         return name and os.path.normpath(os.path.join(name, within))
 
