@@ -63,7 +63,14 @@ class LineBuffer:
         frames: list[bytes | Oversize] = []
         if lines and self._line:
             self._hold(lines.pop(0))
-            frames += self._take_line()
+            line, size, nesting = bytes(self._line), self._dropped + len(self._line), self._nesting
+            self._begin()
+            if size > self._limit or not line.isspace():
+                frames.append(
+                    self._judge(line, size)
+                    if nesting is None
+                    else self._frame(line, size, deep=nesting.too_deep)
+                )
         safe = self._safe
         frames += [
             line if len(line) <= safe else self._judge(line, len(line))
@@ -97,16 +104,6 @@ class LineBuffer:
         if is_over and surplus > 0:
             del self._line[HEAD : HEAD + surplus]
             self._dropped += surplus
-
-    def _take_line(self) -> list[bytes | Oversize]:
-        """Return the line that is complete now; [] if it is blank."""
-        line, size, nesting = bytes(self._line), self._dropped + len(self._line), self._nesting
-        self._begin()
-        if size <= self._limit and line.isspace():
-            return []
-        if nesting is None:
-            return [self._judge(line, size)]
-        return [self._frame(line, size, deep=nesting.too_deep)]
 
     def _judge(self, line: bytes, size: int) -> bytes | Oversize:
         deep = self._depth is not None and size <= self._limit and too_deep(line, self._depth)

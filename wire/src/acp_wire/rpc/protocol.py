@@ -221,8 +221,25 @@ class Protocol:
         try:
             envelope = _decode_envelope(frame)
         except (msgspec.MsgspecError, RecursionError):
-            return self._unusual(frame)
-        return self._classify(envelope, frame)
+            pass
+        else:
+            return self._classify(envelope, frame)
+        # A byte order mark, half a surrogate pair, JSON that is no object, or no JSON.
+        line = frame.removeprefix(BYTE_ORDER_MARK)
+        if line.lstrip()[:1] != b"{":
+            return no_object(line)
+        if self._halves is None:
+            from acp_wire.rpc.halves import Halves  # rare, and slow to import
+
+            self._halves = Halves()
+        whole = self._halves.join(line)
+        try:
+            envelope = _decode_envelope(whole)
+        except (msgspec.MsgspecError, RecursionError):
+            return self._unreadable(line, "not JSON")
+        if bytes(envelope.id) not in line:
+            return invalid("an id is a string, an integer or null", line)
+        return self._classify(envelope, whole)
 
     def _classify(self, envelope: _Envelope, frame: bytes) -> Event:
         id_, method = bytes(envelope.id), bytes(envelope.method)
@@ -263,25 +280,6 @@ class Protocol:
         return ResponseReceived(number, bytes(envelope.result) or b"null")
 
     # -- lines that msgspec refuses, or that are over a limit -----------------------------
-
-    def _unusual(self, frame: bytes) -> Event:
-        """Return the event for a byte order mark, half a surrogate pair, JSON that is no object, or
-        no JSON."""
-        line = frame.removeprefix(BYTE_ORDER_MARK)
-        if line.lstrip()[:1] != b"{":
-            return no_object(line)
-        if self._halves is None:
-            from acp_wire.rpc.halves import Halves  # rare, and slow to import
-
-            self._halves = Halves()
-        whole = self._halves.join(line)
-        try:
-            envelope = _decode_envelope(whole)
-        except (msgspec.MsgspecError, RecursionError):
-            return self._unreadable(line, "not JSON")
-        if bytes(envelope.id) not in line:
-            return invalid("an id is a string, an integer or null", line)
-        return self._classify(envelope, whole)
 
     def _unreadable(self, frame: bytes, problem: str) -> Event:
         # No tail if the head is the whole line: a broken line may not end like an object.

@@ -5,8 +5,8 @@ Unreadable parts are returned as `flaws`, so that the caller can report the loss
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, Generic, TypeVar
+from functools import cache, partial
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Raw, Struct
 from msgspec.json import Decoder, Encoder
@@ -28,10 +28,8 @@ class Decoded(Struct, Generic[T], frozen=True):
     flaws: tuple[str, ...] = ()
 
 
-@cache
-def _update_decoder() -> Decoder[Any]:
-    # Beside `decoder`, because hashing a large union takes as long as decoding an update.
-    return decoder(Update)
+# Beside `decoder`, because hashing a large union takes as long as decoding an update.
+_update_decoder: Final = cache(partial(decoder, Update))
 
 
 def decode(kind: type[T], raw: bytes | Raw) -> Decoded[T]:

@@ -192,22 +192,16 @@ class _Salvage:
             return self._rebuilt(bare, raw, path, reason)
         except InvalidParamsError as error:
             del self.flaws[before:]
-            return self._fall_back(otherwise, raw, path, error)
-
-    def _fall_back(
-        self, otherwise: Otherwise, raw: bytes, path: str, error: InvalidParamsError
-    ) -> object:
-        """Return a union's value if no tagged variant fits; raises `error`, or a better one."""
-        tag = error.tag if isinstance(error, _UnknownTagError) else None
-        if otherwise.untagged is not None:
-            try:
-                return self.value(otherwise.untagged, raw, path)
-            except InvalidParamsError as second:
-                if isinstance(error, _UnknownTagError):
-                    error = second
-        if otherwise.unknown is not None and tag is not None:
-            return otherwise.unknown(tag, raw)
-        raise error
+            tag = error.tag if isinstance(error, _UnknownTagError) else None
+            if otherwise.untagged is not None:
+                try:
+                    return self.value(otherwise.untagged, raw, path)
+                except InvalidParamsError as second:
+                    if isinstance(error, _UnknownTagError):
+                        error = second
+            if otherwise.unknown is not None and tag is not None:
+                return otherwise.unknown(tag, raw)
+            raise error
 
     def _rebuilt(self, kind: object, raw: bytes, path: str, reason: str) -> object:
         """Return the value of `raw`, assembled from its parts."""

@@ -414,25 +414,21 @@ async def _first_words(connection: socket.socket) -> tuple[bytes, Front | None]:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        front = Front(decode_frame(await _rest_of_frame(connection, words)), *descriptors)
+        # The frame stands behind its length.
+        async with asyncio.timeout(FRAME_SECONDS):
+            while len(words) < 5 or len(words) < (wanted := 5 + int.from_bytes(words[1:5], "big")):
+                if len(words) >= 5 and wanted > 5 + LARGEST:
+                    raise ValueError(f"a front sent a frame of {wanted} bytes")
+                await _readable(connection)
+                if not (more := connection.recv(READ_SIZE)):
+                    raise ValueError("a front left before it had said what it wants")
+                words += more
+        front = Front(decode_frame(words[5:wanted]), *descriptors)
         del descriptors[:]
         return b"", front
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-
-
-async def _rest_of_frame(connection: socket.socket, data: bytes) -> bytes:
-    """Return the frame that begins so, behind its length; raises ValueError, TimeoutError."""
-    async with asyncio.timeout(FRAME_SECONDS):
-        while len(data) < 5 or len(data) < (wanted := 5 + int.from_bytes(data[1:5], "big")):
-            if len(data) >= 5 and wanted > 5 + LARGEST:
-                raise ValueError(f"a front sent a frame of {wanted} bytes")
-            await _readable(connection)
-            if not (more := connection.recv(READ_SIZE)):
-                raise ValueError("a front left before it had said what it wants")
-            data += more
-    return data[5:wanted]
 
 
 async def _readable(connection: socket.socket | int) -> None:
