@@ -379,7 +379,7 @@ def prompt_quantity(count: int) -> str:
     return f"{count or 'no'} queued prompt{'' if count == 1 else 's'}"
 
 
-def why_held(reason: str, until: int | None = None) -> str:
+def why_held(reason: str, until: int | None) -> str:
     """Say why they are held, and until when (ms since the epoch); "" if they are not."""
     if not reason:
         return ""
@@ -387,7 +387,7 @@ def why_held(reason: str, until: int | None = None) -> str:
     return why if until is None else f"{why}, until {moment(until)}"
 
 
-def describe_queue(count: int, reason: str, until: int | None = None) -> str:
+def describe_queue(count: int, reason: str, until: int | None) -> str:
     """Say how many prompts are queued, why they are held, and until when."""
     return ", ".join(filter(None, [prompt_quantity(count), why_held(reason, until)]))
 

@@ -118,7 +118,7 @@ def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
                 yield Replayed(turn_mark(end), seq=seq)
 
 
-def prompt_chunk(seq: int, block: bytes, client: bytes = b"") -> bytes:
+def prompt_chunk(seq: int, block: bytes, client: bytes) -> bytes:
     """Return the update that shows a client one content block of the prompt with this `seq`.
 
     `client` is the `author` entry of the prompt, if it has one.

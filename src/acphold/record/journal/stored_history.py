@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,9 +30,6 @@ from acphold.record.history.timeline import Message
 from acphold.record.journal import bounds, token_reports
 from acphold.record.journal.journal import PageBack
 
-if TYPE_CHECKING:
-    from acphold.record.journal.compression import zstd
-
 Kept = TypeVar("Kept")
 """The tables, or the records, of a journal."""
 
@@ -43,7 +40,7 @@ size."""
 FRAME: Final = b"\x28\xb5\x2f\xfd"
 """The first bytes of a packed row."""
 
-_kept = threading.local()
+_kept = threading.local()  # two threads must not use one compressor at the same time
 
 
 class DamagedRowError(ValueError):
@@ -59,8 +56,15 @@ def pack(raw: bytes) -> bytes:
     """Return the row packed; or unchanged if packing saves less than a tenth."""
     if len(raw) < bounds.WORTH_PACKING_BYTES or raw.startswith(FRAME):
         return raw
-    compressor = _compressor()
-    smaller = compressor.compress(raw, compressor.FLUSH_FRAME)
+    compressor = getattr(_kept, "compressor", None)
+    if compressor is None:
+        from acphold.record.journal.compression import zstd
+
+        option = zstd.CompressionParameter
+        # SQLite has no checksums of its own; here they cost four bytes.
+        options: dict[int, int] = {option.compression_level: LEVEL, option.checksum_flag: 1}
+        compressor = _kept.compressor = zstd.ZstdCompressor(options=options)
+    smaller: bytes = compressor.compress(raw, compressor.FLUSH_FRAME)
     return smaller if len(smaller) * 10 < len(raw) * 9 else raw
 
 
@@ -86,19 +90,6 @@ def unpack(frame: bytes) -> bytes:
     except zstd.ZstdError as error:
         raise DamagedRowError(f"a packed row cannot be read: {error}") from error
     return raw
-
-
-def _compressor() -> zstd.ZstdCompressor:
-    """The compressor of this thread: two threads must not use one at the same time."""
-    if (found := getattr(_kept, "compressor", None)) is None:
-        from acphold.record.journal.compression import zstd
-
-        option = zstd.CompressionParameter
-        # SQLite has no checksums of its own; here they cost four bytes.
-        options: dict[int, int] = {option.compression_level: LEVEL, option.checksum_flag: 1}
-        found = _kept.compressor = zstd.ZstdCompressor(options=options)
-    made: zstd.ZstdCompressor = found
-    return made
 
 
 class Settled(Struct, frozen=True, array_like=True):

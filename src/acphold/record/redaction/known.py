@@ -49,7 +49,13 @@ class KnownSecrets:
             secret.replace("'", "'\"'\"'"),
         }
         raw = secret.encode(errors="surrogatepass")
-        for written in ways | {raw.hex(), *_in_base64(raw)}:
+        ways.add(raw.hex())
+        for before in range(3):  # what base64 of a longer text shows, for each offset and alphabet
+            encoded = b64encode(b"\0" * before + raw).decode()
+            # The first and the last sign also depend on the text before and after it.
+            whole = encoded[(0, 2, 3)[before] : (before + len(raw)) * 8 // 6]
+            ways |= {whole, whole.translate({ord("+"): "-", ord("/"): "_"})}
+        for written in ways:
             self._by_beginning[written[:SHORTEST]].setdefault(written, kind)
 
     def find(self, text: str) -> Iterator[Found]:
@@ -73,13 +79,3 @@ class KnownSecrets:
                 if text.endswith(secret[:length], 0, end):
                     yield kind, end - length, end
                     break
-
-
-def _in_base64(secret: bytes) -> Iterator[str]:
-    """Yield what base64 of a longer text shows of a secret, for each offset and alphabet."""
-    for before in range(3):
-        encoded = b64encode(b"\0" * before + secret).decode()
-        # The first and the last sign also depend on the text before and after it.
-        whole = encoded[(0, 2, 3)[before] : (before + len(secret)) * 8 // 6]
-        yield whole
-        yield whole.translate({ord("+"): "-", ord("/"): "_"})

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 from acphold.record.redaction.names import Look, look
@@ -87,10 +87,8 @@ class SecretRules:
                     yield rule.kind, start, end
 
 
-@cache
-def _compile(pattern: str) -> re.Pattern[str]:
-    """Return a compiled pattern, on first use: most are never needed."""
-    return re.compile(pattern)
+_compile: Final[Callable[[str], re.Pattern[str]]] = cache(re.compile)
+"""Compiles a pattern on first use: most are never needed."""
 
 
 _BEGINS: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F]))"
@@ -379,9 +377,7 @@ _DATA: Final = re.compile(r"(?m)^(?:stringD|d)ata:[ \t]*\n((?:[ \t]+\S.*\n?)+)")
 _DATUM: Final = re.compile(r"(?m)^[ \t]+[\w.-]+:[ \t]+[\"']?([^\s\"']{4,})[\"']?[ \t]*$")
 
 
-@cache
-def _place_rules() -> SecretRules:
-    return SecretRules(_PLACES)
+_place_rules: Final = cache(partial(SecretRules, _PLACES))
 
 
 def by_place(text: str) -> Iterator[Found]:

@@ -108,7 +108,7 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
                 latest[sub_agent, call_id] = call
                 calls.append(call)
             call.draft.patch(kind, parts)
-    return [edit for call in calls for edit in _edits_of(call)]
+    return [edit for call in calls for edit in call.edits()]
 
 
 class _ReportedCall(Struct, frozen=True):
@@ -119,6 +119,35 @@ class _ReportedCall(Struct, frozen=True):
     draft: ToolDraft
     is_inner: bool
     asked: list[dict[str, bytes]] = []
+
+    def edits(self) -> Iterator[Edit]:
+        """Yield the edits that it shows as diffs; none if it failed."""
+        fields = self.draft.fields
+        status = string(fields.get("status"))
+        if status == "failed":
+            return
+        texts, is_everywhere = _input_texts(fields.get("rawInput"))
+        lines = [_line_of(location) for location in items(fields.get("locations", b"[]"))]
+        diffs = _diffs_in(fields) or (self.asked if status == "completed" else [])
+        if len(lines) != len(diffs):  # it is unclear which line belongs to which diff
+            lines = [None] * len(diffs)
+        for parts, line in zip(diffs, lines, strict=True):
+            path, new = string(parts.get("path")), string(parts.get("newText"))
+            if path is None or new is None:
+                continue
+            old = string(parts.get("oldText"))
+            yield Edit(
+                self.turn,
+                path,
+                old,
+                new,
+                is_piece=old is not None and old in texts,
+                is_everywhere=is_everywhere,
+                deletes=not new and string(fields.get("kind")) == "delete",
+                is_over=status in FINAL_STATUSES,
+                line=line,
+                call="" if self.is_inner else self.draft.tool_call_id,
+            )
 
 
 class _AskedEdits:
@@ -142,36 +171,6 @@ class _AskedEdits:
         question, call = question_and_call
         if closed.came(question).how.startswith("allow_"):
             call.asked[:] = _diffs_in(question.tool_call) or call.asked
-
-
-def _edits_of(call: _ReportedCall) -> Iterator[Edit]:
-    """Yield the edits that a call shows as diffs; none if it failed."""
-    fields = call.draft.fields
-    status = string(fields.get("status"))
-    if status == "failed":
-        return
-    texts, is_everywhere = _input_texts(fields.get("rawInput"))
-    lines = [_line_of(location) for location in items(fields.get("locations", b"[]"))]
-    diffs = _diffs_in(fields) or (call.asked if status == "completed" else [])
-    if len(lines) != len(diffs):  # it is unclear which line belongs to which diff
-        lines = [None] * len(diffs)
-    for parts, line in zip(diffs, lines, strict=True):
-        path, new = string(parts.get("path")), string(parts.get("newText"))
-        if path is None or new is None:
-            continue
-        old = string(parts.get("oldText"))
-        yield Edit(
-            call.turn,
-            path,
-            old,
-            new,
-            is_piece=old is not None and old in texts,
-            is_everywhere=is_everywhere,
-            deletes=not new and string(fields.get("kind")) == "delete",
-            is_over=status in FINAL_STATUSES,
-            line=line,
-            call="" if call.is_inner else call.draft.tool_call_id,
-        )
 
 
 def _diffs_in(fields: Mapping[str, bytes]) -> list[dict[str, bytes]]:

@@ -244,7 +244,24 @@ def _lines(text: FileText) -> list[str]:
 
 
 def _hunks(old: Sequence[str], new: Sequence[str], first: int) -> Iterator[str]:
-    for group in _groups(_opcodes(old, new)):
+    least = min(len(old), len(new))  # common ends are not compared
+    head = next((n for n in range(least) if old[n] != new[n]), least)
+    least -= head
+    tail = next((n for n in range(least) if old[-1 - n] != new[-1 - n]), least)
+    i, j = len(old) - tail, len(new) - tail
+    one, other = old[head:i], new[head:j]
+    counts = Counter(other)
+    pairs = sum(count * counts[line] for line, count in Counter(one).items())
+    if max(len(one), len(other)) > COMPARED_LINES or pairs > COMPARED_PAIRS:
+        middle: list[Opcode] = [("replace", head, i, head, j)]
+    else:
+        matcher = SequenceMatcher(None, one, other, autojunk=False)
+        middle = [
+            (tag, i1 + head, i2 + head, j1 + head, j2 + head)
+            for tag, i1, i2, j1, j2 in matcher.get_opcodes()
+        ]
+    opcodes = [("equal", 0, head, 0, head), *middle, ("equal", i, len(old), j, len(new))]
+    for group in _groups(opcodes):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
         yield f"@@ -{_range(i1, i2, first)} +{_range(j1, j2, first)} @@\n"
         for tag, o1, o2, n1, n2 in group:
@@ -262,27 +279,6 @@ def _line(sign: str, line: str) -> str:
 def _range(start: int, end: int, first: int) -> str:
     """Return the line range of a hunk; for none, the line before it."""
     return f"{start + first if end > start else start + first - 1},{end - start}"
-
-
-def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    """Return the operations from old to new lines; common ends are not compared."""
-    least = min(len(old), len(new))
-    head = next((n for n in range(least) if old[n] != new[n]), least)
-    least -= head
-    tail = next((n for n in range(least) if old[-1 - n] != new[-1 - n]), least)
-    i, j = len(old) - tail, len(new) - tail
-    one, other = old[head:i], new[head:j]
-    counts = Counter(other)
-    pairs = sum(count * counts[line] for line, count in Counter(one).items())
-    if max(len(one), len(other)) > COMPARED_LINES or pairs > COMPARED_PAIRS:
-        middle: list[Opcode] = [("replace", head, i, head, j)]
-    else:
-        matcher = SequenceMatcher(None, one, other, autojunk=False)
-        middle = [
-            (tag, i1 + head, i2 + head, j1 + head, j2 + head)
-            for tag, i1, i2, j1, j2 in matcher.get_opcodes()
-        ]
-    return [("equal", 0, head, 0, head), *middle, ("equal", i, len(old), j, len(new))]
 
 
 def _groups(opcodes: Sequence[Opcode]) -> Iterator[list[Opcode]]:

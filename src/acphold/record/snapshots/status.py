@@ -77,6 +77,36 @@ class _Folders(Struct):
     ignored: set[bytes] = set()
     files: dict[bytes, Marks] | None = None
 
+    def compare_files(self, top: bytes) -> tuple[bool, bool]:
+        """Compare the files of a small index with what is known of them, and know it then, and
+        those that have changed. Return whether git does not have to be asked for these, and whether
+        nothing at all is new."""
+        if self.files is None:
+            return False, True
+        now, is_enough, is_noted = time.time_ns(), True, True
+        for path, marks in self.files.items():
+            found = _marks_at(top + path, now)
+            if marks != found:
+                self.files[path], is_noted = found, False
+            if path not in self.changed and not marks:
+                is_enough = False  # it may have changed before
+            elif path not in self.changed and marks != found:
+                self.changed.add(path)
+        return is_enough, is_noted
+
+    def find_changed(self, top: bytes) -> list[bytes] | None:
+        """Return the folders that may have changed; None if all have to be found anew."""
+        found = []
+        for path, folder in self.folders.items():
+            if not folder.marks or folder.marks != _marks_at(top + path):
+                found.append(path)
+            if folder.rules and not all(
+                marks and marks == _marks_at(os.path.join(top, path, name))
+                for name, marks in folder.rules.items()
+            ):
+                return None
+        return found if self.folders else None
+
 
 class _VastError(Exception):
     """There are too many folders, or looking at them takes too long."""
@@ -109,7 +139,7 @@ class WorkTreeLook:
             return Listing(*self._ask(sources))
         if known.index != index:
             known.files, known.changed, are_same = self._small_files(known), set(), False
-        files_are_same, files_are_noted = self._compare_files(known)
+        files_are_same, files_are_noted = known.compare_files(self._top)
         if not are_same:
             new, changed = self._ask(sources)
             known.index, known.new = index, [*map(os.fsencode, new)]
@@ -143,29 +173,12 @@ class WorkTreeLook:
             files[os.fsencode(name)] = ()
         return files if {*map(os.path.dirname, files)} <= known.folders.keys() else None
 
-    def _compare_files(self, known: _Folders) -> tuple[bool, bool]:
-        """Compare the files of a small index with what is known of them, and know it then, and
-        those that have changed. Return whether git does not have to be asked for these, and whether
-        nothing at all is new."""
-        if known.files is None:
-            return False, True
-        now, is_enough, is_noted = time.time_ns(), True, True
-        for path, marks in known.files.items():
-            found = _marks_at(self._top + path, now)
-            if marks != found:
-                known.files[path], is_noted = found, False
-            if path not in known.changed and not marks:
-                is_enough = False  # it may have changed before
-            elif path not in known.changed and marks != found:
-                known.changed.add(path)
-        return is_enough, is_noted
-
     def _compare(self, known: _Folders) -> tuple[bool, bool]:
         """Compare the folders with what is known of them, and know it then. It is before git looks,
         so that a later change shows the next time. Return whether they have the same names, and
         whether nothing at all is new."""
         now, until = time.time_ns(), time.monotonic() + bounds.FOLDERS_SECONDS
-        changed = self._find_changed(known)
+        changed = known.find_changed(self._top)
         if changed == []:
             return True, True
         is_same, found = changed is not None, []
@@ -193,19 +206,6 @@ class WorkTreeLook:
                     inside += after[1]
             found = inside
         return is_same, False
-
-    def _find_changed(self, known: _Folders) -> list[bytes] | None:
-        """Return the folders that may have changed; None if all have to be found anew."""
-        found = []
-        for path, folder in known.folders.items():
-            if not folder.marks or folder.marks != _marks_at(self._top + path):
-                found.append(path)
-            if folder.rules and not all(
-                marks and marks == _marks_at(os.path.join(self._top, path, name))
-                for name, marks in folder.rules.items()
-            ):
-                return None
-        return found if known.folders else None
 
     def _find_ignored(self, known: _Folders, folders: list[bytes]) -> set[bytes]:
         """Return those of these folders that git ignores, whatever is in our index."""

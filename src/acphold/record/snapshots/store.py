@@ -106,6 +106,22 @@ class SnapshotStore:
         index = index or os.path.join(self.path, "none")
         return Git(group, self.path, home=self.path, work_tree=work_tree, index=index)
 
+    def link_to(self, path: str) -> None:
+        """Make a store at `path` with the same files. The knowledge about work trees is left out:
+        it is found out anew."""
+        _make_folders(path)
+        for name in ("config", "info/attributes", "project", "told", "packed-refs", "HEAD"):
+            with suppress(FileNotFoundError):
+                shutil.copyfile(os.path.join(self.path, name), os.path.join(path, name))
+        objects = os.path.join(self.path, "objects")
+        for folder, _, names in os.walk(objects):
+            target = os.path.join(path, "objects", os.path.relpath(folder, objects))
+            os.makedirs(target, 0o700, exist_ok=True)
+            for name in names:
+                if not name.startswith(("tmp_", ".tmp")):
+                    with suppress(FileExistsError):
+                        os.link(os.path.join(folder, name), os.path.join(target, name))
+
     def size(self) -> int:
         """The bytes that it takes on disk."""
         total = 0
@@ -316,7 +332,7 @@ class Stores:
             os.mkdir(made, 0o700)
             for store in stores:
                 with suppress(FileNotFoundError), store.used(deadline):  # it was removed just now
-                    _link_store(store.path, os.path.join(made, store.id))
+                    store.link_to(os.path.join(made, store.id))
             os.rename(made, self.folder)
 
     def of(self, project: str, deadline: float) -> SnapshotStore:
@@ -345,23 +361,6 @@ def _make_folders(path: str) -> None:
     for folder in ("objects/info", "objects/pack", "refs", "info", "roots"):
         os.makedirs(os.path.join(path, folder), 0o700, exist_ok=True)
     os.chmod(path, 0o700)
-
-
-def _link_store(store: str, path: str) -> None:
-    """Make a store at `path` with the files of another one. The knowledge about work trees is left
-    out: it is found out anew."""
-    _make_folders(path)
-    for name in ("config", "info/attributes", "project", "told", "packed-refs", "HEAD"):
-        with suppress(FileNotFoundError):
-            shutil.copyfile(os.path.join(store, name), os.path.join(path, name))
-    objects = os.path.join(store, "objects")
-    for folder, _, names in os.walk(objects):
-        target = os.path.join(path, "objects", os.path.relpath(folder, objects))
-        os.makedirs(target, 0o700, exist_ok=True)
-        for name in names:
-            if not name.startswith(("tmp_", ".tmp")):
-                with suppress(FileExistsError):
-                    os.link(os.path.join(folder, name), os.path.join(target, name))
 
 
 def _gentle(deadline: float, checkpoint: Callable[[], None] | None) -> ProgramGroup:

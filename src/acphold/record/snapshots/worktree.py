@@ -163,6 +163,18 @@ class _Unfinished(NamedTuple):
     is_new: bool
     since: int
 
+    def is_unused(self) -> bool:
+        """True if there are only files in the folder that nobody can have used yet, or has
+        changed."""
+        names = os.listdir(self.folder)
+        if all(name == ".git" or name.startswith(f".{LAYING}-") for name in names):
+            return True
+        for top, folders, files in os.walk(self.folder):
+            paths = (os.path.join(top, name) for name in ("", *folders, *files))
+            if any(os.lstat(path).st_ctime_ns > self.since for path in paths):
+                return False
+        return True
+
 
 def _read_notes(stores: Iterable[SnapshotStore]) -> Iterator[_Unfinished]:
     """Yield what killed processes have begun to lay out. Nobody else gets at a note meanwhile."""
@@ -190,7 +202,7 @@ def remove_unfinished(stores: Iterable[SnapshotStore], found: Mapping[str, bool]
         if it.folder not in found:
             continue
         if not found[it.folder] and os.path.isdir(it.folder):
-            if not _is_unused(it):
+            if not it.is_unused():
                 continue
             ours = [os.path.join(it.folder, name) for name in os.listdir(it.folder)]
             ours = [path for path in ours if os.path.basename(path) != ".git"]
@@ -198,18 +210,6 @@ def remove_unfinished(stores: Iterable[SnapshotStore], found: Mapping[str, bool]
             if os.path.isdir(it.folder) and os.listdir(it.folder):
                 continue
         os.unlink(it.note)
-
-
-def _is_unused(it: _Unfinished) -> bool:
-    """True if there are only files in a folder that nobody can have used yet, or has changed."""
-    names = os.listdir(it.folder)
-    if all(name == ".git" or name.startswith(f".{LAYING}-") for name in names):
-        return True
-    for top, folders, files in os.walk(it.folder):
-        paths = (os.path.join(top, name) for name in ("", *folders, *files))
-        if any(os.lstat(path).st_ctime_ns > it.since for path in paths):
-            return False
-    return True
 
 
 def _require_usable(folder: str, project: str) -> bool:

@@ -84,6 +84,28 @@ class Phrase(NamedTuple):
         quoted = (f"'{w}'" + (f":{m}" if m else "") for w, m in zip(self.words, marks, strict=True))
         return f"({' <-> '.join(quoted)})"
 
+    def occurrences(self, place: int, words: str) -> str:
+        """SQL for the number of times it occurs in a document, as the phrase at this place."""
+        last = len(self.words) - 1
+        if not last and not self.is_prefix:
+            rank = f"ts_rank('{{1, 1, 1, 1}}', {words}, %(phrase_{place})s::tsquery)"
+            return f"width_bucket({rank}::float8, %(ranks)s::float8[])"
+        names = [f"%(word_{place}_{number})s" for number in range(last + 1)]
+        fits = [f"lexeme = {name}" for name in names]
+        if self.is_prefix:
+            fits[last] = f"starts_with(lexeme, {names[last]})"
+        if not last:
+            counted = f"SELECT sum(cardinality(positions)) FROM unnest({words}) WHERE {fits[0]}"
+            return f"coalesce(({counted}), 0)"
+        starts = " UNION ALL ".join(
+            f"SELECT unnest(positions) - {number} FROM unnest({words}) WHERE {fit}"
+            for number, fit in enumerate(fits)
+        )
+        return (
+            f"(SELECT count(*) FROM (SELECT FROM ({starts}) AS found (start)"
+            f" GROUP BY start HAVING count(*) = {last + 1}) AS counted)"
+        )
+
 
 def phrases(tokenizer: Tokenizer, terms: Iterable[Term]) -> list[list[Phrase]]:
     """The ways in which texts may have each term: as written, and for `camelCase` its parts in a
@@ -134,7 +156,7 @@ def best(
         named[f"phrase_{place}"] = phrase.query(None)
         named |= {f"word_{place}_{number}": word for number, word in enumerate(phrase.words)}
     words = f"ts_filter(words, '{{{WEIGHTS[part].lower()}}}')" if part is not None else "words"
-    counts = ", ".join(_occurrences(place, phrase, words) for place, phrase in enumerate(phrases))
+    counts = ", ".join(phrase.occurrences(place, words) for place, phrase in enumerate(phrases))
     found = tables.execute(
         f"WITH next_ones AS ({fitting} LIMIT %(ranked)s)"
         f" SELECT ARRAY[{counts}]::float8[], at, number, size, {columns} FROM next_ones",
@@ -155,29 +177,6 @@ def best(
         return (-score, -at, -number)
 
     return [row[4:] for row in nsmallest(values["limit"], found, key=order)]
-
-
-def _occurrences(place: int, phrase: Phrase, words: str) -> str:
-    """SQL for the number of times a phrase occurs in a document."""
-    last = len(phrase.words) - 1
-    if not last and not phrase.is_prefix:
-        rank = f"ts_rank('{{1, 1, 1, 1}}', {words}, %(phrase_{place})s::tsquery)"
-        return f"width_bucket({rank}::float8, %(ranks)s::float8[])"
-    names = [f"%(word_{place}_{number})s" for number in range(last + 1)]
-    fits = [f"lexeme = {name}" for name in names]
-    if phrase.is_prefix:
-        fits[last] = f"starts_with(lexeme, {names[last]})"
-    if not last:
-        counted = f"SELECT sum(cardinality(positions)) FROM unnest({words}) WHERE {fits[0]}"
-        return f"coalesce(({counted}), 0)"
-    starts = " UNION ALL ".join(
-        f"SELECT unnest(positions) - {number} FROM unnest({words}) WHERE {fit}"
-        for number, fit in enumerate(fits)
-    )
-    return (
-        f"(SELECT count(*) FROM (SELECT FROM ({starts}) AS found (start)"
-        f" GROUP BY start HAVING count(*) = {last + 1}) AS counted)"
-    )
 
 
 _RANKS: Final = [

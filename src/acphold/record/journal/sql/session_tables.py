@@ -205,7 +205,7 @@ def loss(tables: Tables, lease: Lease) -> LeaseLostError:
 
 
 def select_rows(
-    tables: Tables, rest: str, values: Sequence[Any], *, counted: bool = True
+    tables: Tables, rest: str, values: Sequence[Any], *, counted: bool
 ) -> list[SessionRow]:
     """The rows that a condition in SQL finds, with unsettled messages if `counted`."""
     found = tables.execute(f"{_select(type(tables))} {rest}", values).fetchall()
