@@ -103,23 +103,24 @@ class Audit:
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
         """Write deeds in the background for the block, and the rest at its end."""
+
+        async def keep() -> None:
+            while True:
+                await self._changed.wait()
+                await asyncio.sleep(bounds.DEED_GATHER_SECONDS)
+                self._changed.clear()
+                if not await self._write():
+                    await asyncio.sleep(bounds.DEED_RETRY_SECONDS)
+                    self._changed.set()
+
         try:
-            async with beside(self._keep(), "audit"):
+            async with beside(keep(), "audit"):
                 yield
         finally:
             if self._summing is not None:
                 self._summing.cancel()
                 self._sum_up()
             await self._write()
-
-    async def _keep(self) -> None:
-        while True:
-            await self._changed.wait()
-            await asyncio.sleep(bounds.DEED_GATHER_SECONDS)
-            self._changed.clear()
-            if not await self._write():
-                await asyncio.sleep(bounds.DEED_RETRY_SECONDS)
-                self._changed.set()
 
     async def _write(self) -> bool:
         """Write the waiting deeds; return True if all are written."""

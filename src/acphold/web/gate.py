@@ -541,19 +541,13 @@ def _is_of_our_page(headers: Headers, origin: str) -> bool:
     a request without one (W3C, Fetch Metadata).
     """
     site = headers.get("sec-fetch-site")
-    if site is not None:
-        return site == "same-origin"
-    return "origin" in headers or not _is_trustworthy(origin)
-
-
-def _is_trustworthy(origin: str) -> bool:
-    """Return True if browsers treat this origin as secure (W3C, Secure Contexts).
-
-    In requests to other origins, such as plain HTTP through a proxy, they send no fetch metadata.
-    """
+    if site is not None or "origin" in headers:
+        return site in (None, "same-origin")
+    # In requests to origins that browsers do not treat as secure (W3C, Secure Contexts), such as
+    # plain HTTP through a proxy, they send no fetch metadata.
     parts = urlsplit(origin)
     if parts.scheme == "https" or parts.hostname == "localhost":
-        return True
+        return False
     with suppress(ValueError):
-        return ipaddress.ip_address(parts.hostname or "").is_loopback
-    return False
+        return not ipaddress.ip_address(parts.hostname or "").is_loopback
+    return True

@@ -50,7 +50,7 @@ from acp_wire.rpc.wire_errors import wire_error
 from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode
 from acp_wire.schema.methods import CANCEL_REQUEST, MAKING, OPENING, REOPENING
 from acp_wire.schema.salvage import repair
-from acp_wire.schema.splice import members, session_id_in, splice
+from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.tasks import END_SECONDS, TaskSet, end
 from acp_wire.transports.known_servers import ONE_STREAM
 from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER
@@ -65,6 +65,7 @@ from acphold.live.server.positions import (
     session_of_update,
 )
 from acphold.newest import Newest
+from acphold.record.history.raw_update import members
 from acphold.web import bounds
 from acphold.web.connections import Headers
 from acphold.web.exchange import AtOnce, EventStream, HttpExchange, event
@@ -226,31 +227,27 @@ class HttpTransport:
     def send(self, data: bytes) -> None:
         """Put the messages that `data` has or completes on their streams."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if not self.is_over:
-            for line in lines:
-                self._route(line)
-
-    def _route(self, line: bytes) -> None:
-        try:
-            message = read(line)
-        except (MsgspecError, UnicodeDecodeError, RecursionError):
-            message = StreamedMessage()  # malformed, from an agent: passed on
-        if message.is_response:
-            self._route_response(bytes(message.id), line)
-            return
-        session_id = message.session_id
-        if message.method == CANCEL_REQUEST.name:
-            session_id = self._asked_in.pop(_request_in(bytes(message.params)), None)
-        elif message.is_answered and session_id is not None:
-            self._asked_in[bytes(message.id)] = session_id
-        elif PARENT.encode() in line:  # a sub-agent's message goes to its session's stream
-            session_id = session_of_update(bytes(message.params)) or session_id
-        position = position_of_update(bytes(message.params))
-        stream = self._stream_of(session_id)
-        if position is not None and is_only_position(bytes(message.params)):
-            stream.add(b"id: %d\n\n" % position, may_wait=True)
-        else:
-            stream.add(event(line, position))
+        for line in () if self.is_over else lines:
+            try:
+                message = read(line)
+            except (MsgspecError, UnicodeDecodeError, RecursionError):
+                message = StreamedMessage()  # malformed, from an agent: passed on
+            if message.is_response:
+                self._route_response(bytes(message.id), line)
+                continue
+            session_id, params = message.session_id, bytes(message.params)
+            if message.method == CANCEL_REQUEST.name:
+                session_id = self._asked_in.pop(members(params).get("requestId", b""), None)
+            elif message.is_answered and session_id is not None:
+                self._asked_in[bytes(message.id)] = session_id
+            elif PARENT.encode() in line:  # a sub-agent's message goes to its session's stream
+                session_id = session_of_update(params) or session_id
+            position = position_of_update(params)
+            stream = self._stream_of(session_id)
+            if position is not None and is_only_position(params):
+                stream.add(b"id: %d\n\n" % position, may_wait=True)
+            else:
+                stream.add(event(line, position))
 
     def _route_response(self, id_: bytes, line: bytes) -> None:
         asked = self._asked.pop(id_, NOBODY)
@@ -411,14 +408,6 @@ class HttpTransport:
             pass  # nobody reads it
         finally:
             self.end()
-
-
-def _request_in(params: bytes) -> bytes:
-    """Return the id of the request that is cancelled."""
-    try:
-        return members(params).get("requestId", b"")
-    except InvalidParamsError:
-        return b""
 
 
 class HttpClients:

@@ -76,6 +76,20 @@ class FeedChange(NamedTuple):
     event: bytes
     row: SessionRow | None
 
+    def data_for(self, principal: Principal, sent_ids: set[str]) -> str:
+        """Return its data for a client that does not see all, "" for nothing.
+
+        A session in `sent_ids`, which this keeps up to date, is reported as gone once the client
+        may not see it.
+        """
+        if self.row is not None and principal.scopes_in(self.row):
+            sent_ids.add(self.session_id)
+            return self.data
+        if self.session_id in sent_ids:
+            sent_ids.discard(self.session_id)
+            return _removal_data(self.session_id)
+        return ""
+
 
 class ListFeed:
     """The feed; an async context manager.
@@ -166,7 +180,7 @@ class ListFeed:
                 if principal.sees_all:
                     events = b"".join(change.event for change in changes)
                 else:
-                    visible = [_data_for(principal, sent_ids, change) for change in changes]
+                    visible = [change.data_for(principal, sent_ids) for change in changes]
                     events = b"".join(_event("change", run, data) for data in visible if data)
             if events:
                 yield events
@@ -318,21 +332,6 @@ class ListFeed:
 
 def _feed_row(session: ListedSession) -> FeedRow:
     return FeedRow(session.row, session.live is not None, session_json(session))
-
-
-def _data_for(principal: Principal, sent_ids: set[str], change: FeedChange) -> str:
-    """Return the data of a change for a client that does not see all, "" for nothing.
-
-    A session in `sent_ids`, which this keeps up to date, is reported as gone once the client may
-    not see it.
-    """
-    if change.row is not None and principal.scopes_in(change.row):
-        sent_ids.add(change.session_id)
-        return change.data
-    if change.session_id in sent_ids:
-        sent_ids.discard(change.session_id)
-        return _removal_data(change.session_id)
-    return ""
 
 
 def _session_data(session: str) -> str:

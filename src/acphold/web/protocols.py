@@ -294,29 +294,29 @@ class Arrival(asyncio.Protocol):
         # Send each message at once; asyncio sets this only for sockets that name their protocol.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = self._connections.add(transport)
-        if self._tls is None:
+        if (tls := self._tls) is None:
             self._hand_over(connection)
-        else:
-            self._securing = asyncio.create_task(self._secure(connection), name="begin TLS")
-
-    async def _secure(self, connection: ServedConnection) -> None:
-        assert self._tls is not None
-        try:
-            transport = await asyncio.get_running_loop().start_tls(
-                connection.transport,
-                self,
-                self._tls,
-                server_side=True,
-                ssl_handshake_timeout=bounds.PATIENCE_SECONDS,
-            )
-        except OSError:  # no TLS, or too late
-            transport = None
-        if transport is None or transport.is_closing():
-            connection.abort()
             return
-        connection.transport = transport
-        connection.unsent = transport.get_write_buffer_size
-        self._hand_over(connection)
+
+        async def secure() -> None:
+            try:
+                secured = await asyncio.get_running_loop().start_tls(
+                    transport,
+                    self,
+                    tls,
+                    server_side=True,
+                    ssl_handshake_timeout=bounds.PATIENCE_SECONDS,
+                )
+            except OSError:  # no TLS, or too late
+                secured = None
+            if secured is None or secured.is_closing():
+                connection.abort()
+                return
+            connection.transport = secured
+            connection.unsent = secured.get_write_buffer_size
+            self._hand_over(connection)
+
+        self._securing = asyncio.create_task(secure(), name="begin TLS")
 
     def data_received(self, data: bytes) -> None:
         self._early += data  # between the end of the handshake and the next step of the loop
