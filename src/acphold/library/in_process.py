@@ -31,7 +31,7 @@ from acphold.library.turn_task import TurnTask, failure
 from acphold.library.workspace import ClientSide
 from acphold.live.agents.capabilities import opener
 from acphold.live.agents.interface import AgentCall, AgentRequest, ListenerToMany
-from acphold.live.hub.turns import PromptCall
+from acphold.live.hub.prompt_turn import PromptCall
 from acphold.live.mcp.servers import MCP_MESSAGE
 from acphold.logs import about
 from acphold.record.journal import Journal, session_of

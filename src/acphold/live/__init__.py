@@ -7,8 +7,8 @@ EXPORTS = """
     agents agents.absent agents.capabilities agents.extensions agents.identity
     agents.interface agents.wrapped
     hub.alerts hub.annotations hub.bounds hub.choices hub.desk hub.forks hub.frames
-    hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves hub.prompt_updates
-    hub.turns
+    hub.kept_files hub.kept_stores hub.move_checks hub.move_giver hub.move_taker hub.moves
+    hub.prompt_turn hub.prompt_updates
     mcp mcp.bridge mcp.messages mcp.offers mcp.reconnection mcp.servers
     origins.changes origins.kept_changes origins.why
     presentation.diffs presentation.json_facts presentation.permissions

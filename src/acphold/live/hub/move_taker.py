@@ -18,8 +18,7 @@ from pathlib import PurePath
 from secrets import token_hex
 from typing import Final, TypeAlias
 
-import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from acp_wire.rpc.transport import Transport
@@ -34,6 +33,7 @@ from acphold.journal_location import resolve_folder
 from acphold.live.hub import bounds
 from acphold.live.hub.kept_files import remove_remains
 from acphold.live.hub.kept_stores import stores_of
+from acphold.live.hub.move_checks import past_entry, require_fit, require_wanted
 from acphold.live.hub.moves import (
     NAME_LETTERS,
     VERSION,
@@ -55,7 +55,6 @@ from acphold.live.hub.moves import (
     add_to,
     digest_of,
     in_thread,
-    is_name,
     pieces,
     take_lease,
     telling,
@@ -76,8 +75,8 @@ from acphold.record.journal.lineage import identity
 from acphold.record.journal.moves import MoveMark, mark_of, mark_text
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.bounds import PACK_LIMITS, STASHES
-from acphold.record.snapshots.checkouts import COMMIT, checkout_of, same_project
-from acphold.record.snapshots.packs import OBJECT, has_base, here, pack_file, unpack, whole
+from acphold.record.snapshots.checkouts import checkout_of, same_project
+from acphold.record.snapshots.packs import has_base, here, pack_file, unpack, whole
 from acphold.record.snapshots.snapshot import NotTaken, take as take_snapshot
 from acphold.record.snapshots.store import SnapshotStore, Stores
 from acphold.record.snapshots.worktree import beside, lay, make_inside, note_unused, unlay
@@ -213,13 +212,6 @@ def _below(folder: str, below: str) -> str:
     return os.path.normpath(os.path.join(folder, below)) if below else folder
 
 
-NUMBERS: Final = 1 << 31
-"""Highest entry number that is accepted."""
-
-
-NO_COMMIT: Final = "0" * 40
-
-
 async def take(
     journal: Journal,
     transport: Transport,
@@ -237,7 +229,7 @@ async def take(
     async with telling(line):
         await line.send(Ask(VERSION, await identity(journal), socket.gethostname()))
         offer = await line.receive(SessionOffer)
-        _require_fit(offer)
+        require_fit(offer)
         require_wanted(offer.session.session_id, wanted)
         if offer.is_withheld and place.with_files:
             raise MoveRefusedError(offer.no_files)
@@ -297,7 +289,6 @@ class _TakenSession:
             if not mark.to:
                 await self._change(moved=mark_text(self._note))
             wants_files, base = await self._choose_files()
-            self._wanted = await self._missing_earlier()
             first, last = await self._first_frame(wants_files, base, is_back=bool(mark.to))
             await self._receive(first, last, wants_files=wants_files, is_back=bool(mark.to))
             if self._kept is not None:
@@ -399,7 +390,12 @@ class _TakenSession:
         return await in_thread(place_of, offer, place, known, done)
 
     async def _choose_files(self) -> tuple[bool, str]:
-        """Return True if the files are to be sent, and the commit whose files are here already."""
+        """Return True if the files are to be sent, and the commit whose files are here already;
+        want the earlier snapshots that are not here."""
+        trees = [*dict.fromkeys(it.tree for it in self._offer.earlier if it.tree)]
+        if trees and self._has_files():
+            known = await in_thread(here, await self._store(), trees)
+            self._wanted = [tree for tree in trees if tree not in known]
         files, done = self._offer.files, self._done
         if files is None or not done.files or self._is_laid:
             return False, ""
@@ -454,7 +450,7 @@ class _TakenSession:
                     raise MoveRefusedError(
                         "the other machine sent entries out of order, or too large"
                     )
-                past.append(_past(entry))
+                past.append(past_entry(entry))
                 last = entry.seq
             if past:
                 await self._journal.take_in(self._lease, past)
@@ -501,14 +497,6 @@ class _TakenSession:
     def _has_files(self) -> bool:
         """True if the last files are here, or will be."""
         return self._offer.files is not None and (self._done.files != "" or self._done.is_same)
-
-    async def _missing_earlier(self) -> list[str]:
-        """Return the earlier snapshots that are not here."""
-        trees = [*dict.fromkeys(it.tree for it in self._offer.earlier if it.tree)]
-        if not trees or not self._has_files():
-            return []
-        known = await in_thread(here, await self._store(), trees)
-        return [tree for tree in trees if tree not in known]
 
     async def _keep_earlier(self, before: SessionRow | None) -> None:
         """Note the earlier snapshots with the session; one that did not arrive says why. Those that
@@ -574,68 +562,8 @@ class _TakenSession:
             start=None,
             moved="",
         )
-        await self._journal.take_in(self._lease, [_past(entry)], change)
+        await self._journal.take_in(self._lease, [past_entry(entry)], change)
 
 
 def _not_kept(error: OSError) -> MoveRefusedError:
     return MoveRefusedError(f"cannot store the files: {error.strerror or error}")
-
-
-def _past(entry: SentEntry) -> PastEntry:
-    """Return an entry as the journal takes it in; raises MoveRefusedError unless it is one."""
-    kind, raw = entry.kind, entry.raw
-    is_json = not raw
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-        raw.decode()
-        is_json = is_json or (b"\n" not in raw and msgspec.json.decode(raw, type=Raw) is not None)
-    if not is_json or not is_name(kind) or not 0 <= entry.at < 1 << 53:
-        raise MoveRefusedError("the other machine sent an invalid entry")
-    return PastEntry(kind, entry.at, raw, entry.seq)
-
-
-def require_wanted(session_id: str, wanted: str) -> None:
-    """Raise MoveRefusedError unless an id that another machine names begins with the one asked
-    for."""
-    if not session_id.startswith(wanted):
-        raise MoveRefusedError(
-            f"you asked for session {wanted!r}, but the other machine offers {session_id!r}"
-        )
-
-
-def _require_fit(offer: SessionOffer) -> None:
-    """Raise MoveRefusedError for an offer that no giver makes."""
-    session, files = offer.session, offer.files
-    names = [session.session_id, session.agent, *([offer.move] if offer.move else [])]
-    times = (session.created_at, session.updated_at)
-    below = PurePath(offer.below)
-    if (
-        not all(map(is_name, names))
-        or not 0 < offer.last < NUMBERS
-        or not all(0 <= time < 1 << 53 for time in times)
-        or below.is_absolute()
-        or ".." in below.parts
-        or "\0" in offer.below + session.cwd
-        or (files is not None and not 0 <= files.turn <= offer.last)
-        or (files is not None and not 0 <= files.at < 1 << 53)
-        or (files is not None and not 0 <= files.left_out_count < 1 << 53)
-        or (files is not None and not COMMIT.fullmatch(files.commit or NO_COMMIT))
-        or (offer.earlier and (files is None or len(offer.earlier) > bounds.EARLIER_SNAPSHOTS))
-        or not all(_is_fit(it, offer.last) for it in offer.earlier)
-    ):
-        raise MoveRefusedError("the other machine offers an invalid session")
-
-
-def _is_fit(snapshot: TurnSnapshot, last: int) -> bool:
-    """True if a giver can offer this snapshot of an earlier turn."""
-    counts = (snapshot.at, snapshot.left_out_count, snapshot.files, snapshot.size)
-    below = PurePath(snapshot.cwd)
-    ids = [it for it in (snapshot.commit, *snapshot.stashes) if it is not None]
-    return (
-        0 <= snapshot.turn <= last
-        and all(0 <= count < 1 << 53 for count in counts)
-        and (OBJECT.fullmatch(snapshot.tree) is not None or not snapshot.tree)
-        and (snapshot.state == "refused") == (not snapshot.tree)
-        and all(COMMIT.fullmatch(it) for it in ids)
-        and not (below.is_absolute() or ".." in below.parts or "\0" in snapshot.cwd)
-        and (is_name(snapshot.taken_for) or not snapshot.taken_for)
-    )

@@ -13,13 +13,13 @@ OVER       its end is journalled, or cannot be    -
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from itertools import count
 from time import monotonic
 
 from acp_wire.rpc.requests import Answer
-from acp_wire.schema import encode
+from acp_wire.schema import PROMPT, encode
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.routes import AgentTurn
 from acphold.record.history.entries import AUTHOR, SENT
@@ -31,6 +31,17 @@ Reply = Callable[[Answer], None]
 CANCELLED = b'{"stopReason":"cancelled"}'
 ENDED = b'{"stopReason":"end_turn"}'
 """Answers that acphold itself gives to a prompt."""
+
+
+class PromptCall:
+    """The prompt of a turn on its way to the agent (agents.Call); `turn` is the turn's number."""
+
+    method = PROMPT.name
+
+    def __init__(self, params: bytes, take: Callable[[Answer], Awaitable[None]], turn: int) -> None:
+        self.params = params
+        self.take = take
+        self.turn = turn
 
 
 class TurnStage(Enum):

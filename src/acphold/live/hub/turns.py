@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -38,7 +38,7 @@ from msgspec import Struct
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.rpc.requests import Answer
 from acp_wire.rpc.wire_errors import incident
-from acp_wire.schema import CANCEL, PROMPT, ClientCapabilities
+from acp_wire.schema import CANCEL, ClientCapabilities
 from acp_wire.schema.splice import splice
 from acp_wire.tasks import TaskSet
 from acphold import errors
@@ -48,7 +48,7 @@ from acphold.live.hub.agent_session import AgentSession, Voice
 from acphold.live.hub.alerts import Activity, Alerts, SessionAlerts
 from acphold.live.hub.annotations import first_line, title_update
 from acphold.live.hub.attachment import Client
-from acphold.live.hub.prompt_turn import CANCELLED, ENDED, PromptTurn, TurnStage
+from acphold.live.hub.prompt_turn import CANCELLED, ENDED, PromptCall, PromptTurn, TurnStage
 from acphold.live.hub.questions import Questions
 from acphold.live.hub.restoration import Restoration
 from acphold.live.hub.routes import Routes
@@ -57,23 +57,11 @@ from acphold.live.hub.session import CommonRelease, HubSession
 from acphold.live.hub.tool_calls import close_open
 from acphold.live.hub.turn_files import FileKeeper, TurnFiles
 from acphold.logs import NONE
-from acphold.record.history.entries import QUEUE
-from acphold.record.history.timeline import TurnOutcome, end_entry, turn_end, with_limit
+from acphold.record.history.timeline import TurnOutcome, end_entry, turn_end
 from acphold.record.journal import Journal
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
-
-
-class PromptCall:
-    """The prompt of a turn on its way to the agent (agents.Call); `turn` is the turn's number."""
-
-    method = PROMPT.name
-
-    def __init__(self, params: bytes, take: Callable[[Answer], Awaitable[None]], turn: int) -> None:
-        self.params = params
-        self.take = take
-        self.turn = turn
 
 
 class SharedParts(Struct):
@@ -389,7 +377,12 @@ class Turns:
                     # The agent has given none: a session gets a title with its first turn.
                     self._session.hold("update", [title_update(title)])
                 if may_be_limited(answer) and not turn.is_cancelled:
-                    entry = await self._with_limit(turn, answer, entry)
+                    from acphold.live.hub.usage_limit import with_limit_reached  # few turns fail
+
+                    agent, waits = self._side.agent, self._options.when_limited == "wait"
+                    entry = await with_limit_reached(
+                        entry, turn, answer, self._session, agent, waits=waits
+                    )
                 if turn.is_over:
                     return
                 await self._session.publish(
@@ -428,22 +421,6 @@ class Turns:
             answer = CANCELLED
         await close_open(self._session, "cancelled", turn.began, cancelled=True)
         return answer
-
-    async def _with_limit(self, turn: PromptTurn, answer: Answer, entry: bytes) -> bytes:
-        """Return the end of the turn, with the usage limit that ended it, if one did; hold the
-        changes of the queue by which the session continues after that."""
-        from acphold.live.hub.usage_limit import going_on, limit_reached  # late: few turns fail
-
-        session = self._session
-        limit = await limit_reached(session, self._side.agent, answer, turn.began)
-        if limit is None:
-            return entry
-        if self._options.when_limited == "wait":
-            guest = not turn.is_by_owner(session.tenant)
-            for change in going_on(session.queue, limit, guest=guest):
-                session.hold(QUEUE, [change])
-        at = None if limit.resets_at is None else int(limit.resets_at * 1000)
-        return with_limit(entry, limit.words, at)
 
     def _conclude(self, turn: PromptTurn, error: Exception) -> None:
         """End the turn without an end in the journal."""

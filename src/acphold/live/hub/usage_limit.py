@@ -18,7 +18,9 @@ from acp_wire.schema import encode
 from acphold.live.agents import HubAgent
 from acphold.live.agents.vendor_limits import VENDOR_LIMITS, Limit, limit_of
 from acphold.live.hub import bounds
+from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.session import HubSession
+from acphold.record.history.entries import QUEUE
 from acphold.record.history.prompt_queue import (
     BY_PERSON,
     DAY_MS,
@@ -28,27 +30,41 @@ from acphold.record.history.prompt_queue import (
     PromptQueue,
     QueueChange,
 )
+from acphold.record.history.timeline import with_limit
 
 GO_ON = "Go on with what the usage limit cut off."
 """The prompt for an agent without a command of its own for that."""
 
 
-async def limit_reached(
-    session: HubSession, agent: HubAgent, answer: Answer, began: int
-) -> Limit | None:
-    """Return the limit that ended the turn with this answer, which began after entry `began`; None
-    if it ended otherwise. Raises JournalError."""
+async def with_limit_reached(
+    entry: bytes,
+    turn: PromptTurn,
+    answer: Answer,
+    session: HubSession,
+    agent: HubAgent,
+    *,
+    waits: bool,
+) -> bytes:
+    """Return the end of a turn with the usage limit that ended it, if one did; if the session
+    `waits` for its reset, hold the changes of the queue by which it continues then. Raises
+    JournalError."""
     names = (agent.own_name, agent.key)
     if (limit := limit_of(names, answer, now=time.time())) is None:
-        return None
-    after = max(began, session.last_seq - bounds.LIMIT_ENTRIES)
+        return entry
+    after = max(turn.began, session.last_seq - bounds.LIMIT_ENTRIES)
     updates = [
         it.update
         async for segment in session.segments(after)
         for it in segment.entries()
         if it.update
     ]
-    return limit_of(names, answer, updates, now=time.time()) or limit
+    limit = limit_of(names, answer, updates, now=time.time()) or limit
+    if waits:
+        guest = not turn.is_by_owner(session.tenant)
+        for change in going_on(session.queue, limit, guest=guest):
+            session.hold(QUEUE, [change])
+    at = None if limit.resets_at is None else int(limit.resets_at * 1000)
+    return with_limit(entry, limit.words, at)
 
 
 def going_on(queue: PromptQueue, limit: Limit, *, guest: bool) -> list[bytes]:
