@@ -162,7 +162,23 @@ def _key(command: Sequence[str], folder: str) -> str:
                 return _key([word, *arguments], folder)
         return program
     if (runner := RUNNERS.get(program)) is not None:
-        return _package_key(program, runner, arguments, folder)
+        while arguments:
+            option, word = _next(runner, arguments)
+            if option in runner.naming:
+                return " ".join(
+                    [program, *(["-m"] if option == "-m" else []), _plain(runner, word)]
+                )
+            if option or word in runner.verbs:
+                continue
+            name = _plain(runner, word)
+            bare = re.sub(r"[\d.]+$", "", name)
+            is_interpreter = ALIASES.get(bare, bare) in INTERPRETERS or name in LAUNCHERS
+            if is_interpreter and runner is not _CONTAINERS:
+                return _key([word, *arguments], folder)
+            # A file, not a package: `uv run agent.py`.
+            is_file = word.startswith((".", "/")) or word.endswith((".py", ".js", ".mjs", ".ts"))
+            return f"{program} {_absolute(word, folder) if is_file else name}"
+        return program
     plain = re.sub(r"[\d.]+$", "", program)  # python3.12
     plain = ALIASES.get(plain, plain)
     if (interpreter := INTERPRETERS.get(plain)) is None:
@@ -181,24 +197,6 @@ def display_name(command: Sequence[str], folder: str) -> str:
         words = (word for word in command[1:] if not word.startswith("-"))
         return as_text(" ".join([command[0], *islice(words, 2)]))
     return key if os.path.basename(command[0]) in RUNNERS else as_text(command[0])
-
-
-def _package_key(program: str, runner: Runner, arguments: list[str], folder: str) -> str:
-    while arguments:
-        option, word = _next(runner, arguments)
-        if option in runner.naming:
-            return " ".join([program, *(["-m"] if option == "-m" else []), _plain(runner, word)])
-        if option or word in runner.verbs:
-            continue
-        name = _plain(runner, word)
-        bare = re.sub(r"[\d.]+$", "", name)
-        is_interpreter = ALIASES.get(bare, bare) in INTERPRETERS or name in LAUNCHERS
-        if is_interpreter and runner is not _CONTAINERS:
-            return _key([word, *arguments], folder)
-        # A file, not a package: `uv run agent.py`.
-        is_file = word.startswith((".", "/")) or word.endswith((".py", ".js", ".mjs", ".ts"))
-        return f"{program} {_absolute(word, folder) if is_file else name}"
-    return program
 
 
 def _script_key(program: str, interpreter: Runner, arguments: list[str], folder: str) -> str:

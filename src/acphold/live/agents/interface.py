@@ -24,10 +24,15 @@ from msgspec import Raw, Struct
 from acp_wire.rpc import CutNotification, NotificationReceived
 from acp_wire.rpc.requests import Answer, PendingCall
 from acp_wire.schema import UPDATE, AgentCapabilities
-from acp_wire.schema.splice import members, session_id_in, splice
+from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.surroundings import Surroundings
-from acphold.errors import AgentTimeoutError, InvalidParamsError
-from acphold.record.history.raw_update import may_have_marks, params_without_marks, without_marks
+from acphold.errors import AgentTimeoutError
+from acphold.record.history.raw_update import (
+    may_have_marks,
+    members,
+    params_without_marks,
+    without_marks,
+)
 
 log = logging.getLogger(__name__)
 
@@ -289,12 +294,7 @@ def runs(
 
 def update_of(kind: str, raw: bytes) -> bytes:
     """Return the update in an item of a run of this kind; b"" if none can be read."""
-    if kind != "params":
-        return raw
-    try:
-        return members(raw).get("update", b"")
-    except InvalidParamsError:
-        return b""
+    return members(raw).get("update", b"") if kind == "params" else raw
 
 
 def with_update(kind: str, raw: bytes, update: bytes) -> bytes:

@@ -174,12 +174,27 @@ class SessionAlerts:
     def on_question(self, question: AskedQuestion, seq: int = 0) -> None:
         """Note that a question to a person is open; `seq` is its entry."""
         self._activity.stir()
+        began = self._clock.time()
+
+        def tell() -> None:
+            del self._timers[question.id]
+            rules = self._alerts.rules()
+            if self._alerted or not rules.on_waiting:
+                return
+            self._alerted.add(question.id)
+            alert = replace(
+                self._alert("waiting", began),
+                question=question.title,
+                options=tuple(question.option_names),
+                seq=seq,
+            )
+            untitled = question.untitled_call is not None
+            look_up = partial(self.words_of, question) if untitled else None
+            self._alerts.tell(rules.on_waiting, alert, look_up)
+
         rules = self._alerts.rules()
         if rules.on_waiting:
-            began = self._clock.time()
-            self._timers[question.id] = self._clock.call_later(
-                rules.waiting_seconds, lambda: self._alert_waiting(question, seq, began)
-            )
+            self._timers[question.id] = self._clock.call_later(rules.waiting_seconds, tell)
 
     def on_closed(self, question_id: str) -> None:
         """Note that a question is closed, whatever its outcome."""
@@ -188,23 +203,6 @@ class SessionAlerts:
         if timer is not None:
             timer.cancel()
         self._alerted.discard(question_id)
-
-    def _alert_waiting(self, question: AskedQuestion, seq: int, began: float) -> None:
-        del self._timers[question.id]
-        rules = self._alerts.rules()
-        if self._alerted or not rules.on_waiting:
-            return
-        self._alerted.add(question.id)
-        alert = replace(
-            self._alert("waiting", began),
-            question=question.title,
-            options=tuple(question.option_names),
-            seq=seq,
-        )
-        look_up = None
-        if question.untitled_call is not None:
-            look_up = partial(self.words_of, question)
-        self._alerts.tell(rules.on_waiting, alert, look_up)
 
     async def words_of(self, question: AskedQuestion) -> str:
         """Return the text of a question; if it has only the id of a tool call, the title of
@@ -250,26 +248,25 @@ class SessionAlerts:
         self._held = queue.held
         self.stop()
         rules = self._alerts.rules()
-        if queue.held in HELD and rules.on_waiting:
-            began = self._clock.time()
-            self._held_timer = self._clock.call_later(
-                rules.waiting_seconds, lambda: self._alert_hold(began)
-            )
+        began = self._clock.time()
 
-    def _alert_hold(self, began: float) -> None:
-        self._held_timer = None
-        queue, rules = self._session.queue, self._alerts.rules()
-        if queue.held != self._held or not queue.waiting or not rules.on_waiting:
-            return
-        if queue.held == "cancelled" and self._session.attachments:
-            return
-        alert = replace(
-            self._alert("held", began),
-            queued=len(queue.waiting),
-            held=queue.held,
-            until=queue.until,
-        )
-        self._alerts.tell(rules.on_waiting, alert, None)
+        def tell() -> None:
+            self._held_timer = None
+            queue, rules = self._session.queue, self._alerts.rules()
+            if queue.held != self._held or not queue.waiting or not rules.on_waiting:
+                return
+            if queue.held == "cancelled" and self._session.attachments:
+                return
+            alert = replace(
+                self._alert("held", began),
+                queued=len(queue.waiting),
+                held=queue.held,
+                until=queue.until,
+            )
+            self._alerts.tell(rules.on_waiting, alert, None)
+
+        if queue.held in HELD and rules.on_waiting:
+            self._held_timer = self._clock.call_later(rules.waiting_seconds, tell)
 
     def stop(self) -> None:
         """Tell nothing more of the queue."""

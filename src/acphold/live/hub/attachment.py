@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum
 from typing import Protocol
@@ -323,23 +323,20 @@ class Attachment:
         if self._is_behind(self._source.last_seq) and self.client.buffered <= bounds.LAG_BYTES:
             self.client.tell(method, newest(self))
             return
-        self._newest = asyncio.create_task(
-            self._notify_newest_later(method, newest), name="attachment tells the newest"
-        )
 
-    async def _notify_newest_later(
-        self, method: str, newest: Callable[[Attachment], bytes]
-    ) -> None:
-        """Notify the client once everything so far was sent, and it has read most of that."""
-        caught_up = asyncio.Event()
-        self.when_reached(self._source.last_seq, caught_up.set)
-        await caught_up.wait()
-        last = self._last
-        with suppress(ConnectionLostError):
-            await self.client.drain()
-            self._newest = None
-            if last.state is not CLOSED:
-                last.notify_newest(method, newest)
+        async def notify_later() -> None:
+            """Notify the client once everything so far was sent, and it has read most of that."""
+            caught_up = asyncio.Event()
+            self.when_reached(self._source.last_seq, caught_up.set)
+            await caught_up.wait()
+            last = self._last
+            with suppress(ConnectionLostError):
+                await self.client.drain()
+                self._newest = None
+                if last.state is not CLOSED:
+                    last.notify_newest(method, newest)
+
+        self._newest = asyncio.create_task(notify_later(), name="attachment tells the newest")
 
     @property
     def has_room(self) -> bool:
@@ -389,32 +386,28 @@ class Attachment:
             size = sum(segment.last_seq <= seq for segment in page)
             pieces.append(page[:size])
             page = page[size:]
-        for piece in (*pieces, page):
-            if piece:
-                self._send_page(piece)
+        for piece in filter(None, (*pieces, page)):
+            lines: list[bytes] = []
+            past: list[Segment] = []
+            for segment in piece:
+                is_own = segment.last_seq in self.skipped
+                if is_own and segment.kind not in (PROMPT, TURN_END):
+                    continue
+                if not is_own and segment.last_seq <= self._live_after:
+                    past.append(segment)
+                    continue
+                lines.append(self._frames.history(past))
+                past.clear()
+                lines.append(self._frames.own(segment) if is_own else self._frames.live(segment))
+            lines.append(self._frames.history(past))
+            self.skipped.difference_update(segment.last_seq for segment in piece)
+            if any(lines) and self.state is not CLOSED:
+                self.client.send(b"".join(lines))
+            self._advance(piece[-1].last_seq)
         # Also if the client has room: a long replay must not starve the other sessions.
         await asyncio.sleep(0)
         if self.client.buffered > bounds.LAG_BYTES:
             await self.client.drain()
-
-    def _send_page(self, page: Sequence[Segment]) -> None:
-        lines: list[bytes] = []
-        past: list[Segment] = []
-        for segment in page:
-            is_own = segment.last_seq in self.skipped
-            if is_own and segment.kind not in (PROMPT, TURN_END):
-                continue
-            if not is_own and segment.last_seq <= self._live_after:
-                past.append(segment)
-                continue
-            lines.append(self._frames.history(past))
-            past.clear()
-            lines.append(self._frames.own(segment) if is_own else self._frames.live(segment))
-        lines.append(self._frames.history(past))
-        self.skipped.difference_update(segment.last_seq for segment in page)
-        if any(lines) and self.state is not CLOSED:
-            self.client.send(b"".join(lines))
-        self._advance(page[-1].last_seq)
 
     def _advance(self, seq: int) -> None:
         self.cursor = seq

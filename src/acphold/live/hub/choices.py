@@ -11,10 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire.schema import encode
-from acp_wire.schema.splice import array, items, members, splice
+from acp_wire.schema.splice import array, members, splice
 from acphold.errors import InvalidParamsError
 from acphold.live.hub.annotations import CHOICE
 from acphold.record.history.attributes import Attributes
+from acphold.record.history.raw_update import items
 
 
 class _Option(Struct):
@@ -25,10 +26,7 @@ class _Option(Struct):
 
 def option_list(raw: bytes) -> list[bytes]:
     """Return the options in a `configOptions` array, byte for byte; empty for null or nonsense."""
-    try:
-        return [item for item in items(raw or b"[]") if item.startswith(b"{")]
-    except InvalidParamsError:
-        return []
+    return [item for item in items(raw or b"[]") if item.startswith(b"{")]
 
 
 def without_booleans(holder: bytes) -> bytes:

@@ -200,18 +200,19 @@ class Desk:
     def _follow_title(self, cwd: str) -> None:
         """Take the agent's title for a session of this folder from its list, if it tells it nowhere
         else: OpenCode makes one beside the first turn."""
+
+        async def look() -> None:
+            for seconds in bounds.TITLE_LOOKS_SECONDS:
+                await asyncio.sleep(seconds)
+                try:
+                    await self.sessions.agents.look_for_news(cwd)
+                except errors.AcpError as exc:
+                    log.info("no title in the agent's own list: %s", exc)
+                    return
+
         listing = self.agent.capabilities.session_capabilities.list
         if listing is not None and not self.agent.reads_journal and not self._following:
-            self._following.start(self._look_for_titles(cwd), "look for a title")
-
-    async def _look_for_titles(self, cwd: str) -> None:
-        for seconds in bounds.TITLE_LOOKS_SECONDS:
-            await asyncio.sleep(seconds)
-            try:
-                await self.sessions.agents.look_for_news(cwd)
-            except errors.AcpError as exc:
-                log.info("no title in the agent's own list: %s", exc)
-                return
+            self._following.start(look(), "look for a title")
 
     def provide(self, server_id: str, client: Client, session_id: str | None) -> None:
         """Note that this client provides an MCP server to the agent in a session."""
@@ -417,7 +418,12 @@ class Desk:
         agent for a client that may prompt."""
         starts = client is None or "prompt" in client.scopes_in(session_id)
         await self.hub.opening.enter()
-        await self._wait_for_ending(session_id)
+        live = self.hub.live.get(session_id)
+        for desk in self.hub.desks:  # another one that is ending: its agent would soon be gone
+            is_its = live is not None and desk.agent is live.side.agent
+            if is_its and desk.is_closing and desk is not self:
+                await desk.closed.wait()
+                break
         await self._journal.complete(session_id)
         if session_id not in self.hub.adopting:
             async with self.hub.alone(session_id):
@@ -429,16 +435,6 @@ class Desk:
         async with self.hub.alone(session_id):
             # It was adopted with the setup of the first client; others may want another one.
             return await self._wake(session_id, setup, starts=starts)
-
-    async def _wait_for_ending(self, session_id: str) -> None:
-        """Wait until a session is closed that another desk still has, which is ending: its agent
-        would be gone at the first prompt."""
-        live = self.hub.live.get(session_id)
-        for desk in self.hub.desks:
-            is_its = live is not None and desk.agent is live.side.agent
-            if is_its and desk.is_closing and desk is not self:
-                await desk.closed.wait()
-                return
 
     async def keep(self, session_id: str) -> None:
         """Have a session in the journal, adopting it if only the agent has it;

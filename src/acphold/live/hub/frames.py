@@ -190,7 +190,11 @@ class ShownChildren:
     def _announce(self, change: ChildChange) -> list[bytes]:
         task = change.changes.get("description")
         title = change.changes.get("title") or task
-        status = _status(change.changes)
+        state, status = change.changes.get("state"), ""  # "" for one that no call can have
+        if state in AT_WORK:
+            status = "in_progress"
+        elif state == "idle":
+            status = "failed" if change.changes.get("stop_reason") in FAILURES else "completed"
         if (child := self._children.get(change.child)) is None:
             more = {"rawInput": encode_object({"task": encode_text(task)})} if task else {}
             _, begun = self._begin(change.child, title or change.child, status or "pending", **more)
@@ -201,18 +205,6 @@ class ShownChildren:
         if status and status != child.status:
             child.status = fields["status"] = status
         return [child.update(**fields)] if fields else []
-
-
-def _status(changes: Mapping[str, str | None]) -> str:
-    """Return the status of a call for a sub-agent's state; "" if it has none."""
-    state = changes.get("state")
-    if state is None:
-        return ""
-    if state in AT_WORK:
-        return "in_progress"
-    if state != "idle":
-        return ""
-    return "failed" if changes.get("stop_reason") in FAILURES else "completed"
 
 
 def _text(block: bytes) -> str:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 import msgspec
 from msgspec import Struct
@@ -364,20 +365,12 @@ def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] |
     index, best = -1, 0
     for end in range(len(in_replay)):
         # The longest run of the same prompts wins; of equals the first, as prompts may repeat.
-        if (length := _common_end(ours, in_replay[: end + 1])) > best:
+        ends = zip(reversed(ours), reversed(in_replay[: end + 1]), strict=False)
+        if (length := sum(1 for _ in takewhile(lambda each: each[0] == each[1], ends))) > best:
             index, best = end, length
     if index < 0:
         return None
     return [raw for _, raws in turns[index + 1 :] for raw in raws]
-
-
-def _common_end(left: Sequence[str], right: Sequence[str]) -> int:
-    length = 0
-    for a, b in zip(reversed(left), reversed(right), strict=False):
-        if a != b:
-            break
-        length += 1
-    return length
 
 
 def _turns(replay: Sequence[bytes]) -> list[tuple[str, list[bytes]]]:

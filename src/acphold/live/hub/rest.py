@@ -105,7 +105,7 @@ class Rest:
         now = asyncio.get_running_loop().time()
         return sum(mark.late > now for mark in self._bookmarks)
 
-    def leave_bookmark(self, *, in_turn: bool = False, ago: float = 0.0) -> None:
+    def leave_bookmark(self, *, in_turn: bool, ago: float = 0.0) -> None:
         """Keep the position of a client whose connection was lost `ago` seconds before."""
         lost = asyncio.get_running_loop().time() - ago
         late = lost + (bounds.BOOKMARK_IN_TURN_SECONDS if in_turn else bounds.BOOKMARK_SECONDS)

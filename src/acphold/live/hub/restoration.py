@@ -292,7 +292,20 @@ class Restoration:
         source = await fork_source(self._journal, self._session.id, self._side.agent)
         if source is None:
             return None
-        return await self._attempt(FORK_SESSION.name, self._open_by_fork(source))
+
+        async def open_by_fork() -> bytes:
+            side, setup = self._side, self._side.setup
+            params = splice(setup.params, {"sessionId": schema.encode(source)})
+            async with AgentExchange(
+                side.agent, FORK_SESSION.name, params, bounds.REOPEN_SECONDS
+            ) as answer:
+                forked = new_session_id(answer)
+                await self._take(forked)  # some replay what they have forked
+                await self._session.link(side.agent.key, forked)
+                side.on_opened(answer, setup)
+                return answer
+
+        return await self._attempt(FORK_SESSION.name, open_by_fork())
 
     async def _attempt(self, method: str, opening: Coroutine[None, None, bytes]) -> bytes | None:
         """Return the agent's answer to one way of opening it; None if the way is closed."""
@@ -337,18 +350,6 @@ class Restoration:
                     await self._session.publish("update", missing)
             if differing := side.differing(self._session.attributes):
                 await self._session.publish("update", differing)
-            return answer
-
-    async def _open_by_fork(self, source: str) -> bytes:
-        side, setup = self._side, self._side.setup
-        params = splice(setup.params, {"sessionId": schema.encode(source)})
-        async with AgentExchange(
-            side.agent, FORK_SESSION.name, params, bounds.REOPEN_SECONDS
-        ) as answer:
-            forked = new_session_id(answer)
-            await self._take(forked)  # some replay what they have forked
-            await self._session.link(side.agent.key, forked)
-            side.on_opened(answer, setup)
             return answer
 
     async def _open_new(self) -> bytes:

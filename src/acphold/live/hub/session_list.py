@@ -265,7 +265,8 @@ async def _page(
 
     Unless `put_away` is None, each says if it is `archived` (unstable): those are.
     """
-    lines.sort(key=lambda line: (-line.key.updated_at, _backwards(line.key.session_id)))
+    # Ids from high to low, as the journal orders equal times.
+    lines.sort(key=lambda it: (it.key.updated_at, it.key.session_id), reverse=True)
     shown, more = lines[:limit], len(lines) > limit
     raws = [line.raw for line in shown]
     if put_away is not None:
@@ -277,14 +278,11 @@ async def _page(
     return splice(b"{}", page)
 
 
-def _decode_meta(meta: bytes) -> dict[str, object]:
-    try:
-        return msgspec.json.decode(meta, type=dict[str, object]) if meta else {}
-    except msgspec.MsgspecError:  # of another release
-        return {}
-
-
 def _line(row: SessionRow, meta: dict[str, object]) -> ListLine:
+    try:
+        kept = msgspec.json.decode(row.meta, type=dict[str, object]) if row.meta else {}
+    except msgspec.MsgspecError:  # of another release
+        kept = {}
     info = SessionInfo(
         session_id=row.session_id,
         cwd=row.cwd,
@@ -292,7 +290,7 @@ def _line(row: SessionRow, meta: dict[str, object]) -> ListLine:
         title=row.title,
         updated_at=iso_time(row.updated_at),
         meta={
-            **_decode_meta(row.meta),
+            **kept,
             **meta,
             MESSAGE_COUNT: row.message_count,
             **({ORIGINS: row.origins} if row.origins else {}),
@@ -311,11 +309,6 @@ def check_folder(known: str, asked: str) -> None:
         raise InvalidParamsError(
             f"cwd: this session belongs to {known!r}, not to {asked!r}", field="cwd"
         )
-
-
-def _backwards(text: str) -> tuple[int, ...]:
-    """Return a sort key that orders strings from high to low, as the journal orders equal times."""
-    return (*(-ord(letter) for letter in text), 1)
 
 
 class GivenTitle:

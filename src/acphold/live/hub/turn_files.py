@@ -114,20 +114,20 @@ class FileKeeper:
     def tidy(self) -> None:
         """Begin the upkeep of the stores in the background; after one that is running."""
         self._is_untidy = True
+
+        async def work() -> None:
+            # Late: rarely needed, and the start waits for it.
+            from acphold.live.hub.kept_stores import tidy
+
+            while self._is_untidy:
+                self._is_untidy = False
+                try:
+                    await tidy(self._journal)
+                except Exception:
+                    log.exception("cannot clean up the kept files")
+
         if self._tidying is None or self._tidying.done():
-            self._tidying = self.start(self._tidy())
-
-    async def _tidy(self) -> None:
-        from acphold.live.hub.kept_stores import (
-            tidy,  # late: rarely needed, and the start waits for it
-        )
-
-        while self._is_untidy:
-            self._is_untidy = False
-            try:
-                await tidy(self._journal)
-            except Exception:
-                log.exception("cannot clean up the kept files")
+            self._tidying = self.start(work())
 
     async def take(
         self,
@@ -334,6 +334,14 @@ class TurnFiles:
         """Take them after earlier ones, so that rows are written in order."""
         before, self._newest = self._last, taking
 
+        def state(moment: Moment) -> SnapshotState:
+            taking.is_open = False
+            if moment.edge == "end" and self._turn == moment.turn:
+                return "whole"
+            if moment.edge == "begin" and self._turn != moment.turn:
+                return "late"
+            return self._news.value
+
         async def work() -> None:
             if before is not None and not before.done():
                 await asyncio.wait([before])
@@ -346,9 +354,7 @@ class TurnFiles:
                         self._without = taking.folders
                         self._without_until = time.monotonic() + bounds.NO_WORK_TREE_SECONDS
                 if taking.roots:
-                    await self._keeper.take(
-                        self._session, taking.moments, taking.roots, self._state(taking)
-                    )
+                    await self._keeper.take(self._session, taking.moments, taking.roots, state)
             except (AcpError, OSError) as exc:
                 log.warning("session %s: cannot keep its files: %s", self._session.id, exc)
             except Exception:  # nobody awaits this task
@@ -357,16 +363,3 @@ class TurnFiles:
                 taking.is_open = False
 
         self._last = self._keeper.start(work())
-
-    def _state(self, taking: _Taking) -> Callable[[Moment], SnapshotState]:
-        """Return how sure it is that snapshots taken now are of an end of a turn."""
-
-        def state(moment: Moment) -> SnapshotState:
-            taking.is_open = False
-            if moment.edge == "end" and self._turn == moment.turn:
-                return "whole"
-            if moment.edge == "begin" and self._turn != moment.turn:
-                return "late"
-            return self._news.value
-
-        return state

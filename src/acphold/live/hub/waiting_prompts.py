@@ -135,14 +135,16 @@ class WaitingQueue:
             add = QueueChange("add", uuid4().hex[:8], prompt, client=info, guest=guest)
             # Held, not published: so they are there when the running turn ends, however it ends.
             self._session.hold(QUEUE, [encode(add)])
-        self._keeping = self._tasks.start(self._keep(), "keep prompts")
 
-    async def _keep(self) -> None:
-        try:
-            await self._session.flush()
-        except JournalError as exc:  # still held: the next commit has them
-            log.warning("session %s: prompts are not in the queue yet: %s", self._session.id, exc)
-        self.look()
+        async def commit() -> None:
+            try:
+                await self._session.flush()
+            except JournalError as exc:  # still held: the next commit has them
+                id_ = self._session.id
+                log.warning("session %s: prompts are not in the queue yet: %s", id_, exc)
+            self.look()
+
+        self._keeping = self._tasks.start(commit(), "keep prompts")
 
     def hold_back(self) -> None:
         """Hold what waits: a client has stopped the session. Nothing begins from now on, whether a
@@ -152,15 +154,16 @@ class WaitingQueue:
             return
         self._is_held_back = True
         self._session.hold(QUEUE, [encode(QueueChange("hold", why=STOPPED))])
-        self._tasks.start(self._commit_hold(), "hold the queue")
 
-    async def _commit_hold(self) -> None:
-        try:
-            await self._session.flush()
-        except JournalError as exc:  # it stays held back here, and the next commit has the hold
-            log.warning("session %s: the hold is not written yet: %s", self._session.id, exc)
-        else:
-            self._is_held_back = False
+        async def commit() -> None:
+            try:
+                await self._session.flush()
+            except JournalError as exc:  # it stays held back here, and the next commit has the hold
+                log.warning("session %s: the hold is not written yet: %s", self._session.id, exc)
+            else:
+                self._is_held_back = False
+
+        self._tasks.start(commit(), "hold the queue")
 
     async def wake(self) -> None:
         """Begin what waits from now on. What waited when this process opened the session is held,

@@ -283,9 +283,23 @@ class Wire:
                 with suppress(anyio.BrokenResourceError):  # nobody reads any more
                     await self._read()
 
+        async def empty() -> None:
+            try:
+                async for message in leaving:
+                    try:
+                        await self._send(message, encode_message(message))
+                    except ValueError as exc:  # too deep, or half of a surrogate pair
+                        if isinstance(message.message, JSONRPCRequest):
+                            why = f"the request cannot be sent: {exc}"
+                            await arriving.send(failure(message.message.id, why))
+            except TimeoutError:
+                self._break(f"it accepted no message for {bounds.TAKE_SECONDS:g} s")
+            except (FaultError, anyio.BrokenResourceError, anyio.ClosedResourceError) as exc:
+                self._break(str(exc) or "the connection was closed")
+
         async with self._connection():
             # Plain tasks: they belong to no cancel scope, and can be ended from anywhere.
-            tasks = [asyncio.create_task(fill()), asyncio.create_task(self._empty())]
+            tasks = [asyncio.create_task(fill()), asyncio.create_task(empty())]
             try:
                 yield reading, writing
             finally:
@@ -313,20 +327,6 @@ class Wire:
     def _break(self, fault: str) -> None:
         self._fault = self._fault or fault
         self.over.set()
-
-    async def _empty(self) -> None:
-        try:
-            async for message in self._leaving:
-                try:
-                    await self._send(message, encode_message(message))
-                except ValueError as exc:  # too deep, or half of a surrogate pair
-                    if isinstance(message.message, JSONRPCRequest):
-                        why = f"the request cannot be sent: {exc}"
-                        await self._arriving.send(failure(message.message.id, why))
-        except TimeoutError:
-            self._break(f"it accepted no message for {bounds.TAKE_SECONDS:g} s")
-        except (FaultError, anyio.BrokenResourceError, anyio.ClosedResourceError) as exc:
-            self._break(str(exc) or "the connection was closed")
 
     async def _arrive(self, found: SessionMessage | UnreadableError) -> None:
         """Deliver a message; an unreadable answer fails its call."""

@@ -100,7 +100,11 @@ class ProjectLines:
         self, commit: str, path: str, had: Counter[bytes], texts: Collection[bytes]
     ) -> dict[bytes, int]:
         """Return the places of those of these lines that a commit has more often than `had`."""
-        content = self._content(commit, path)
+        key = (commit, path)
+        if key not in self._known:
+            [blob] = self._reader.blobs([key])
+            self._known[key] = self._reader.contents([blob]).get(blob) if blob else None
+        content = self._known[key]
         if content is None:
             return {}
         lines = content.split(b"\n")
@@ -108,13 +112,6 @@ class ProjectLines:
         # The last place: where a line was added, the others were there before.
         places = {text: number for number, text in enumerate(lines, 1)}
         return {text: places[text] for text in texts if counts[text] > had[text]}
-
-    def _content(self, commit: str, path: str) -> bytes | None:
-        key = (commit, path)
-        if key not in self._known:
-            [blob] = self._reader.blobs([key])
-            self._known[key] = self._reader.contents([blob]).get(blob) if blob else None
-        return self._known[key]
 
     def _has(self, commit: str) -> bool:
         try:

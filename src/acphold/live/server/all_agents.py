@@ -436,19 +436,20 @@ class Counter:
 
     def _begin(self, request: Request) -> None:
         assert self._connection is not None, "it is open"
+
+        async def finish(work: Awaitable[bytes | None]) -> bytes | None:
+            try:
+                return await work
+            finally:
+                self._rest()
+
         try:
             work = self._connection.on_request(request)
         except Exception as exc:
             request.refuse(exc)
         else:
             if work is not None:
-                self._peer.continue_with(request, self._finish(work))
-
-    async def _finish(self, work: Awaitable[bytes | None]) -> bytes | None:
-        try:
-            return await work
-        finally:
-            self._rest()
+                self._peer.continue_with(request, finish(work))
 
     async def tell(self, notification: NotificationReceived) -> None:
         """Handle a notification; dropped if it is not open."""
@@ -463,7 +464,17 @@ class Counter:
         self._unanswered.discard(request)
         self._rest()
         if isinstance(answer, errors.RemoteError) and answer.code == errors.AUTH_REQUIRED:
-            return self._with_sign_in(answer)
+            # The client has not seen the agent's ways to sign in, in its answer to `initialize`.
+            data = members(answer.raw).get("data", b"null") if answer.raw else b"null"
+            if data == b"null":
+                data = b"{}"
+            elif not data.startswith(b"{"):
+                return answer  # it has no room for them
+            methods = members(self._introduced).get("authMethods", b"[]")
+            data = splice(data, {AGENT: schema.encode(self.name), "authMethods": methods})
+            error = {"code": answer.code, "message": answer.message}
+            raw = splice(answer.raw or schema.encode(error), {"data": data})
+            return errors.RemoteError(answer.code, answer.message, raw)
         if not isinstance(answer, bytes) or request.method not in OPENING:
             return answer
         name: str | None = self.name
@@ -474,20 +485,6 @@ class Counter:
         ):
             name = agent  # a live session keeps its own
         return answer if name is None else with_meta(answer, AGENT, schema.encode(name))
-
-    def _with_sign_in(self, refusal: errors.RemoteError) -> errors.RemoteError:
-        """Return the refusal with the agent's ways to sign in, from its answer to `initialize`,
-        which the client has not seen."""
-        data = members(refusal.raw).get("data", b"null") if refusal.raw else b"null"
-        if data == b"null":
-            data = b"{}"
-        elif not data.startswith(b"{"):
-            return refusal  # it has no room for them
-        methods = members(self._introduced).get("authMethods", b"[]")
-        data = splice(data, {AGENT: schema.encode(self.name), "authMethods": methods})
-        error = {"code": refusal.code, "message": refusal.message}
-        raw = splice(refusal.raw or schema.encode(error), {"data": data})
-        return errors.RemoteError(refusal.code, refusal.message, raw)
 
     def detach(self) -> None:
         """Leave all sessions there."""

@@ -254,25 +254,23 @@ class ClientConnection:
                 log.warning("ignored %s before initialize", method)
                 continue
             try:
-                await self._handle_notification(method, notification.params)
+                params = notification.params
+                self._principal.check(method, params)
+                if not self._has_access(params):
+                    async with self._entering:
+                        await self._check_access(method, params)
+                self._principal.does(method, params)
+                params = self._restrict(method, params)
+                if method == schema.CANCEL.name:
+                    await self._requests.cancel(params)
+                    continue
+                if method == MCP_MESSAGE:
+                    params = self._servers.to_reference(params)
+                await self._requests.home(session_id_in(params)).tell(method, params)
             except errors.JournalError as exc:
                 log.error("%s is not in the journal: %s", method, exc)
             except errors.AcpError as exc:
                 log.warning("ignored %s: %s", method, exc)
-
-    async def _handle_notification(self, method: str, params: bytes) -> None:
-        self._principal.check(method, params)
-        if not self._has_access(params):
-            async with self._entering:
-                await self._check_access(method, params)
-        self._principal.does(method, params)
-        params = self._restrict(method, params)
-        if method == schema.CANCEL.name:
-            await self._requests.cancel(params)
-            return
-        if method == MCP_MESSAGE:
-            params = self._servers.to_reference(params)
-        await self._requests.home(session_id_in(params)).tell(method, params)
 
     def _scopes_for(self, params: bytes) -> frozenset[Scope]:
         """Return the client's scopes in the session in these params, if any."""
@@ -306,7 +304,14 @@ class ClientConnection:
         if (info := introduction.client_info) is not None:
             most = bounds.CLIENT_NAME_CHARACTERS
             self.info = schema.encode({"name": info.name[:most], "version": info.version[:most]})
-        self._admit_vouched(introduction.client_capabilities.meta or {})
+        meta = introduction.client_capabilities.meta or {}
+        tenant = meta.get(capabilities.TENANT, UNSET)
+        if self._principal.vouches and isinstance(tenant, str | None):
+            # It comes through another process of ours, which has authenticated it.
+            named = meta.get(capabilities.SCOPES)
+            may = frozenset(SCOPES).intersection(named) if isinstance(named, list) else None
+            self._entrance.let_in(tenant, may)
+            self._is_guest = meta.get(capabilities.GUEST) is True
         may = self.principal.scopes
         told, left_out = restrict(schema.INITIALIZE.name, params, may)
         self._principal.leaves_out(schema.INITIALIZE.name, None, left_out)
@@ -370,15 +375,6 @@ class ClientConnection:
         return row.agent == self._desk.agent.key
 
     # -- access ---------------------------------------------------------------------------
-
-    def _admit_vouched(self, meta: dict[str, object]) -> None:
-        """Admit a client of another process of ours, which has authenticated it."""
-        tenant = meta.get(capabilities.TENANT, UNSET)
-        if self._principal.vouches and isinstance(tenant, str | None):
-            named = meta.get(capabilities.SCOPES)
-            may = frozenset(SCOPES).intersection(named) if isinstance(named, list) else None
-            self._entrance.let_in(tenant, may)
-            self._is_guest = meta.get(capabilities.GUEST) is True
 
     def _has_access(self, params: bytes) -> bool:
         """True if the client was admitted already and is known to have access to the session."""

@@ -177,8 +177,7 @@ class FarLine:
             self._refuse_pending(exc)
             for session_id in tuple(self._line.sessions):
                 self._lose(session_id, exc)
-            with suppress(errors.ConnectionLostError):
-                await self._client.drain()
+            await self._drain()
             raise
         finally:
             if self._away is not None:
@@ -233,25 +232,22 @@ class FarLine:
         if self._introduction is None or self._line.introduces_itself:
             return
         try:
-            await self._resume_all(server, self._introduction)
+            self._restoring_since = asyncio.get_running_loop().time()
+            introduced = await server.call_raw(
+                schema.INITIALIZE.name,
+                asking_for_positions(self._introduction),
+                seconds=bounds.REOPEN_SECONDS,
+            )
+            self._line.knows_positions = keeps_positions(introduced)
+            for resumed in self._line.on_reconnect().resume:
+                await self._reopen(server, resumed)
         except errors.RemoteError as exc:
             if self._follows_owner and exc.code in PASSING:
                 raise errors.ConnectionLostError(str(exc)) from exc
             raise
 
-    async def _resume_all(self, server: Peer, introduction: bytes) -> None:
-        self._restoring_since = asyncio.get_running_loop().time()
-        introduced = await server.call_raw(
-            schema.INITIALIZE.name,
-            asking_for_positions(introduction),
-            seconds=bounds.REOPEN_SECONDS,
-        )
-        self._line.knows_positions = keeps_positions(introduced)
-        for resumed in self._line.on_reconnect().resume:
-            await self._reopen(server, resumed)
-
     def _go_on(self, server: Peer) -> None:
-        """Go on over a new connection: the sessions are open there."""
+        """Go on over a new connection, where the sessions are open: send what is pending."""
         self._restoring_since = None
         self._pause = FIRST_PAUSE
         if self._away is not None:
@@ -266,7 +262,27 @@ class FarLine:
             self.notify_client(BACK.format(self._name), GAP_HOW)
         self._has_gap = False
         self._server = server
-        self._send_pending()
+        _, refused, repeated = self._line.on_reconnect()
+        for asked in refused:
+            self._line.on_answer(asked, None)
+            asked.request.refuse(
+                errors.ConnectionLostError(
+                    f"the connection to {self._name} was lost before the answer to "
+                    f"{asked.method}; it is unknown if that was done"
+                )
+            )
+            asked.on_answered()
+        for asked in repeated:
+            if not asked.is_cancelled:
+                self._send(asked)
+                continue
+            self._line.on_answer(asked, None)
+            asked.on_answered()
+            params = schema.encode({"sessionId": asked.session_id})
+            self._tell(schema.CANCEL.name, with_sent(params, Sent(asked.sent_id)))
+        kept, self._kept = self._kept, []
+        for method, params in kept:
+            self._tell(method, params)
 
     async def _next_connection(self) -> Transport:
         """Return the next connection, however long that takes."""
@@ -476,30 +492,6 @@ class FarLine:
             raise errors.ConnectionLostError(f"the connection to {self._name} is lost")
         await self._server.call_raw(method, params, seconds=bounds.REOPEN_SECONDS)
 
-    def _send_pending(self) -> None:
-        """Send pending requests and notifications over a new connection."""
-        _, refused, repeated = self._line.on_reconnect()
-        for asked in refused:
-            self._line.on_answer(asked, None)
-            asked.request.refuse(
-                errors.ConnectionLostError(
-                    f"the connection to {self._name} was lost before the answer to "
-                    f"{asked.method}; it is unknown if that was done"
-                )
-            )
-            asked.on_answered()
-        for asked in repeated:
-            if not asked.is_cancelled:
-                self._send(asked)
-                continue
-            self._line.on_answer(asked, None)
-            asked.on_answered()
-            params = schema.encode({"sessionId": asked.session_id})
-            self._tell(schema.CANCEL.name, with_sent(params, Sent(asked.sent_id)))
-        kept, self._kept = self._kept, []
-        for method, params in kept:
-            self._tell(method, params)
-
     def _tell(self, method: str, params: bytes) -> None:
         if self._server is not None:
             self._server.tell(method, params)
@@ -515,7 +507,11 @@ class FarLine:
         if method == schema.INITIALIZE.name:
             params = asking_for_positions(params)
         elif method == schema.PROMPT.name:
-            params = with_sent(params, self._name_prompt(asked, place is not None))
+            named = find_sent(asked.params)  # the client may have repeated it itself
+            after = None if named is None else named.after
+            if place is not None:  # it may have arrived before
+                after = asked.after if after is None else min(asked.after, after)
+            params = with_sent(params, Sent(asked.sent_id, after))
         elif place is not None:
             method = schema.RESUME_SESSION.name
             params = resume_params(params, place.position, lineage=place.lineage)
@@ -557,15 +553,6 @@ class FarLine:
             asked.was_refused = True
             return True
         return answer.code == errors.HELD_ELSEWHERE
-
-    def _name_prompt(self, asked: Pending[Request], is_repeated: bool) -> Sent:
-        """Return the id under which a prompt is known there, with a position from before it if it
-        may have arrived before."""
-        named = find_sent(asked.params)  # the client may have repeated it itself
-        after = None if named is None else named.after
-        if is_repeated:
-            after = asked.after if after is None else min(asked.after, after)
-        return Sent(asked.sent_id, after)
 
     def _expect(self, asked: Pending[Request]) -> None:
         """Expect the answer to a request from now on."""

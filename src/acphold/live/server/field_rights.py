@@ -132,7 +132,25 @@ def _value(hint: object, raw: bytes, path: str, left_out: list[str]) -> bytes:
         return array([*pared])
     options = [it for it in kinds if _is_struct(it)]
     if options and raw.startswith(b"{"):
-        return _object(options, raw, path, left_out)
+        given = members(raw)  # a repeated name only once
+        tags = [(it, it.__struct_config__.tag_field, it.__struct_config__.tag) for it in options]
+        fits = [it for it, field, tag in tags if field and string(given.get(field)) == tag]
+        fits = fits or [it for it, field, _ in tags if field is None]
+        hints: dict[str, object] = {}
+        for it in fits:
+            hints |= _hints(it)
+        kept: dict[str, bytes | None] = {}
+        for name, value in given.items():
+            here = f"{path}.{name}" if path else name
+            if name == "_meta":
+                kept[name] = _meta(hints.get(name), value, here, left_out)
+            elif name in hints:
+                kept[name] = _value(hints[name], value, here, left_out)
+            elif fits:
+                left_out.append(here)
+            else:
+                kept[name] = value  # of a variant newer than this release
+        return splice(b"{}", kept)
     is_free = any(it in (Raw, object) or get_origin(it) is dict for it in kinds)
     if raw[:1] in (b"{", b"[") and not is_free:
         left_out.append(path)  # the protocol has something plain in this place
@@ -142,33 +160,6 @@ def _value(hint: object, raw: bytes, path: str, left_out: list[str]) -> bytes:
 
 def _is_struct(kind: object) -> TypeGuard[type[Struct]]:
     return isinstance(kind, type) and issubclass(kind, Struct)
-
-
-def _object(options: list[type[Struct]], raw: bytes, path: str, left_out: list[str]) -> bytes:
-    """Return an object that is one of these, pared; a repeated name only once."""
-    given = members(raw)
-    fits = [it for it in options if _has_tag(it, given)]
-    fits = fits or [it for it in options if it.__struct_config__.tag_field is None]
-    hints: dict[str, object] = {}
-    for it in fits:
-        hints |= _hints(it)
-    kept: dict[str, bytes | None] = {}
-    for name, value in given.items():
-        here = f"{path}.{name}" if path else name
-        if name == "_meta":
-            kept[name] = _meta(hints.get(name), value, here, left_out)
-        elif name in hints:
-            kept[name] = _value(hints[name], value, here, left_out)
-        elif fits:
-            left_out.append(here)
-        else:
-            kept[name] = value  # of a variant newer than this release
-    return splice(b"{}", kept)
-
-
-def _has_tag(option: type[Struct], given: Mapping[str, bytes]) -> bool:
-    config = option.__struct_config__
-    return config.tag_field is not None and string(given.get(config.tag_field)) == config.tag
 
 
 def _hints(kind: type[Struct]) -> dict[str, object]:

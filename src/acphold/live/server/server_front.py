@@ -177,22 +177,23 @@ class ServerFront:
 
     async def run(self) -> None:
         """Answer the server until it leaves."""
+
+        async def tell_stirs() -> None:
+            with self._fronts.hub.activity.listen() as stirred:
+                while True:
+                    await stirred.wait()
+                    stirred.clear()
+                    if not self._peer.buffered:
+                        self._peer.tell(STIRRED, b"{}")
+                    await asyncio.sleep(bounds.STIRS_APART_SECONDS)
+
         try:
-            async with connected(self._peer) as pump, beside(self._tell_stirs(), "tell stirs"):
+            async with connected(self._peer) as pump, beside(tell_stirs(), "tell stirs"):
                 await asyncio.wait({pump})
         finally:
             if self._served is not None:
                 self._fronts.remove(self._mark)
                 self._served.take_leave()
-
-    async def _tell_stirs(self) -> None:
-        with self._fronts.hub.activity.listen() as stirred:
-            while True:
-                await stirred.wait()
-                stirred.clear()
-                if not self._peer.buffered:
-                    self._peer.tell(STIRRED, b"{}")
-                await asyncio.sleep(bounds.STIRS_APART_SECONDS)
 
     # -- requests of the server -----------------------------------------------------------
 

@@ -109,15 +109,17 @@ class ListSubscription:
         for session_id, raw in shown.items():
             if not self.folders.have(string(members(raw).get("cwd")) or ""):
                 removed += [session_id] if session_id in self.sent else []
-            elif self.sent.get(session_id) != (now := _signature(raw)):
-                self.sent[session_id] = now
-                sessions.append(without_meta(raw, MESSAGE_COUNT))
+                continue
+            told = without_meta(raw, MESSAGE_COUNT)
+            if self.sent.get(session_id) != (now := splice(told, {"updatedAt": None})):
+                self.sent[session_id] = now  # without what each message changes
+                sessions.append(told)
         for session_id in removed:
             self.sent.pop(session_id, None)
         if not sessions and not removed:
             return b""
-        told = {"subscriptionId": encode(self.id), "removed": encode(removed)}
-        return splice(b"{}", {**told, "sessions": array(sessions)})
+        params = {"subscriptionId": encode(self.id), "removed": encode(removed)}
+        return splice(b"{}", {**params, "sessions": array(sessions)})
 
 
 class SessionIndex:
@@ -362,8 +364,3 @@ def _with_members(raw: bytes, state: str | None) -> bytes:
     if source is not None and source != parts["sessionId"]:
         fields["forkedFrom"] = source
     return splice(air.with_fields(raw, fields), {"archived": None})
-
-
-def _signature(raw: bytes) -> bytes:
-    """Return the part of a session whose changes are told: not what each message changes."""
-    return without_meta(splice(raw, {"updatedAt": None}), MESSAGE_COUNT)

@@ -288,15 +288,14 @@ class SessionRequests:
     def prompt(self, request: Request) -> Awaitable[None] | None:
         session_id, prompt, meta = prompt_in(request.params)
         if self._openings.has(session_id):
-            return self._prompt_when_open(request, session_id, prompt, meta)
+
+            async def prompt_when_open() -> None:
+                is_cancelled = await self._openings.wait(session_id, request)
+                self.home(session_id).prompt(request, prompt, meta, is_cancelled=is_cancelled)
+
+            return prompt_when_open()
         self.home(session_id).prompt(request, prompt, meta, is_cancelled=False)
         return None
-
-    async def _prompt_when_open(
-        self, request: Request, session_id: str, prompt: bytes, meta: bytes
-    ) -> None:
-        is_cancelled = await self._openings.wait(session_id, request)
-        self.home(session_id).prompt(request, prompt, meta, is_cancelled=is_cancelled)
 
     async def cancel(self, params: bytes) -> None:
         session_id = session_id_of(params)
