@@ -25,7 +25,7 @@ from acp_wire.transports.runtime_folder import read_place
 from acphold.errors import SettingsError
 from acphold.extras import require
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError, is_confirmed
+from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.front import OwnFront, daemon_socket, first_frame
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ def serve(
     these arguments, and shows how to enable it.
     """
     if uninstall:
-        return _uninstall()
+        from acphold.faces.cli.server_installation import uninstall_server
+
+        return uninstall_server()
     require("serve", "serve")
     from acphold.faces.cli.log import start_log
     from acphold.faces.cli.settings import is_demo, startable
@@ -184,14 +186,14 @@ def serve(
     agent, program = startable(agent, program)
     agents = _agents(agent, program, called, is_asked=not (install or json))
     if install:
-        options = {
-            **_listening_options(listening),
+        from acphold.faces.cli.server_installation import install_server
+
+        others = {
             "--journal": journal and journal_name(journal),
             "--log-level": log_level.lower(),
             "--log-file": log_file and os.path.abspath(log_file),
         }
-        given = [f"{name}={value}" for name, value in options.items() if value]
-        return _install(given, agent, program, force=force)
+        return install_server(listening, others, agent, program, force=force)
     log = [f"--log-level={log_level.lower()}"]
     if (written := start_log(log_level, log_file)) is not None:
         log.append(f"--log-file={os.path.abspath(written)}")
@@ -210,19 +212,6 @@ def serve(
         is_quiet = sys.stderr.isatty() and log_level != "DEBUG"
         stderr = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) if is_quiet else 2
         return asyncio.run(_serve(served, listening, output, stderr, folder))
-
-
-def _listening_options(listening: Listening) -> dict[str, str | None]:
-    """Return the options of `serve` that mean this; with absolute paths, for any folder."""
-    host, port = listening.host, listening.port
-    return {
-        "--listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-        "--url": listening.url,
-        "--proxy": listening.proxy,
-        "--node": listening.node,
-        "--tls-cert": listening.certificate and os.path.abspath(listening.certificate),
-        "--tls-key": listening.key and os.path.abspath(listening.key),
-    }
 
 
 @contextmanager
@@ -250,53 +239,6 @@ def _for_a_phone(listening: Listening) -> Iterator[Listening]:
         if found.missing:
             print(f"Run this once, in another terminal:\n\n  {' '.join(found.missing)}\n")
         yield replace(listening, url=found.url, proxy=listening.proxy or PROXY)
-
-
-def _install(
-    options: list[str], agent: str | None, program: tuple[str, ...], *, force: bool
-) -> int:
-    from acp_wire.processes.own_program import own_command
-    from acp_wire.processes.program import on_path
-    from acphold.faces.cli.service_unit import service_file
-
-    words = [] if agent is None else [agent]
-    if program:  # by its path: the service starts in another folder
-        first, *rest = program
-        if (found := on_path(first)) is None:
-            raise SettingsError(f"`{first}` is not on PATH")
-        words = ["--", os.path.abspath(found), *rest]
-    file = service_file(own_command("serve", *options, *words), os.environ)
-    differs = file.read() not in (None, file.text)
-    if differs and not force and sys.stdin.isatty():
-        force = is_confirmed(f"{file.path} exists with other content. Overwrite it?")
-    written = file.install(overwrite=force)
-    print(f"{'Written' if written else 'Already up to date'}: {file.path}")
-    print("To start it now, and whenever the machine starts:\n")
-    for line in file.start:
-        print(f"  {line}")
-    print(
-        "\nThen `acphold access pair` prints a link for the first device. Of this shell's "
-        "variables\n"
-        "the service gets only PATH, acphold's folders, the node token and the access to the "
-        "journal.\n"
-        "They are in that file, which only you can read. Keys that an agent needs go into `env`\n"
-        "of the settings file. `acphold serve --uninstall` removes the service."
-    )
-    return Exit.OK
-
-
-def _uninstall() -> int:
-    from acp_wire.processes.own_program import own_command
-    from acphold.faces.cli.service_unit import service_file
-
-    file = service_file(own_command("serve"), os.environ)
-    if not file.remove():
-        print(f"Nothing to remove: there is no {file.path}")
-        return Exit.OK
-    print(f"Removed: {file.path}\nIf it is still running:\n")
-    for line in file.stop:
-        print(f"  {line}")
-    return Exit.OK
 
 
 def _agents(
