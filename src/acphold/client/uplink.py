@@ -186,7 +186,18 @@ class Uplink:
             on_cut=self._on_cut,
         )
         pump = asyncio.create_task(peer.pump(), name="agent pump")
-        self._tasks = [pump, asyncio.create_task(self._follow(peer, pump), name="agent end")]
+
+        async def follow() -> None:
+            """Wait for the agent to go, and note its loss."""
+            await self._endpoint.follow(peer, pump)
+            if self.state is not UplinkState.OPEN:
+                return
+            self.loss, self.state = await self.loss_error(), UplinkState.LOST
+            if not self.can_restart:
+                for session in list(self.sessions.values()):
+                    session.lose(self.loss)
+
+        self._tasks = [pump, asyncio.create_task(follow(), name="agent end")]
         self.hello = await self._introduce(peer)
         self.loss = None
         for session in list(self.sessions.values()):
@@ -252,16 +263,6 @@ class Uplink:
             raise
         await self._drop()
         raise errors.AgentStartError(problem)
-
-    async def _follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
-        """Wait for the agent to go, and note its loss."""
-        await self._endpoint.follow(peer, pump)
-        if self.state is not UplinkState.OPEN:
-            return
-        self.loss, self.state = await self.loss_error(), UplinkState.LOST
-        if not self.can_restart:
-            for session in list(self.sessions.values()):
-                session.lose(self.loss)
 
     @property
     def is_open(self) -> bool:

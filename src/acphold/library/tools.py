@@ -248,17 +248,17 @@ class RunningTool:
         if command.in_client:
             self._commands[command] = None
             await self._show(Terminal(terminal_id=command.id))
-        else:
-            showing = self._show_live(command)
-            self._commands[command] = asyncio.create_task(showing, name="show output")
+            return
 
-    async def _show_live(self, command: RunningCommand) -> None:
-        shown = ""
-        async for piece in command:
-            shown = (shown + piece)[-bounds.LIVE_CHARACTERS :]
-            self._passing[command] = _fence(shown)
-            self._change("content")
-            await asyncio.sleep(bounds.LIVE_PAUSE_SECONDS)
+        async def show_live() -> None:
+            shown = ""
+            async for piece in command:
+                shown = (shown + piece)[-bounds.LIVE_CHARACTERS :]
+                self._passing[command] = _fence(shown)
+                self._change("content")
+                await asyncio.sleep(bounds.LIVE_PAUSE_SECONDS)
+
+        self._commands[command] = asyncio.create_task(show_live(), name="show output")
 
     async def progress(self, text: str) -> None:
         """Show `text` until something else is shown."""

@@ -109,7 +109,7 @@ class _WantedPlace(Struct):
     journal: str | None
 
 
-def make_startable(start: Start, row: SessionRow | None = None) -> Start:
+def make_startable(start: Start, row: SessionRow | None) -> Start:
     """Return the start; for an agent that is not installed, one that fetches it, after asking. The
     session is for advice."""
     session_id = None if row is None else on_one_line(row.session_id)

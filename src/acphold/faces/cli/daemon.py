@@ -66,32 +66,28 @@ def start_daemon(path: str, held: int | None) -> int:
     """Become the daemon whose socket is at `path`, for the journal that the environment names;
     `held` is the lock of that name, None if it is not held yet."""
     try:
-        return _become_daemon(path, held)
+        try:
+            if held is None and (held := lock(path)) is None:
+                report(TAKEN)
+                return Exit.OK
+            log_to_file(path)
+            _normalise()
+        except OSError as exc:
+            report(f"{FAILED} {exc}")
+            return Exit.ERROR
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal and the login may end before us
+        try:
+            start_daemon_log()
+            asyncio.run(_serve(path, held, default_location(), is_in_background=True))
+        except JournalError as exc:
+            report(f"{JOURNAL_FAILED} {exc}")
+            return Exit.ERROR
+        except (AcpError, OSError) as exc:
+            report(f"{FAILED} {exc}")
+            return Exit.ERROR
+        return Exit.OK
     finally:
         begun.abandon()
-
-
-def _become_daemon(path: str, held: int | None) -> int:
-    try:
-        if held is None and (held := lock(path)) is None:
-            report(TAKEN)
-            return Exit.OK
-        log_to_file(path)
-        _normalise()
-    except OSError as exc:
-        report(f"{FAILED} {exc}")
-        return Exit.ERROR
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal and the login may end before us
-    try:
-        start_daemon_log()
-        asyncio.run(_serve(path, held, default_location(), is_in_background=True))
-    except JournalError as exc:
-        report(f"{JOURNAL_FAILED} {exc}")
-        return Exit.ERROR
-    except (AcpError, OSError) as exc:
-        report(f"{FAILED} {exc}")
-        return Exit.ERROR
-    return Exit.OK
 
 
 def parser() -> Parser:

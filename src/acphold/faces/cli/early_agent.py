@@ -29,25 +29,17 @@ def lock_and_begin(path: str) -> int | None:
     leave_outer_guard()
     try:
         if (held := lock(path)) is not None:
-            _begin()
+            frame = b""
+            poll = select.poll()
+            poll.register(FRAME, select.POLLIN)
+            # Whatever is wrong with it, the front is told when it comes.
+            with suppress(OSError, ValueError, AcpError):
+                while poll.poll(FRAME_SECONDS * 1000) and (piece := os.read(FRAME, 1 << 16)):
+                    frame += piece
+                asked = decode_frame(frame[START:])
+                if asked.command and asked.kind != SERVER:
+                    begun.begin(asked.command, asked.surroundings, asked.surroundings.folder)
     finally:
-        _close()
+        with suppress(OSError):  # this was started by hand
+            os.close(FRAME)
     return held
-
-
-def _begin() -> None:
-    """Begin the agent in the frame; whatever is wrong with it, the front is told when it comes."""
-    frame = b""
-    poll = select.poll()
-    poll.register(FRAME, select.POLLIN)
-    with suppress(OSError, ValueError, AcpError):
-        while poll.poll(FRAME_SECONDS * 1000) and (piece := os.read(FRAME, 1 << 16)):
-            frame += piece
-        asked = decode_frame(frame[START:])
-        if asked.command and asked.kind != SERVER:
-            begun.begin(asked.command, asked.surroundings, asked.surroundings.folder)
-
-
-def _close() -> None:
-    with suppress(OSError):  # this was started by hand
-        os.close(FRAME)

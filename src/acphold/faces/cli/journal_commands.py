@@ -90,7 +90,15 @@ def restore(*, path: str, stop: bool, keep_access: bool, journal: str | None) ->
     # In an event loop a Ctrl-C would come only when the journal has been replaced.
     backup = os.path.abspath(os.path.expanduser(path))
     done = stores.restore(journal, backup, carries_over=not keep_access)
-    words = asyncio.run(_accept(journal, all_=keep_access or done.is_known))
+
+    async def accept() -> str:
+        """Make the tokens and shares of the restored journal good, or say that they are held."""
+        async with existing_journal(journal) as restored:
+            if keep_access or done.is_known:
+                await restored.access.accept()
+            return await describe_held(restored.access)
+
+    words = asyncio.run(accept())
     print(visible(f"Restored the journal from {folder(path)}."))
     if words:
         print(f"Nobody can tell what was revoked since the backup: {words}.")
@@ -98,14 +106,6 @@ def restore(*, path: str, stop: bool, keep_access: bool, journal: str | None) ->
         former = folder(done.former)
         print(visible(f"The previous one is {former}; delete it when you no longer need it."))
     return Exit.OK
-
-
-async def _accept(journal: str | None, *, all_: bool) -> str:
-    """Make the tokens and shares of the restored journal good, or say that they are held."""
-    async with existing_journal(journal) as restored:
-        if all_:
-            await restored.access.accept()
-        return await describe_held(restored.access)
 
 
 NOT_COPIED: dict[Became, str] = {

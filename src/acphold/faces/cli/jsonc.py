@@ -82,9 +82,26 @@ class _Scanner:
             raise self.error(at, "nested too deeply")
         match self._text[at : at + 1]:
             case "{":
-                return self._object(at, depth)
+                members: list[Member] = []
+                place = self.blank(at + 1)
+                while self._text[place : place + 1] != "}":
+                    key = self._string(place)
+                    colon = self.blank(key.end)
+                    if self._text[colon : colon + 1] != ":":
+                        raise self.error(colon, "a colon is missing")
+                    node = self.value(self.blank(colon + 1), depth + 1)
+                    members.append(Member(str(key.value), key.start, node))
+                    place = self._next(node.end, "}")
+                value = {member.key: member.node.value for member in members}
+                return Node(at, place + 1, value, tuple(members))
             case "[":
-                return self._array(at, depth)
+                items: list[object] = []
+                place = self.blank(at + 1)
+                while self._text[place : place + 1] != "]":
+                    node = self.value(place, depth + 1)
+                    items.append(node.value)
+                    place = self._next(node.end, "]")
+                return Node(at, place + 1, items)
             case '"':
                 return self._string(at)
         found = _SCALAR.match(self._text, at)
@@ -100,29 +117,6 @@ class _Scanner:
             return Node(at, found.end(), json.loads(found[0], strict=False))
         except ValueError:
             raise self.error(at, "invalid escape sequence in this string") from None
-
-    def _object(self, at: int, depth: int) -> Node:
-        members: list[Member] = []
-        at_item = self.blank(at + 1)
-        while self._text[at_item : at_item + 1] != "}":
-            key = self._string(at_item)
-            colon = self.blank(key.end)
-            if self._text[colon : colon + 1] != ":":
-                raise self.error(colon, "a colon is missing")
-            node = self.value(self.blank(colon + 1), depth + 1)
-            members.append(Member(str(key.value), key.start, node))
-            at_item = self._next(node.end, "}")
-        value = {member.key: member.node.value for member in members}
-        return Node(at, at_item + 1, value, tuple(members))
-
-    def _array(self, at: int, depth: int) -> Node:
-        items: list[object] = []
-        at_item = self.blank(at + 1)
-        while self._text[at_item : at_item + 1] != "]":
-            item = self.value(at_item, depth + 1)
-            items.append(item.value)
-            at_item = self._next(item.end, "]")
-        return Node(at, at_item + 1, items)
 
     def _next(self, end: int, closing: str) -> int:
         """Return the place of the next item, or of the closing bracket."""

@@ -54,6 +54,47 @@ class Tunnel(NamedTuple):
     address: re.Pattern[bytes]
     who: str
 
+    @contextmanager
+    def open(self, name: str, port: int) -> Iterator[str]:
+        """Make a tunnel to this port with the program `name`, after asking; provide its address.
+        Raises SettingsError and UsageError."""
+        command = [name, *(word.format(port=port) for word in self.arguments)]
+        if not sys.stdin.isatty():
+            raise UsageError(
+                f"--phone asks before it starts `{' '.join(command)}`, and there is no terminal to "
+                "ask on; start it yourself, and give its address with --url"
+            )
+        print(f"{name} can make a tunnel to this machine. {self.who}", file=sys.stderr)
+        if not is_confirmed(f"Start `{' '.join(command)}`?"):
+            raise SettingsError(f"{name} was not started, so a phone cannot reach this machine")
+        program = launch(command, merged=True)
+        (output,) = program.fds
+        draining: threading.Thread | None = None
+        is_over = threading.Event()
+
+        def drain() -> None:
+            """Read the rest of its output, so that it never waits for us; report its end."""
+            last = b""
+            while piece := os.read(output, 65536):
+                last = last[-1000:] + piece
+            if not is_over.is_set():
+                said = f"{name} has ended, so a phone can no longer reach this server"
+                message = f"acphold: {said}; its last output: {_last_line(last)!r}"
+                print(message, file=sys.stderr, flush=True)
+
+        try:
+            url = _address(output, self.address, command)
+            draining = threading.Thread(target=drain, daemon=True)
+            draining.start()
+            yield url
+        finally:
+            is_over.set()
+            program.end()
+            program.reap()
+            if draining is not None:
+                draining.join()  # nothing that could write is alive
+            os.close(output)
+
 
 TUNNELS: Final = {
     "cloudflared": Tunnel(
@@ -77,7 +118,7 @@ def way(port: int) -> Iterator[PhoneAddress]:
         return
     for name, tunnel in TUNNELS.items():
         if on_path(name) is not None:
-            with _open_tunnel(name, tunnel, port) as url:
+            with tunnel.open(name, port) as url:
                 yield PhoneAddress(url)
             return
     raise SettingsError(
@@ -145,45 +186,6 @@ def _pieces(output: int, seconds: float) -> Iterator[bytes]:
 
 def _last_line(output: bytes) -> str:
     return visible((output.decode(errors="replace").strip().splitlines() or [""])[-1])
-
-
-@contextmanager
-def _open_tunnel(name: str, tunnel: Tunnel, port: int) -> Iterator[str]:
-    command = [name, *(word.format(port=port) for word in tunnel.arguments)]
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"--phone asks before it starts `{' '.join(command)}`, and there is no terminal to ask "
-            "on; start it yourself, and give its address with --url"
-        )
-    print(f"{name} can make a tunnel to this machine. {tunnel.who}", file=sys.stderr)
-    if not is_confirmed(f"Start `{' '.join(command)}`?"):
-        raise SettingsError(f"{name} was not started, so a phone cannot reach this machine")
-    program = launch(command, merged=True)
-    (output,) = program.fds
-    draining: threading.Thread | None = None
-    is_over = threading.Event()
-
-    def drain() -> None:
-        """Read the rest of its output, so that it never waits for us; report its end."""
-        last = b""
-        while piece := os.read(output, 65536):
-            last = last[-1000:] + piece
-        if not is_over.is_set():
-            message = f"acphold: {name} has ended, so a phone can no longer reach this server"
-            print(f"{message}; its last output: {_last_line(last)!r}", file=sys.stderr, flush=True)
-
-    try:
-        url = _address(output, tunnel.address, command)
-        draining = threading.Thread(target=drain, daemon=True)
-        draining.start()
-        yield url
-    finally:
-        is_over.set()
-        program.end()
-        program.reap()
-        if draining is not None:
-            draining.join()  # nothing that could write is alive
-        os.close(output)
 
 
 def _address(output: int, address: re.Pattern[bytes], command: Sequence[str]) -> str:

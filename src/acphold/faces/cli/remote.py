@@ -45,21 +45,19 @@ def serve_editor(server: FarServer) -> int:
 
     On a terminal there is no editor: it pairs this machine and prints what to do next.
     """
-    if sys.stdin.isatty():
-        asyncio.run(_pair_person(server))
-        return Exit.OK
-    streams = claim_stdio()
-    return asyncio.run(_serve_editor(server, streams))
+    if not sys.stdin.isatty():
+        return asyncio.run(_serve_editor(server, claim_stdio()))
 
+    async def pair() -> None:
+        dial = await _dial_to(server)
+        await (await dial()).aclose()  # check that we are let in before reporting success
 
-async def _pair_person(server: FarServer) -> None:
-    # Check that we are let in before reporting success.
-    dial = await _dial_to(server)
-    await (await dial()).aclose()
+    asyncio.run(pair())
     url = shlex.quote(visible(server.url.partition("#")[0].rstrip("/")))
     print(f"{visible(origin_of(server.url))} is paired with this machine. In this terminal:\n")
     print(f"  acphold list{server.option}\n  acphold chat{server.option}\n")
     print(f"As the agent command in an editor: acphold connect {url}")
+    return Exit.OK
 
 
 async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:

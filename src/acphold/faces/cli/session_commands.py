@@ -124,7 +124,23 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
     copy stays on disk, but acphold does not list it again. Clients that have the session open are
     notified, and a running turn ends with an error.
     """
-    found = asyncio.run(_show(journal, session_ids))
+
+    async def show() -> list[str]:
+        async with existing_journal(journal) as kept:
+            rows = {
+                (row := await find_session(LocalReader(kept), given, "deletes it")).session_id: row
+                for given in session_ids
+            }
+            for row in rows.values():
+                facts = f"{quantity(row.message_count, 'message')}, {age(row.updated_at, now_ms())}"
+                short = on_one_line(await short_id(kept, row.session_id))
+                line = f"{on_one_line(row.title or '(no title)')}\n  {short}  "
+                if (owner := other_owner(await kept.owner(row.session_id))) is not None:
+                    facts += f"\n  it is running in {on_one_line(str(owner))}"
+                print(line + facts, file=sys.stderr)
+        return list(rows)
+
+    found = asyncio.run(show())
     if not sure and not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask for confirmation; use --yes to delete")
     # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
@@ -143,23 +159,6 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
     asyncio.run(delete_all())
     print(f"Deleted {quantity(len(found), 'session')}.")
     return Exit.OK
-
-
-async def _show(location: str | None, session_ids: list[str]) -> list[str]:
-    """Show each session to the person; returns their ids."""
-    async with existing_journal(location) as journal:
-        rows = {
-            (row := await find_session(LocalReader(journal), given, "deletes it")).session_id: row
-            for given in session_ids
-        }
-        for row in rows.values():
-            facts = f"{quantity(row.message_count, 'message')}, {age(row.updated_at, now_ms())}"
-            short = on_one_line(await short_id(journal, row.session_id))
-            line = f"{on_one_line(row.title or '(no title)')}\n  {short}  "
-            if (owner := other_owner(await journal.owner(row.session_id))) is not None:
-                facts += f"\n  it is running in {on_one_line(str(owner))}"
-            print(line + facts, file=sys.stderr)
-    return list(rows)
 
 
 def prune_parser() -> Parser:

@@ -101,15 +101,14 @@ async def copy_session(location: str | None, text: str | None, wanted: WantedCop
 def copy_of_list(session_id: str, journal: str | None) -> None:
     """Copy a session that was chosen from a list; ask for its files if they were kept."""
     question = "Also copy its files, as they were at its end, into a new folder?"
-    has_files = asyncio.run(_has_files(journal, session_id))
-    files = BESIDE if has_files and is_confirmed(question) else None
+
+    async def has_files() -> bool:
+        async with existing_journal(journal) as kept:
+            newest = await kept.snapshots.newest([session_id])
+        return session_id in newest and newest[session_id].is_kept
+
+    files = BESIDE if asyncio.run(has_files()) and is_confirmed(question) else None
     asyncio.run(copy_session(journal, session_id, WantedCopy(LAST, files=files)))
-
-
-async def _has_files(location: str | None, session_id: str) -> bool:
-    async with existing_journal(location) as journal:
-        newest = await journal.snapshots.newest([session_id])
-    return session_id in newest and newest[session_id].is_kept
 
 
 async def _agent_of(journal: Journal, wanted: WantedCopy) -> str | None:

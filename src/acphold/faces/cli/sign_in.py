@@ -83,15 +83,17 @@ async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | No
 
 def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
     """Sign out of an agent, which then forgets who you are."""
-    return asyncio.run(_sign_out(*_resolve_agent(agent, program)))
+    agent, command = _resolve_agent(agent, program)
 
+    async def leave() -> None:
+        async with _connect(agent, command, None, Flow()) as (there, known):
+            if there.capabilities.auth.logout is None:
+                called = on_one_line(there.name)
+                usual = f"; `{shlex.join(known.usual)}` may" if known.usual else ""
+                raise CapabilityError(f"{called} has no way to sign you out{usual}")
+            await there.logout()
 
-async def _sign_out(agent: str | None, command: tuple[str, ...]) -> int:
-    async with _connect(agent, command, None, Flow()) as (there, known):
-        if there.capabilities.auth.logout is None:
-            usual = f"; `{shlex.join(known.usual)}` may" if known.usual else ""
-            raise CapabilityError(f"{on_one_line(there.name)} has no way to sign you out{usual}")
-        await there.logout()
+    asyncio.run(leave())
     print(f"signed out of {agent or display_name(command, os.getcwd())}")
     return Exit.OK
 

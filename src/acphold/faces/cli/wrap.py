@@ -72,6 +72,17 @@ class WrapSettings(ServeOptions, frozen=True, kw_only=True):
         """Return the start of this agent in these surroundings, which its sessions remember."""
         return start_in(within, self.called, self.program, self.given)
 
+    def recall_server(self, location: str) -> AddedServer | None:
+        """Return a function that makes each session's MCP server; None if it was not asked for."""
+        if not (self.recall or self.recall_folder):
+            return None
+        from acphold.faces.cli.mcp_command import recall_server
+
+        def recall_in(cwd: str) -> McpServerStdio:
+            return recall_server(location, cwd if self.recall_folder else None)
+
+        return recall_in
+
 
 def parser() -> Parser:
     """The arguments of `wrap`."""
@@ -218,18 +229,6 @@ def refuse_all(error: AcpError, streams: tuple[int, int]) -> int:
     return Exit.USAGE
 
 
-def _recall(settings: WrapSettings, location: str) -> AddedServer | None:
-    """Return a function that makes each session's MCP server; None if it was not asked for."""
-    if not (settings.recall or settings.recall_folder):
-        return None
-    from acphold.faces.cli.mcp_command import recall_server
-
-    def recall_in(cwd: str) -> McpServerStdio:
-        return recall_server(location, cwd if settings.recall_folder else None)
-
-    return recall_in
-
-
 def make_service(
     settings: WrapSettings,
     log_file: str | None,
@@ -238,7 +237,7 @@ def make_service(
     *,
     cwd: str | None = None,
     relay_to: tuple[int, ...] = (2,),
-    at_once: bool = False,
+    at_once: bool,
 ) -> Service:
     """Return the service for these settings; `within` are the agent's surroundings, None for ours,
     and `cwd` is the folder that it starts in, None for ours. Its stderr goes to the
@@ -260,7 +259,7 @@ def make_service(
                 stderr_log=log_file,
                 relay_to=relay_to,
                 cwd=cwd,
-                added=_recall(settings, location),
+                added=settings.recall_server(location),
             ),
             journal=journal,
         )
