@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
+from itertools import chain
 
 import pytest
 
@@ -88,6 +90,30 @@ def test_what_is_left_for_later_stays_open_and_the_next_is_asked(
             inbox.type("n\r")
             assert inbox.ended() == 0
         other.until('"stop"')
+
+
+@pytest.mark.slow
+def test_the_next_question_of_a_turn_is_asked_once_whenever_it_comes(
+    place: Place,  # noqa: F811
+) -> None:
+    titles = [f"Step {number}" for number in range(10)]
+    with place.chat() as chat:
+        asking(
+            chat,
+            *chain.from_iterable(
+                # more and more words before it, so that some come while the inbox looks
+                ({"flood of": ["x", number * 40]}, ask(toolCallId=title, title=title))
+                for number, title in enumerate(titles)
+            ),
+        )
+        with place.on_terminal("inbox", "--follow") as inbox:
+            for title in titles:
+                inbox.until("press a key, then Enter", below=f"Allow this? {title}")
+                inbox.type("y\r")
+                inbox.until(f"allowed once: {title} → Go on")
+            inbox.process.send_signal(signal.SIGINT)
+            inbox.ended()
+            assert "settled without an answer" not in inbox.raw.decode()
 
 
 def test_who_follows_the_inbox_is_told_what_comes_and_what_is_closed(

@@ -147,6 +147,7 @@ class InboxVisit:
         self._elsewhere: set[str] = set()
         self._calls: dict[str, InboxQuestion] = {}
         self._later = 0
+        self._on_screen = 0
         self._changed = asyncio.Event()
 
     async def run(self) -> set[str]:
@@ -183,8 +184,11 @@ class InboxVisit:
 
     @property
     def _asks(self) -> bool:
-        """True while questions are open that were not left for later."""
-        return len(self._items) > self._later
+        """True while questions are open that were not left for later.
+
+        The next one of a turn may be on the screen before any reader knows of it.
+        """
+        return self._on_screen > 0 or len(self._items) > self._later
 
     async def _look(self) -> None:
         found = await self._reader.questions()
@@ -243,7 +247,11 @@ class InboxVisit:
     async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the answer. A question left for later stays open, for anybody to answer."""
         try:
-            return await ask()
+            self._on_screen += 1
+            try:
+                return await ask()
+            finally:
+                self._on_screen -= 1
         except _LeftForLater:
             self._later += 1
             self._changed.set()
