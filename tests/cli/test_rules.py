@@ -208,10 +208,13 @@ async def test_why_says_of_each_question_which_step_asks(tmp_path: Path, folder:
     )
     rules(journal, "add", "run pytest ...", folder=folder)
     told = rules(journal, "why", session, folder=folder).splitlines()
-    assert [line.strip() for line in told[1::2]] == [
+    assert [line.strip() for line in told if line.startswith(" ")] == [
         "-p is not known as a harmless option of pytest",
+        "then: you refused it",
         "cannot be understood from here: ~",
+        "then: you refused it",
         "allowed by your rule 1",
+        "then: you allowed it",  # there was no rule
     ]
     opened = open_journal(journal)
     page = await opened.read_back(session, None, 9, kinds=("question",))
@@ -221,6 +224,7 @@ async def test_why_says_of_each_question_which_step_asks(tmp_path: Path, folder:
     assert told[0].endswith(" pytest -p evil")
     assert [line.strip() for line in told[1:]] == [
         "-p is not known as a harmless option of pytest",
+        "then: you refused it",
     ]
 
 

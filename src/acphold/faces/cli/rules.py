@@ -239,6 +239,8 @@ async def _why(location: str | None, user: str, given: str) -> int:
                 print(f"   then: answered by your rule {' and '.join(map(str, each.rules))}")
             elif each.unruled and each.unruled != verdict.why:
                 print(visible(on_one_line(f"   then: {each.unruled}")))
+            elif each.decided:
+                print(f"   then: you {each.decided} it")
         if not any_found:
             print("No question of this session has been decided.")
     return Exit.OK
