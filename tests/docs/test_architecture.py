@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 
 from tests.distributions import FOLDERS
-from tests.test_plan import ROOMS, SOURCES, WINGS
+from tests.test_plan import ROOMS, SOURCES, WALLS, WINGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 NAMED = re.findall(r"`([a-z_]+/[a-z_/]+\.py)(?::([A-Za-z_.]+))?`", PAGE)
 
 
 def test_the_tables_of_wings_and_rooms_are_the_plan() -> None:
-    rows = {place: int(row) for row, place in re.findall(r"^- (\d+) `([\w/]+)`: ", PAGE, re.M)}
+    rows = {place: int(row) for row, place in re.findall(r"^- (\d+) `([\w/]+)`▪?: ", PAGE, re.M)}
     wings = {wing: row for wing, row in WINGS.items() if not wing.startswith("__")}
     rooms = {
         f"{inside.removeprefix('acphold.')}/{room}": row
@@ -23,6 +23,12 @@ def test_the_tables_of_wings_and_rooms_are_the_plan() -> None:
         for room, row in places.items()
     }
     assert rows == wings | rooms
+
+
+def test_the_rooms_that_can_be_read_alone_are_those_with_walls() -> None:
+    marked = set(re.findall(r"^- \d+ `(\w+/\w+)`▪: ", PAGE, re.M))
+    inside = {place.removeprefix("acphold.").replace(".", "/") for place in WALLS}
+    assert marked == {place for place in inside if "/" in place}
 
 
 def test_the_table_of_distributions_is_the_plan() -> None:
