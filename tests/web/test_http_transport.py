@@ -213,3 +213,23 @@ async def test_what_fails_in_that_step_is_told_to_who_receives() -> None:
     with pytest.raises(ValueError, match="it fails"):
         async with asyncio.timeout(10):
             await receiving
+
+
+async def test_the_answer_of_a_load_is_read_apart_from_the_replay_before_it() -> None:
+    """The Python SDK may handle an answer before updates of the same read."""
+    transport = HttpTransport("token")
+    load = b'{"id":1,"method":"session/load","params":{"sessionId":"s"}}\n'
+    await transport.post(load, read(load))
+    stream = transport.stream("s", None)
+    assert stream is not None
+    update = b'{"method":"session/update","params":{"sessionId":"s","update":{}}}\n'
+    answer = b'{"id":1,"result":{}}\n'
+    transport.send(update + update + answer + update)
+    chunks: list[bytes] = []
+    async with asyncio.timeout(10):
+        while b"".join(chunks).count(b"data:") < 4:
+            chunks.append(await anext(stream))
+    replayed, later = chunks
+    assert replayed.count(b"session/update") == 2
+    assert later.index(b'"result"') < later.index(b"session/update")
+    transport.end()
