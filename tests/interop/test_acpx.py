@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.editor import scripted_agent
 from tests.interop.conversation import text
 from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place
@@ -92,6 +93,22 @@ async def test_acpx_goes_on_with_a_session_in_whose_turn_all_was_killed(
     assert {"session/load", "session/resume"} & set(methods(again))
     assert "ECHO: Which word was it?" in text(updates(again))
     assert "ALBATROSS" in model.input_since(so_far)
+    await place.family.gone()
+    assert place.wrong_lines() == []
+
+
+async def test_acpx_goes_on_behind_acphold_with_an_agent_that_keeps_nothing(place: Place) -> None:
+    """Alone, acpx begins anew, silently, when its agent has ended."""
+    agent = scripted_agent(capabilities={"loadSession": False})
+    acpx = Acpx(place, place.wrapped(agent), place.environment())
+    await acpx.call("sessions", "new", "--name", "birds")
+    await acpx.call("prompt", "-s", "birds", "The word is ALBATROSS.")
+    await place.family.kill()
+    again = await acpx.call("prompt", "-s", "birds", "Which word was it?")
+    assert "session/new" not in methods(again)
+    assert {"session/load", "session/resume"} & set(methods(again))
+    [heard] = [words for words in text(updates(again)).splitlines() if "Which word" in words]
+    assert "ALBATROSS" in heard  # the agent was told what it has forgotten
     await place.family.gone()
     assert place.wrong_lines() == []
 
