@@ -122,7 +122,7 @@ async def test_on_a_full_disk_nothing_is_written_all_is_read_and_with_room_it_go
 async def test_connections_that_the_server_closes_as_idle_are_made_anew(location: str) -> None:
     name = location.partition("@/")[2].partition("?")[0]
     # Longer than a busy machine takes between a connection and its first use.
-    execute(location, f"ALTER DATABASE {name} SET idle_session_timeout = '300ms'")
+    execute(location, f"ALTER DATABASE {name} SET idle_session_timeout = '1s'")
     open_ones = (
         "SELECT 1 FROM pg_stat_activity"
         " WHERE datname = current_database() AND application_name = 'acphold'"
