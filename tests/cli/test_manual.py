@@ -69,9 +69,7 @@ def test_on_a_terminal_a_page_is_laid_out_in_the_width_that_there_is(acphold: Co
     assert "`" not in "".join(shown)
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"), [*MEANT.items(), ("serach", "search"), ("status", "agent status")]
-)
+@pytest.mark.parametrize(("typed", "meant"), [*MEANT.items(), ("serach", "search")])
 def test_a_word_that_no_command_has_is_told_with_the_command_that_is_meant(
     acphold: CommandLine, typed: str, meant: str
 ) -> None:
@@ -87,10 +85,13 @@ def test_a_word_that_is_like_no_command_is_one_to_search(acphold: CommandLine, t
     assert told in acphold.run(typed).err
 
 
-def test_list_and_the_version_are_found_by_the_names_that_others_give_them(
+def test_some_commands_are_found_by_the_names_that_people_type_out_of_habit(
     acphold: CommandLine,
 ) -> None:
     assert acphold.run("ls").all == acphold.run("list").all
+    assert acphold.run("status").all == acphold.run("agent", "status").all
+    assert acphold.run("stop").all == acphold.run("agent", "stop").all
+    assert "acphold agent stop [OPTIONS] [ID]" in acphold.run("stop", "--help").out
     assert acphold.run("version").out == f"acphold {__version__}\n"
     assert not {*SAME, *MEANT} & {*COMMANDS}
 

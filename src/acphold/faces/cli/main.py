@@ -154,7 +154,12 @@ TASKS = {
 FIRST = ("setup", "chat", "continue", "inbox", "list", "search", "import", "serve", "doctor")
 """The commands that `--help` shows: enough for the first weeks."""
 
-SAME = {"ls": "list", "version": "--version"}
+SAME = {
+    "ls": "list",
+    "version": "--version",
+    "status": "agent status",
+    "stop": "agent stop",
+}
 """Other names that work, because people type them out of habit."""
 
 MEANT = {
