@@ -13,8 +13,10 @@ import pytest
 import acphold
 from acphold.record.journal.access import SCOPES, Scope, Share
 from acphold.record.journal.stores import open_journal
+from tests.editor import allow
 from tests.served import Caller
 from tests.server.test_entrance import Calls, asked_of, calls as calls
+from tests.watched_processes import until
 
 READS: Final = ("session/load", "session/resume", "_acphold/changed")
 PROMPTS: Final = ("session/prompt", "session/set_mode", "session/set_config_option")
@@ -162,23 +164,38 @@ async def test_a_share_permits_no_more_than_the_token(journal: Path, calls: Call
         assert "prompt" in error.message
 
 
-async def test_what_is_shared_no_longer_is_as_if_it_was_not_there(
-    journal: Path, calls: Calls
+@pytest.mark.parametrize("left", ["nothing", "reading"])
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+async def test_who_has_a_session_open_that_is_shared_less_is_sent_away_and_hears_no_more(
+    journal: Path, calls: Calls, place: str, left: str
 ) -> None:
-    async with served(journal) as server:
-        alice = await calls.to(server, person("alice"))
+    async with served(journal) as owner, served(journal) as other:
+        alice = await calls.to(owner, person("alice"))
         session = await alice.talk("hello")
         await share(journal, session, "paul", prompts=True)
-        paul = await calls.to(server, person("paul"))
+        paul = await calls.to(owner if place == "here" else other, person("paul"))
         await paul.load(session)
         opened = open_journal(journal)
-        assert await opened.access.end_share(session, "paul")
-        assert not await opened.access.end_share(session, "paul")
+        if left == "reading":
+            await opened.access.keep_share(Share(session, "paul"))
+        else:
+            assert await opened.access.end_share(session, "paul")
+            assert not await opened.access.end_share(session, "paul")
         await opened.aclose()
+        await until(lambda: paul.is_over)
+        heard = len(paul.messages)
+        alice.answers["session/request_permission"] = allow
+        await alice.prompt(session, "ask")
+        assert alice.text().endswith("yes")
+        assert len(paul.messages) == heard
+        again = await calls.to(owner, person("paul"))
+        if left == "reading":
+            await again.load(session)
+            return
         for method in ("session/prompt", "session/load"):
-            error = await paul.refused(method, asked_of(session)[method])
+            error = await again.refused(method, asked_of(session)[method])
             assert f"no session '{session}'" in error.message
-        assert await paul.sessions() == []
+        assert await again.sessions() == []
 
 
 async def test_what_the_person_at_the_machine_begins_is_there_for_nobody_else(

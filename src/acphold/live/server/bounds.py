@@ -23,6 +23,9 @@ SENT_PROMPTS = 1000
 EXPIRY_CHECK_SECONDS = 10.0
 """Seconds between checks for expired access: our clock stops while the machine sleeps."""
 
+SHARES_SECONDS = 0.5
+"""Seconds between two looks at what is shared with a client that has it open."""
+
 LAST_ANSWERS_SECONDS = 5.0
 """Seconds to answer the last requests of a client that has closed its side, as in a shell pipe.
 This does not wait for turns: an editor that leaves ends them."""

@@ -20,6 +20,7 @@ from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acp_wire.rpc.requests import Request
 from acp_wire.schema.methods import FORK_SESSION, REOPENING
 from acp_wire.schema.splice import session_id_in
+from acp_wire.tasks import end, tick
 from acphold import errors
 from acphold.live.agents import capabilities
 from acphold.live.agents.extensions import FORK_METHOD
@@ -108,6 +109,8 @@ class ClientConnection:
         self._opener, self._requests, self._methods = opener, requests, methods
         self._index: SessionIndex | None = None
         self._own = OwnSessions(desk, entrance, opener.remote, opener.openings)
+        self.lost_access = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
         self._handlers: dict[str, Handler] = {
             schema.INITIALIZE.name: self._initialize,
             PRESENCE: self._presence,
@@ -390,6 +393,20 @@ class ClientConnection:
             await self._leave_sessions_of(former)
             self._enter()
         await self._own.require(method, params)
+        if self._own.are_shared and self._watching is None:
+            self._watching = asyncio.create_task(self._watch_shares(), name="watch shares")
+
+    async def _watch_shares(self) -> None:
+        """Leave all sessions once less is shared with the client than when it was let in."""
+        while self._own.are_shared:
+            await tick(bounds.SHARES_SECONDS)
+            try:
+                if await self._own.has_less():
+                    await self._leave_sessions()
+                    self.lost_access.set()
+            except Exception as exc:  # such as a journal that cannot be read right now
+                log.warning("cannot see what is shared with %s: %r", self.principal.name, exc)
+        self._watching = None
 
     async def _authenticate(self, request: Request) -> bytes:
         former = self._entrance.tenant
@@ -496,6 +513,7 @@ class ClientConnection:
 
     async def aclose(self) -> None:
         """Detach the client, which has gone, here and from every owner."""
+        await end(self._watching)
         self.detach()
         if self._index is not None:
             await self._index.clear()

@@ -366,7 +366,18 @@ class OwnSessions:
         else:
             self._shared[session_id] = principal.scopes_in(row)
 
+    async def has_less(self) -> bool:
+        """Return True if less is shared with the client now than when it was let in."""
+        for session_id, scopes in [*self._shared.items()]:
+            try:
+                row = await self._desk.hub.whereabouts.row(session_id)
+            except UnknownSessionError:
+                return True
+            if not scopes <= self._entrance.principal.scopes_in(row):
+                return True
+        return False
+
     def clear(self) -> None:
-        """Forget all checked sessions: the client has signed out, or signed in as another user."""
+        """Forget all checked sessions: the client has to be let in again."""
         self._known.clear()
         self._shared.clear()

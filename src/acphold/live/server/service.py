@@ -142,6 +142,8 @@ def journal_at(location: str) -> Journal:
 
 EXPIRED = "your access has expired; renew it and connect again"
 
+UNSHARED = "less is shared with you than before; connect again for what is left"
+
 
 class Guest:
     """A connected client, for code that may have to disconnect it."""
@@ -242,7 +244,9 @@ async def attend(
         async with connected(connection.peer) as pump:
             guest.expire()
             try:
-                await wait_for_first(pump, stop, guest.disconnected)
+                await wait_for_first(pump, stop, guest.disconnected, connection.lost_access)
+                if connection.lost_access.is_set():
+                    guest.disconnect(UNSHARED)
                 if pump.done():
                     answers = connection.peer.finish(bounds.LAST_ANSWERS_SECONDS, but=PROMPT.name)
                     async with beside(answers, "last answers") as answering:
