@@ -16,6 +16,7 @@ import pytest
 
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.transports.first_frame import BRIEF
+from acphold.errors import AgentStartError
 from acphold.faces.cli import ask_streams, bounds
 from acphold.faces.cli.ask_streams import TextOutput
 from acphold.faces.cli.ask_turn import AskingTurn, Inquiry
@@ -227,6 +228,13 @@ class Stopping(TextOutput):
         if not self.has_stopped:
             self.has_stopped = True
             self.asking.stop(Exit.TIMEOUT)
+
+
+def test_a_front_for_which_a_descriptor_cannot_be_made_leaves_none_open(journal: Path) -> None:
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(AgentStartError, match="Bad file descriptor"):
+        OwnFront(b"", str(journal), stderr=99_999)
+    assert len(os.listdir("/dev/fd")) == before
 
 
 def test_an_agent_that_ignores_the_cancel_is_waited_for_as_long_as_the_settings_say(

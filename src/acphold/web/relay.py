@@ -236,7 +236,7 @@ class DaemonLine:
                         pause, was_registered = 0.0, True
                         await asyncio.wait({pump})
                 log.warning("the background process has ended; coming to the next one")
-            except (AcpError, msgspec.MsgspecError) as exc:
+            except (AcpError, OSError, msgspec.MsgspecError) as exc:
                 if was_registered:  # otherwise whoever starts us says it
                     log.error("cannot serve %s: %s", self._names, exc)
                 self._note(exc if isinstance(exc, AcpError) else AgentStartError(str(exc)))

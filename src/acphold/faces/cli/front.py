@@ -163,7 +163,7 @@ class OwnFront:
     It is handed over in a thread, because the daemon may have to be started first; `accepted` is
     done once the daemon serves it, or has the error: AgentStartError, JournalUnavailableError,
     RuntimeFolderError. What its agents say on stderr, and its log, go to the descriptor `stderr`,
-    None for nowhere.
+    None for nowhere. Raises AgentStartError where there are no more descriptors or threads.
     """
 
     def __init__(self, frame: bytes, location: str, stderr: int | None = None) -> None:
@@ -174,13 +174,20 @@ class OwnFront:
         self._is_closed = False
         self.connection: socket.socket | None = None
         """To the daemon, once it has accepted us: a byte comes when all has ended."""
-        its_stdin, writing = os.pipe()
-        reading, its_stdout = os.pipe()
-        self._pipes = [reading, writing]
         nowhere = (os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        its_stderr = os.open(*nowhere) if stderr is None else os.dup(stderr)
-        handing = (frame, location, (its_stdin, its_stdout, its_stderr))
-        Thread(target=self._hand_over, args=handing, daemon=True).start()
+        made: list[int] = []
+        try:
+            made += os.pipe()
+            made += os.pipe()
+            made.append(os.open(*nowhere) if stderr is None else os.dup(stderr))
+            its_stdin, writing, reading, its_stdout, its_stderr = made
+            self._pipes = [reading, writing]
+            handing = (frame, location, (its_stdin, its_stdout, its_stderr))
+            Thread(target=self._hand_over, args=handing, daemon=True).start()
+        except (OSError, RuntimeError) as exc:  # of a machine that has no more of them
+            for descriptor in made:
+                os.close(descriptor)
+            raise AgentStartError(str(exc)) from None
 
     def _hand_over(self, frame: bytes, location: str, streams: tuple[int, int, int]) -> None:
         self.accepted.set_running_or_notify_cancel()  # from now on nobody can cancel it
