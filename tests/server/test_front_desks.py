@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -67,6 +68,26 @@ async def test_a_front_is_answered_when_reading_its_words_fails_in_an_unexpected
         editor.leave()
         await attending
         assert editor.front.is_refused  # so that it ends with an error
+        await kept.wait_until_none()
+        await editor.aclose()
+
+
+async def test_a_front_is_answered_and_let_go_when_there_is_no_descriptor_for_its_desk(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    editor = Editor()
+    async with asyncio.timeout(DEADLINE), shared(journal) as house:
+        desks, kept = front_desks(house.hub, broken)
+        with monkeypatch.context() as full:
+            full.setattr(os, "dup", fail)
+            attending = asyncio.create_task(desks.attend(editor.front))
+            answer = await editor.initialize()
+        assert b"too many files open" in answer
+        editor.leave()
+        await attending
         await kept.wait_until_none()
         await editor.aclose()
 

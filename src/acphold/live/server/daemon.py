@@ -17,6 +17,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from acp_wire.processes.installation import is_replaced
@@ -239,32 +240,30 @@ class FrontDesks:
 
     async def _keep(self, frame: FirstFrame, opened: asyncio.Future[FrontDesk]) -> None:
         """Open the desk for a front and keep it open while needed."""
-        stderr = FrontStderr()
         try:
-            async with self._prepare(frame, stderr.descriptor) as fronted:
-                with heard_by(fronted.heard):
-                    made = new_desk(self._hub, fronted.service)
-                desk = FrontDesk(frame, fronted, made, stderr)
-                self._open.append(desk)
-                if not opened.cancelled():
-                    opened.set_result(desk)
-                try:
-                    async with (
-                        beside(desk.wait_until_idle(), "idle desk") as idle,
-                        beside(self._ending.wait(), "ending") as ending,
-                        beside(desk.desk.closed.wait(), "end of desk") as closed,
-                    ):
-                        await first(idle, ending, closed)
-                finally:
-                    self._open.remove(desk)
-                    await desk.desk.aclose()
+            with closing(FrontStderr()) as stderr:
+                async with self._prepare(frame, stderr.descriptor) as fronted:
+                    with heard_by(fronted.heard):
+                        made = new_desk(self._hub, fronted.service)
+                    desk = FrontDesk(frame, fronted, made, stderr)
+                    self._open.append(desk)
+                    if not opened.cancelled():
+                        opened.set_result(desk)
+                    try:
+                        async with (
+                            beside(desk.wait_until_idle(), "idle desk") as idle,
+                            beside(self._ending.wait(), "ending") as ending,
+                            beside(desk.desk.closed.wait(), "end of desk") as closed,
+                        ):
+                            await first(idle, ending, closed)
+                    finally:
+                        self._open.remove(desk)
+                        await desk.desk.aclose()
         except Exception as exc:  # its front waits for the desk, and must be told
             if opened.done():
                 log.error("the desk of an editor failed", exc_info=exc)
             else:
                 opened.set_exception(exc if isinstance(exc, AcpError) else incident(exc))
-        finally:
-            stderr.close()
 
     async def aclose(self) -> None:
         """End all agents with their turns; clients leave."""

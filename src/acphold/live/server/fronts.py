@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 
 from msgspec import Struct
 
@@ -60,11 +61,16 @@ class KeptDesks:
         await self._tasks.aclose(END_SECONDS)
 
 
+@cache
+def _nowhere() -> int:
+    return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
 class FrontStderr:
     """A descriptor that leads to the stderr of a front, and nowhere while there is none."""
 
     def __init__(self) -> None:
-        self.descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        self.descriptor = os.dup(_nowhere())
 
     def lead_to(self, front: Front) -> None:
         """Lead to this front's from now on; the front is let go as soon as it leaves."""
@@ -72,10 +78,8 @@ class FrontStderr:
         front.close()  # ours is the only one now
 
     def lead_nowhere(self) -> None:
-        """The front has gone."""
-        nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        os.dup2(nothing, self.descriptor, inheritable=False)
-        os.close(nothing)
+        """The front has gone; this takes no other descriptor, of which there may be none left."""
+        os.dup2(_nowhere(), self.descriptor, inheritable=False)
 
     def close(self) -> None:
         """Close the descriptor."""

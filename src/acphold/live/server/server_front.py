@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from functools import partial
 from urllib.parse import quote
 
@@ -127,10 +127,10 @@ class ServerFronts:
         opened: asyncio.Future[ServedAgents],
     ) -> None:
         """Open the agents of a server, and keep them while they are needed."""
-        stderr = FrontStderr()
         try:
-            stderr.lead_to(front)
             async with AsyncExitStack() as stack:
+                stderr = stack.enter_context(closing(FrontStderr()))
+                stderr.lead_to(front)
                 fronted = {
                     each.name: await stack.enter_async_context(
                         self._prepare(_frame_of(each, front.frame), stderr.descriptor)
@@ -157,8 +157,6 @@ class ServerFronts:
                 log.error("the agents of a server failed", exc_info=exc)
             else:
                 opened.set_exception(exc if isinstance(exc, errors.AcpError) else incident(exc))
-        finally:
-            stderr.close()
 
     def end(self) -> None:
         """End all their agents with their turns."""
