@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from acp_wire.rpc.transport import OfferingTransport
 from acphold.web import bounds
 from acphold.web.connections import STATE, Message
-from acphold.web.exchange import EventStream, HttpExchange
+from acphold.web.exchange import EventStream, HttpExchange, event
 from acphold.web.http_clients import HttpTransport, read
 
 LINE = b'{"method":"x"}\n'
@@ -20,6 +21,16 @@ class Writer:
     def on_resize(self, more: int) -> None: ...
 
     def on_change(self) -> None: ...
+
+
+def test_white_space_of_an_agent_ends_no_line_of_an_event_whatever_letters_are_beside_it() -> None:
+    for text in ("plain", "café", "中文 \\r"):
+        line = f'{{\t"method"\r:\r"x","params":\r{{"text":"{text}"}}}}'
+        said = event(line.encode())
+        assert said.isascii()
+        assert said.count(b"\r") == 0
+        assert said.count(b"\n") == 2
+        assert json.loads(said.removeprefix(b"data: ")) == json.loads(line)
 
 
 async def test_a_position_alone_is_said_with_what_follows_and_else_in_a_moment() -> None:

@@ -182,12 +182,12 @@ class EventStream:
 
 def event(line: bytes, position: int | None = None) -> bytes:
     """Return a line as an event (HTML standard, server-sent events), with its position as id."""
+    line = line.replace(b"\r", b" ")  # white space of JSON; it would end the line of an event
     if not line.isascii():
         # The Python SDK decodes each network chunk by itself, and breaks on a character that is
         # cut. Escape as a JSON string, in C; then undo the escapes of quotes and backslashes.
         text = encode_basestring_ascii(line.replace(b"\t", b" ").decode("utf-8", "replace"))
         line = text[1:-1].replace('\\"', '"').replace("\\\\", "\\").encode("ascii")
-    line = line.replace(b"\r", b" ")  # a CR would end the line of an event
     return (
         b"data: %b\n\n" % line if position is None else b"id: %d\ndata: %b\n\n" % (position, line)
     )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+
 import psycopg
 import pytest
 
-from acphold.record.journal import At, Free, Whose
+from acphold.record.journal import At, Free, Whose, bounds
 from acphold.record.journal.stores import open_journal
+from tests.editor import DEADLINE
 from tests.journal.conversations import begun
 from tests.postgresql import Databases
 
@@ -84,3 +89,27 @@ async def test_whoever_has_the_place_of_an_ended_owner_has_its_sessions_at_once(
         finally:
             for each in (journal, other, third):
                 await each.aclose()
+
+
+async def test_an_owner_whose_connection_for_its_presence_hangs_gets_another_one(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "CONNECT_SECONDS", 2)
+    with databases.new() as url:
+        journal, other = open_journal(url), open_journal(url)
+        try:
+            await begun(journal, "s1")
+            with psycopg.connect(url) as line:
+                holding = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND pid IN"
+                ours = " (SELECT pid FROM pg_stat_activity WHERE datname = current_database())"
+                [(backend,)] = line.execute(holding + ours).fetchall()
+            os.kill(backend, signal.SIGSTOP)
+            try:
+                async with asyncio.timeout(DEADLINE):
+                    await journal.renew()
+            finally:
+                os.kill(backend, signal.SIGCONT)
+            assert seems(await other.owner("s1")) == "alive"
+        finally:
+            await journal.aclose()
+            await other.aclose()

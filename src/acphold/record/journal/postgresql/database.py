@@ -122,12 +122,14 @@ class Database:
         try:
             # Behind a pooler the announced process differs from the one that answers. Then nothing
             # is prepared: the next statement may go to yet another one.
-            row = line.execute("SELECT pg_backend_pid()").fetchone()
+            with _Bound(line, bounds.QUICK_SECONDS):
+                row = line.execute("SELECT pg_backend_pid()").fetchone()
             if row is not None and row[0] == line.info.backend_pid:
                 line.prepare_threshold = 2
             with self._preparing:
                 if not self._is_ready:
-                    migrate(line, self.name, create=self._create)
+                    with _Bound(line, bounds.SLOW_SECONDS):
+                        migrate(line, self.name, create=self._create)
                     self._is_ready = True
         except BaseException:
             line.close()
@@ -173,12 +175,12 @@ _DEFAULTS: Final[dict[str, Any]] = {
 class Presence:
     """A connection that shows others that this process lives: it holds a lock until it ends.
 
-    `keep_open` opens it again after a loss.
+    `keep_open` opens it again after a loss, with another lock: the server may keep the former one.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._key: Final = secrets.randbits(62)
+        self._key = 0
         self._line: Line | None = None
         self._changing = threading.Lock()
 
@@ -191,7 +193,7 @@ class Presence:
         """
         with self._changing:
             if self._line is not None:
-                with suppress(psycopg.Error):
+                with suppress(psycopg.Error), _Bound(self._line, bounds.CONNECT_SECONDS):
                     self._line.execute("SELECT 1")
                     return self._key
                 self._line.close()
@@ -200,9 +202,15 @@ class Presence:
             if line.prepare_threshold is None:
                 line.close()
                 return None
-            line.execute("SELECT pg_advisory_lock(%s)", (self._key,))
-            self._line = line
-            return self._key
+            key = secrets.randbits(62)
+            try:
+                with _Bound(line, bounds.CONNECT_SECONDS):
+                    line.execute("SELECT pg_advisory_lock(%s)", (key,))
+            except psycopg.Error:
+                line.close()
+                raise
+            self._line, self._key = line, key
+            return key
 
     def close(self) -> None:
         """Release the lock: this owner has ended."""
