@@ -126,6 +126,32 @@ async def test_what_is_pending_is_answered_as_cancelled_after_the_cancel() -> No
     assert order[-3:] == ["session/cancel", "answer", "answer"]
 
 
+async def test_the_pending_question_of_a_sub_agent_is_answered_so_as_well() -> None:
+    far, asked = FarAgent(), asyncio.Event()
+
+    async def never(question: PermissionQuestion) -> PermissionAnswer:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        for kind in ("subagent_spawned", "subagent_started"):
+            agent.update("s1", kind, subagentSessionId="child", sessionId="child", title="child")
+        tool = {"toolCallId": "t"}
+        answer = await agent.ask(
+            "session/request_permission", sessionId="child", toolCall=tool, options=OPTIONS
+        )
+        agent.say("s1", selected(answer))
+        return {"stopReason": "cancelled"}
+
+    async with in_session(far, on_permission=never) as session:
+        turn = session.prompt("go")
+        await asked.wait()
+        session.cancel()
+        assert (await turn).text == "cancelled"
+
+
 async def test_the_next_turn_is_asked_again() -> None:
     far = FarAgent()
 

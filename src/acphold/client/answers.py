@@ -384,9 +384,9 @@ class Duties:
         draft.patch("tool_call_update", members(members(params)["toolCall"]))
         tool = draft.tool_call()
         rule = rule_for(self._policy, tool.kind)
+        asking_session = asked.session_id if session is None else session.id  # of a sub-agent, too
         if self._leaves_to_others and session is not None and session.may_be_for_others:
             # Other clients decide while they are attached.
-            asking_session = asked.session_id
             if await self._ask(leave_to_others, asking_session, asking_session, True):
                 return CancelledPermissionOutcome()
         if rule != "ask":
@@ -394,7 +394,7 @@ class Duties:
         assert self._answers.on_permission is not None  # the policy was checked
         question = PermissionQuestion(asked.session_id, tool, asked.options, asked)
         try:
-            answer = await self._ask(self._answers.on_permission, question, asked.session_id, None)
+            answer = await self._ask(self._answers.on_permission, question, asking_session, None)
             return outcome(answer, asked.options)
         except Exception as exc:  # the program's own
             _give_up(session, exc)
@@ -403,7 +403,7 @@ class Duties:
     async def _elicit(self, params: bytes, session: AskingSession | None) -> object:
         asked = decode(CREATE_ELICITATION.params, params).value
         session_id = None if asked.session_id is UNSET else asked.session_id
-        asking_session = session_id or ""
+        asking_session = (session_id or "") if session is None else session.id
         if session is not None and session.is_cancelling:
             return DISMISSED
         if asked.mode == "form" and self._answers.on_form is not None:
