@@ -398,6 +398,23 @@ async def test_a_session_that_was_not_asked_for_is_refused_before_anything_is_ma
         assert await here.owns("s-1")
 
 
+@pytest.mark.parametrize("line", [b'{"type":"refused","why":"\xff"}', b"[" * 100_000, b"{}"])
+async def test_what_is_no_frame_is_refused_on_either_end(tmp_path: Path, line: bytes) -> None:
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        strangers, ours = zip(*(memory_pair(1 << 20) for _ in range(2)), strict=True)
+        for stranger in strangers:
+            stranger.send(line + b"\n")
+        place = WantedPlace(cwd=str(there.folder))
+        for end in (
+            give(here.journal, ours[0], "s-1", "there"),
+            take(there.journal, ours[1], place, Surroundings.here(), "s-1"),
+        ):
+            with pytest.raises(MoveRefusedError, match="something unexpected"):
+                await end
+        assert await here.owns("s-1")
+
+
 @pytest.mark.parametrize("name", ["..", ".git", ".GIT", "git~1", ".g\u200cit"])
 async def test_a_tree_with_a_name_that_leads_out_is_refused(
     tmp_path: Path, project: Project, name: str, monkeypatch: pytest.MonkeyPatch

@@ -18,7 +18,9 @@ import acphold
 from acphold.errors import RemoteError, RemoteRefusalError, SettingsError
 from acphold.live.reading.requests import FEED
 from acphold.record.journal.access import new_token
+from acphold.web.connections import repeating
 from acphold.web.server import Listening
+from tests.editor import DEADLINE
 from tests.web.certificates import new_authority
 from tests.web.conftest import Served, until_closed
 
@@ -201,3 +203,17 @@ def test_what_other_machines_reach_has_to_be_encrypted(tmp_path: Path) -> None:
         Listening(host=host, url="https://desk.example").check()
     for host in ("127.0.0.1", "::1", "localhost", "127.3.2.1"):
         Listening(host=host).check()
+
+
+async def test_what_is_done_again_and_again_is_done_also_after_it_has_failed() -> None:
+    calls, done = 0, asyncio.Event()
+
+    async def look() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise RuntimeError("can't start new thread")
+        done.set()
+
+    async with repeating(look, 0.0), asyncio.timeout(DEADLINE):
+        await done.wait()

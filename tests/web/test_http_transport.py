@@ -226,6 +226,22 @@ async def test_what_fails_in_that_step_is_told_to_who_receives() -> None:
             await receiving
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_stream_that_comes_back_resumes_its_session_unless_that_was_closed(
+    is_closed: bool,
+) -> None:
+    transport = HttpTransport("token")
+    for id_, method in enumerate(["session/load", "session/close"][: 1 + is_closed]):
+        line = b'{"id":%d,"method":"%b","params":{"sessionId":"s"}}\n' % (id_, method.encode())
+        await transport.post(line, read(line))
+        assert await transport.receive() == line
+        transport.send(b'{"id":%d,"result":{}}\n' % id_)
+    assert transport.stream("s", 7) is not None
+    await transport.post(LINE, read(LINE))
+    assert (await transport.receive() == LINE) is is_closed
+    transport.end()
+
+
 async def test_the_answer_of_a_load_is_read_apart_from_the_replay_before_it() -> None:
     """The Python SDK may handle an answer before updates of the same read."""
     transport = HttpTransport("token")

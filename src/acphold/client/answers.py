@@ -385,10 +385,14 @@ class Duties:
         tool = draft.tool_call()
         rule = rule_for(self._policy, tool.kind)
         asking_session = asked.session_id if session is None else session.id  # of a sub-agent, too
-        if self._leaves_to_others and session is not None and session.may_be_for_others:
-            # Other clients decide while they are attached.
-            if await self._ask(leave_to_others, asking_session, asking_session, True):
-                return CancelledPermissionOutcome()
+        may_be_for_others = session is not None and session.may_be_for_others
+        # Other clients decide while they are attached.
+        if (
+            self._leaves_to_others
+            and may_be_for_others
+            and (await self._ask(leave_to_others, asking_session, asking_session, True))
+        ):
+            return CancelledPermissionOutcome()
         if rule != "ask":
             return outcome(rule == "allow", asked.options)
         assert self._answers.on_permission is not None  # the policy was checked

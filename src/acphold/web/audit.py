@@ -21,7 +21,6 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from acp_wire.tasks import beside
-from acphold.errors import JournalError
 from acphold.record.history.entries import now_ms
 from acphold.record.history.raw_update import storable
 from acphold.record.journal.access import Access, Deed
@@ -128,8 +127,8 @@ class Audit:
         if batch:
             try:
                 await self._access.keep_deeds(batch)
-            except JournalError as exc:
-                log.error("cannot write the audit log to the journal: %s", exc)
+            except Exception as exc:  # a full journal, or a machine without threads: tried again
+                log.error("cannot write the audit log to the journal: %r", exc)
                 return False
             for deed in batch:
                 if self._waiting and self._waiting[0] is deed:

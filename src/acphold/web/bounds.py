@@ -207,6 +207,9 @@ STREAMS: Final = 256
 SESSIONS_BESIDE: Final = 4 * STREAMS
 """Sessions remembered as being on the connection's stream; older ones have no request pending."""
 
+OPENING_BYTES: Final = 64 * 1024
+"""Longest params with which a session was opened that are remembered to resume it."""
+
 STREAM_OPEN_SECONDS: Final = 2.0
 """Seconds for a client to open the stream of a session that it has begun."""
 

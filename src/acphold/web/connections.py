@@ -355,12 +355,15 @@ class Connections:
 
 @asynccontextmanager
 async def repeating(what: Callable[[], Awaitable[None]], seconds: float) -> AsyncIterator[None]:
-    """Call `what` every so many seconds, for the block."""
+    """Call `what` every so many seconds, for the block, also after it has failed."""
 
     async def repeat() -> None:
         while True:
             await asyncio.sleep(seconds)
-            await what()
+            try:
+                await what()
+            except Exception:
+                log.exception("%s is tried again", what.__qualname__)
 
     async with beside(repeat(), what.__qualname__):
         yield

@@ -466,6 +466,7 @@ class Gate:
         to what is left. While the journal cannot be read, connected clients stay.
         """
         if not self._connected:
+            self._shares = frozenset()
             return
         before = self._shares
         try:

@@ -48,7 +48,7 @@ from msgspec.json import Decoder
 from acp_wire.rpc.protocol import refusal
 from acp_wire.rpc.wire_errors import wire_error
 from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode
-from acp_wire.schema.methods import CANCEL_REQUEST, MAKING, OPENING, REOPENING
+from acp_wire.schema.methods import CANCEL_REQUEST, LEAVING, MAKING, OPENING, REOPENING
 from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.tasks import END_SECONDS, TaskSet, end
@@ -150,12 +150,12 @@ class HttpTransport:
         self._on_connection: Newest[str, float] = Newest(bounds.SESSIONS_BESIDE)
         """Sessions on the connection's stream, and the time of their last message."""
         self._asked_in: dict[bytes, str] = {}
-        self._openings: dict[str, bytes] = {}
+        self._openings: Newest[str, tuple[bytes, str | None]] = Newest(bounds.SESSIONS_BESIDE)
+        """The params with which sessions were opened, and their lineages then."""
         self._asked: dict[bytes, PostedRequest] = {}
         self._answered: dict[bytes, asyncio.Future[bytes]] = {}
         self._own_ids = itertools.count(1)
         self._own: dict[bytes, str] = {}
-        self._lineages: dict[str, str | None] = {}
         self._rest = b""
         self._used = asyncio.get_running_loop().time()
         self.is_over = False
@@ -256,8 +256,11 @@ class HttpTransport:
             is_known = asked.method in REOPENING
             opened = asked.session_id if is_known else session_id_in(result)
         if opened is not None:
-            self._lineages[opened] = lineage_of_answer(result)
-            self._openings[opened] = splice(asked.params, {"sessionId": encode(opened)})
+            params = splice(asked.params, {"sessionId": encode(opened)})
+            if len(params) <= bounds.OPENING_BYTES:
+                self._openings[opened] = params, lineage_of_answer(result)
+        elif asked.session_id is not None and asked.method in LEAVING:
+            self._openings.pop(asked.session_id, None)
         if (waiting := self._answered.pop(id_, None)) is not None:
             if not waiting.done():
                 waiting.set_result(line)
@@ -367,14 +370,15 @@ class HttpTransport:
         if session_id in self._begun:
             self._begun.pop(session_id).cancel()
             found.is_awaited = False
-        params = None if after is None else self._openings.get(session_id)
-        self._move_to_own_stream(session_id, anew=params is not None)
+        opening = None if after is None else self._openings.get(session_id)
+        self._move_to_own_stream(session_id, anew=opening is not None)
         events = found.open(at_once)
-        if after is not None and params is not None:
+        if after is not None and opening is not None:
             found.forget()  # the journal has it
             id_ = f"acphold-{next(self._own_ids)}"
             self._own[encode(id_)] = session_id
-            there = Raw(resume_params(params, after, lineage=self._lineages.get(session_id)))
+            params, lineage = opening
+            there = Raw(resume_params(params, after, lineage=lineage))
             asked = {"jsonrpc": "2.0", "id": id_, "method": RESUME_SESSION.name, "params": there}
             self._take(encode(asked) + b"\n")
         return events

@@ -13,6 +13,7 @@ from acphold.errors import MoveRefusedError
 from acphold.live.hub import bounds
 from acphold.live.hub.moves import SentEntry, SessionOffer, is_name
 from acphold.record.history.entries import PastEntry
+from acphold.record.history.raw_update import UNREADABLE
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.checkouts import COMMIT
 from acphold.record.snapshots.packs import OBJECT
@@ -27,7 +28,7 @@ def past_entry(entry: SentEntry) -> PastEntry:
     """Return an entry as the journal takes it in; raises MoveRefusedError unless it is one."""
     kind, raw = entry.kind, entry.raw
     is_json = not raw
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+    with suppress(*UNREADABLE):
         raw.decode()
         is_json = is_json or (b"\n" not in raw and msgspec.json.decode(raw, type=Raw) is not None)
     if not is_json or not is_name(kind) or not 0 <= entry.at < 1 << 53:

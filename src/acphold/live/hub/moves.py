@@ -58,6 +58,7 @@ from acphold.record.history.entries import (
     TURN_END,
     Entry,
 )
+from acphold.record.history.raw_update import UNREADABLE
 from acphold.record.journal import Journal, Lease, Origin, bounds as journal_bounds, history
 from acphold.record.journal.owners import is_free, refuse_held
 from acphold.record.journal.seams import TurnSnapshot
@@ -290,7 +291,7 @@ class MoveLine:
             raise errors.MoveRefusedError("the other machine sent a line that is too long")
         try:
             frame = _decode(line)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             raise errors.MoveRefusedError("the other machine sent something unexpected") from None
         if isinstance(frame, kinds):
             return frame

@@ -247,7 +247,9 @@ class FrontDesks:
                         made = new_desk(self._hub, fronted.service)
                     desk = FrontDesk(frame, fronted, made, stderr)
                     self._open.append(desk)
-                    if not opened.cancelled():
+                    if opened.cancelled():  # the front has gone meanwhile
+                        desk.take_leave()
+                    else:
                         opened.set_result(desk)
                     try:
                         async with (

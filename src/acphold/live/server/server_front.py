@@ -139,7 +139,9 @@ class ServerFronts:
                 }
                 served = ServedAgents(self.hub, fronted, self._called, asked.folder, stderr)
                 self._kept.append((identity, served))
-                if not opened.cancelled():
+                if opened.cancelled():  # the server has gone meanwhile
+                    served.take_leave()
+                else:
                     opened.set_result(served)
                 try:
                     with heard_by(fronted[served.default].heard):
