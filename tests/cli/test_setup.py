@@ -538,6 +538,45 @@ def test_acphold_with_a_journal_before_its_command_is_not_put_in_front_of_itself
     assert bare == {"command": "gemini", "args": ["--acp"]}
 
 
+HAND_WRITTEN = """\
+{
+  "agent_servers": {
+    "mine (acphold)": {
+      "command": "ACPHOLD", "args": ["wrap", "--turn-timeout", "60", "--", "mine", "--acp"]
+    },
+    "claude (acphold)": { "command": "acphold", "args": ["wrap", "claude"] },
+    "other (acphold)": { "command": "/bin/other" }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("zed",), ("zed", "claude")])
+def test_entries_that_a_person_wrote_are_not_removed_whatever_they_are_called(
+    person: Person, words: tuple[str, ...]
+) -> None:
+    before = HAND_WRITTEN.replace("ACPHOLD", person.acphold)
+    file = person.write(".config/zed/settings.json", before)
+    done = person.run(*words, "--remove", "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert file.read_text() == before
+    assert "Nothing to do" in done.out
+    left = [line.partition(" stays: ")[0] for line in done.out.splitlines() if " stays: " in line]
+    assert left == [*([] if words[1:] else ["mine (acphold)"]), "claude (acphold)"]
+    assert "To remove it, edit ~/.config/zed/settings.json" in done.out
+
+
+def test_an_agent_that_a_person_called_like_one_of_ours_gets_its_command_back(
+    person: Person,
+) -> None:
+    entry = {"command": "/bin/gemini", "args": ["--acp"]}
+    text = json.dumps({"agent_servers": {"my own (acphold)": entry}})
+    file = person.write(".config/zed/settings.json", text)
+    assert person.run("zed", "--existing", "--yes").code == 0
+    assert person.run("--remove", "--yes").code == 0
+    assert json.loads(file.read_text()) == json.loads(text)
+
+
 REGISTRY = """\
 {
   "agent_servers": {
@@ -778,8 +817,7 @@ def test_without_words_it_finds_editors_and_agents_and_asks_once(person: Person)
     assert person.run("--remove", "--yes").code == 0
     assert (zed.read_text(), code.read_bytes()) == (ZED, VSCODE.encode())
     assert (
-        "in Zed and VS Code: no agent there has acphold in front"
-        in person.run("--remove", "--yes").out
+        "in Zed and VS Code: nothing there is from `setup`" in person.run("--remove", "--yes").out
     )
 
 

@@ -189,18 +189,6 @@ class FileEditor(NamedTuple):
     def _agents_of_editor(self) -> list[KnownAgent]:
         return [MANAGED[name] for name in self.installed() if name in MANAGED]
 
-    def _was_added(self, name: str, words: Sequence[str]) -> bool:
-        """Return True if `setup` has added this entry, for an agent that npm fetches or that the
-        editor installs."""
-        own = own_words(words)
-        if own is None:
-            return False
-        fetched = (known for known in KNOWN_AGENTS.values() if own[1:] == [FETCH, *known.package])
-        named = (
-            known for known in self._agents_of_editor() if own == [] and words[-1] == known.name
-        )
-        return any(name == _display_name(known.name) for known in (*fetched, *named))
-
     def was_managed(self, name: str, words: Sequence[str]) -> bool:
         """Return True if `with_fronts` has written this command for an editor's own agent."""
         own, known = own_words(words), MANAGED.get(name)
@@ -209,18 +197,17 @@ class FileEditor(NamedTuple):
         return own[1:] == [FETCH, *known.package] or (own == [] and words[-1] == known.name)
 
     def without_fronts(self, text: str) -> str:
-        """Return the text without acphold in front of agents whose own command is behind it."""
+        """Return the text without acphold in front of agents whose own command is behind it; one
+        with options of the person stays."""
         for name, words in self.commands(text).items():
-            if self._was_added(name, words):
-                text = remove(text, [self.table, name])
-            elif self.was_managed(name, words):
+            if self.was_managed(name, words):
                 members = [["env", variable] for variable in CARRIED] + [["command"], ["args"]]
                 for member in members:
                     text = remove(text, [self.table, name, *member])
                 is_registered = name == MANAGED[name].registry_id
                 place = [self.table, name, "type"]
                 text = put(text, place, "registry") if is_registered else remove(text, place)
-            elif own := own_words(words):
+            elif (own := own_words(words)) and words[-len(own) - 2] == "wrap":
                 for variable in CARRIED:
                     text = remove(text, [self.table, name, "env", variable])
                 text = self.with_command(text, name, own)
@@ -299,6 +286,16 @@ def own_words(words: Sequence[str]) -> list[str] | None:
             if command == "wrap":
                 return behind[behind.index("--") + 1 :] if "--" in behind else []
     return None
+
+
+def is_written(words: Sequence[str]) -> bool:
+    """Return True of a command as `setup` writes it: acphold's full path, `wrap`, the agent."""
+    if (own := own_words(words)) is None:
+        return False
+    match words[: -len(own) - 1]:
+        case [*before, program, "wrap"]:
+            return os.path.isabs(program) or before[-1:] == ["-m"]
+    return False
 
 
 def _words(entry: object) -> list[str]:

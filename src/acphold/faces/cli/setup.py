@@ -31,6 +31,7 @@ from acphold.faces.cli.editors import (
     ServedAgent,
     agent_of,
     editors_here,
+    is_written,
     name_one,
     own_words,
     words_of,
@@ -48,7 +49,7 @@ from acphold.faces.cli.settings import (
     startable,
     wrap_arguments,
 )
-from acphold.faces.cli.terminal_text import console, folder, visible
+from acphold.faces.cli.terminal_text import console, folder, on_one_line, visible
 from acphold.faces.cli.wrap import settings_parser
 from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE
 from acphold.known_agents import KNOWN_AGENTS
@@ -88,7 +89,8 @@ def setup(
     """Put acphold in front of the agents in your editor's settings.
 
     Without EDITOR it finds the editors and agents on this machine, shows every change, and asks
-    once. --remove takes acphold out again: of all editors, of one, or one agent there.
+    once. --remove takes acphold out again: of all editors, of one, or one agent there. Entries that
+    you wrote yourself stay.
 
     AGENT is a name that acphold knows, or one from the settings file; without it, every agent of
     that file is set up. Give any other agent by its command:
@@ -244,19 +246,25 @@ def _change_entries(
 ) -> int:
     """Write an entry for each of these agents, or remove the entries."""
 
+    called = [*map(editor.name_of, served)]
+
     def edit(text: str) -> str:
-        for agent in served:
-            if is_removal:
-                text = without(text, [editor.table, editor.name_of(agent)])
-            else:
+        commands = editor.commands(text) if is_removal else {}
+        for name, agent in zip(called, served, strict=True):
+            if not is_removal:
                 text = editor.with_entry(text, agent)
+            elif is_written(commands.get(name, [])):
+                text = without(text, [editor.table, name])
         return text
 
-    names = ", ".join(map(editor.name_of, served))
-    state = "has no entry for" if is_removal else "already has the right entry for"
+    names = ", ".join(called)
+    state = "has no entry of `setup` for" if is_removal else "already has the right entry for"
     code = _change(path, edit, f"{state} {names}", sure=sure)
-    if code is None or is_removal:
+    if is_removal:
+        _print_left(path, [name for name in editor.commands(_read(path) or "") if name in called])
         return code or Exit.OK
+    if code is None:
+        return Exit.OK
     if code == Exit.OK:
         print(visible(editor.afterwards.format(name=names)))
     return code
@@ -271,14 +279,16 @@ def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: b
 
     [called] = [name for name, each in EDITORS.items() if each is editor]
     state = (
-        "has no agent with acphold in front"
+        "has nothing that `setup` wrote"
         if is_removal
         else f"has no agent command without acphold in front. {name_one(called)}"
     )
     code = _change(path, edit, state, sure=sure)
     if code == Exit.OK and not is_removal:
         print("Their conversations are kept from now on; `acphold setup --remove` undoes it.")
-    if not is_removal:
+    if is_removal:
+        _print_left(path, _in_front(editor, path))
+    else:
         with suppress(JsoncError):
             text = _read(path) or ""
             _print_managed(editor, text)
@@ -289,6 +299,23 @@ def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: b
                 why = "because they have no command there"
                 print(visible(f"Unchanged, {why}: {those}. {name_one(called)}."))
     return Exit.OK if code is None else code
+
+
+def _in_front(editor: FileEditor, path: str) -> list[str]:
+    """Return the names of the entries in the file that start acphold."""
+    commands = editor.commands(_read(path) or "")
+    return [name for name, words in commands.items() if own_words(words) is not None]
+
+
+def _print_left(path: str, names: Sequence[str]) -> None:
+    """Print a line for each entry that `--remove` leaves alone, and why."""
+    for name in names:
+        print(
+            visible(
+                f"{on_one_line(name)} stays: its command is not as `setup` writes it. To remove "
+                f"it, edit {folder(path)}"
+            )
+        )
 
 
 def _print_managed(editor: FileEditor, text: str) -> None:
@@ -394,9 +421,13 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
         code = _write_all(changes, sure=sure) if changes else Exit.OK
     if code == Exit.OK and (unchanged := [it.shown for it, change in planned if change is None]):
         names = " and ".join(unchanged)
-        state = "has acphold in front" if is_removal else "is without acphold"
-        print(visible(f"Nothing to do in {names}: no agent there {state}."))
-    if code == Exit.OK and not is_removal:
+        state = "nothing there is from `setup`"
+        state = state if is_removal else "no agent there is without acphold"
+        print(visible(f"Nothing to do in {names}: {state}."))
+    if code == Exit.OK and is_removal:
+        for editor in editors:
+            _print_left(editor.path(), _in_front(editor, editor.path()))
+    elif code == Exit.OK:
         for editor in editors:
             _print_managed(editor, _read(editor.path()) or "")
         if changes:
@@ -421,12 +452,19 @@ def _agents_here() -> list[PlannedAgent]:
 
 def _without_acphold(editor: FileEditor, text: str) -> str:
     """Return the settings without acphold, and without the entries that are ours."""
-    ours = editor.name_of(ServedAgent("", None, (), {}))
     for name, words in editor.commands(text).items():
-        own, is_ours = own_words(words), name.endswith(ours)
-        if own is not None and (is_ours or not (own or editor.was_managed(name, words))):
+        if is_written(words) and name in _names_of_ours(editor, name, words):
             text = without(text, [editor.table, name])
     return editor.without_fronts(text)
+
+
+def _names_of_ours(editor: FileEditor, name: str, words: Sequence[str]) -> set[str]:
+    """Return the names under which `setup` makes an entry with this command."""
+    if not (own := own_words(words)):  # an agent's name, under any with --as
+        return set() if editor.was_managed(name, words) else {name}
+    fetched = {known.package: known.name for known in KNOWN_AGENTS.values() if known.package}
+    agents = {_name_of(own), agent_of(words), fetched.get(tuple(own[2:]), "")}
+    return {editor.name_of(ServedAgent(agent, None, (), {})) for agent in agents}
 
 
 def _with_agents(agents: Sequence[PlannedAgent], editor: FileEditor, text: str) -> str:
