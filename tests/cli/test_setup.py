@@ -413,7 +413,10 @@ def test_a_program_that_an_editor_may_not_find_is_told_with_its_path(person: Per
     person.names("[agents.a]", 'command = ["npx", "b"]', "[agents.b]", 'command = ["npx"]')
     done = person.run("zed", "a", "--yes")
     assert done.code == 0
-    assert f'command = ["{person.programs}/npx", "b"]' in done.err
+    assert f'below [agents.a]: command = ["{person.programs}/npx", "b"]' in done.err
+    person.names("[agents.a]", 'command = ["env", "b"]')  # where every editor looks
+    assert person.run("zed", "a", "--yes").err == ""
+    person.names("[agents.a]", 'command = ["npx", "b"]', "[agents.b]", 'command = ["npx"]')
     assert person.run("zed", "--as", "one", "--yes").code == 2
 
 
@@ -848,10 +851,21 @@ def test_without_words_npm_fetches_what_an_agent_lacks_to_speak_the_protocol(
     assert EDITORS["zed"].commands(file.read_text()) == {}  # type: ignore[union-attr]
 
 
-def test_without_words_and_without_an_editor_it_says_how_to_name_one(person: Person) -> None:
+def test_without_words_and_without_an_editor_it_says_where_it_looked_and_what_to_type(
+    person: Person,
+) -> None:
     done = person.run()
-    assert done.code == 2
-    assert "found no settings of an editor; name yours: `acphold setup EDITOR` (zed, " in done.err
+    assert (done.code, done.out) == (2, "")
+    looked, what_to_do = done.err.splitlines()
+    for place in ("~/.config/zed/settings.json", "~/.jetbrains/acp.json", "Cursor", "~/.acpx/"):
+        assert place in looked
+    commands = re.findall("`acphold (setup .*? gemini)`", what_to_do)
+    assert commands == ["setup zed gemini", "setup neovim gemini", "setup emacs gemini"]
+    for command in commands[1:]:
+        assert person.run(*command.split()[1:]).code == 0
+    undone = person.run("--remove")
+    assert (undone.code, undone.err) == (0, "")
+    assert undone.out.startswith("Nothing to do: found no settings of an editor: looked for ~/")
     named = person.run("--as", "Mine")
     assert "name the editor, one of zed, jetbrains" in named.err
 

@@ -147,6 +147,9 @@ def setup(
 
 # -- which agents ---------------------------------------------------------------------------
 
+DESKTOP_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
+"""Folders on the PATH of every editor; a shell often adds others."""
+
 
 class PlannedAgent(NamedTuple):
     """An agent to write: its name, its words after `wrap`, and its command."""
@@ -167,14 +170,15 @@ def _agents_to_write(agent: str | None, program: Sequence[str]) -> list[PlannedA
         started, *arguments = found.command
         if os.path.isabs(started):
             continue
-        # Editors often have a shorter PATH than the shell in which this runs.
-        words = ", ".join(
-            f'"{word}"' for word in (_absolute(started, f"{found.name}: "), *arguments)
-        )
+        path = _absolute(started, f"{found.name}: ")
+        if os.path.dirname(path) in DESKTOP_PATH:
+            continue
+        words = ", ".join(f'"{word}"' for word in (path, *arguments))
         print(
             visible(
-                f"acphold: if the editor does not find {started!r}, write its full path into "
-                f"{folder(settings_path())}, in [agents.{found.name}]: command = [{words}]"
+                f"acphold: {started!r} is on the PATH of this shell, but maybe not on that of an "
+                "editor started from the desktop. If the editor does not find it, write into "
+                f"{folder(settings_path())}, below [agents.{found.name}]: command = [{words}]"
             ),
             file=sys.stderr,
         )
@@ -409,9 +413,15 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
     remove acphold from each."""
     editors = [editor for _, editor in editors_here()]
     if not editors:
-        known = ", ".join(EDITORS)
+        found = f"found no settings of an editor: looked for {', '.join(_places())}"
+        if is_removal:
+            print(visible(f"Nothing to do: {found}."))
+            return Exit.OK
+        agent = next(iter(agents_on_path()), "claude")
         raise UsageError(
-            f"found no settings of an editor; name yours: `acphold setup EDITOR` ({known})"
+            f"{found}\nName your editor and agent: `acphold setup zed {agent}` makes the file; "
+            f"`acphold setup neovim {agent}` and `acphold setup emacs {agent}` print what to "
+            "paste. More: `acphold setup --help`"
         )
     agents = [] if is_removal else _agents_here()
     edited = _without_acphold if is_removal else partial(_with_agents, agents)
@@ -435,6 +445,17 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
         elif not agents:
             print(visible(f"No agent that acphold knows is on PATH. {name_one()}."))
     return code
+
+
+def _places() -> Iterator[str]:
+    """Yield the settings files that editors may have."""
+    for editor in EDITORS.values():
+        if isinstance(editor, FileEditor):
+            first, *others = editor.places()
+            base = os.path.commonpath([first, *others])
+            names = [os.path.relpath(each, base).partition(os.sep)[0] for each in others]
+            more = f" (or of {', '.join(names)})" if names else ""
+            yield f"{folder(first)}{more}"
 
 
 def _agents_here() -> list[PlannedAgent]:
