@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,28 @@ def test_a_place_that_is_none_is_refused(
     assert (done.code, done.out) == (code, "")
     assert why in done.err
     assert len(listed(acphold)) == 1
+
+
+@pytest.mark.usefixtures("two_turns")
+def test_a_number_that_no_entry_has_is_refused_with_from_as_behind_the_id(
+    acphold: CommandLine,
+) -> None:
+    done = acphold.run("continue", "aa", "--from", "99")
+    assert (done.code, done.out) == (2, "")
+    assert "--from 99: the entries of this session are numbered from 1 to 13" in done.err
+    assert len(listed(acphold)) == 1
+
+
+@pytest.mark.parametrize("files", [(), ("--files",)])
+def test_nothing_up_to_an_entry_before_the_first_prompt_is_refused_with_the_first_one(
+    acphold: CommandLine, journal: Path, files: tuple[str, ...]
+) -> None:
+    remember(journal, "aa-1", ("settings", b"{}"), *CONVERSATION)
+    done = acphold.run("continue", "aa", "--from", "1", *files)
+    assert (done.code, done.out) == (1, "")
+    assert "entry 1 of session 'aa-1' is before its first prompt" in done.err
+    [number] = re.findall(r"name one of its first turn, (\d+) to ", done.err)
+    assert acphold.run("continue", "aa", "--from", number).code == 0
 
 
 def test_a_session_in_which_nothing_was_said_is_not_forked(

@@ -52,8 +52,8 @@ def parser() -> Parser:
     made.add_value(
         "--from",
         "PROMPT",
-        "in a copy that ends with this prompt and its answer: the number of an entry, as in "
-        "ID@SEQ, or `last`",
+        "in a copy that ends with this prompt and its answer: the number of an entry of that turn, "
+        "as `search` prints it in ID@SEQ and `show --json` as seq, or `last`",
         dest="start",
         type=a_prompt,
     )
@@ -179,10 +179,12 @@ def continue_conversation(**given: object) -> int:
     In a pipe, an ID is required, and each line of stdin is a prompt.
 
     --from, --with and --files continue in a copy: the session itself stays as it is, and is listed
-    beside it. ID@SEQ, as printed by `search`, is the same as --from SEQ. A running turn is not
-    copied and continues. An agent that can fork its own sessions does so; any other agent, and one
-    of --with, gets the conversation with your next prompt: all your prompts, and as much of the
-    newest rest as fits. In a pipe, only the copy's id is printed, and nothing starts.
+    beside it. --from N is the same as ID@N, as printed by `search`: N numbers entries, not prompts,
+    and the copy ends with the whole turn of that entry. An entry before the first prompt is
+    refused: for an empty conversation, use `acphold chat`. A running turn is not copied and
+    continues. An agent that can fork its own sessions does so; any other agent, and one of --with,
+    gets the conversation with your next prompt: all your prompts, and as much of the newest rest as
+    fits. In a pipe, only the copy's id is printed, and nothing starts.
 
     --files also copies the files as they were at the end of that turn, or with --before at its
     beginning, including changes made by commands. They go into a new work tree of the repository,

@@ -88,10 +88,15 @@ async def place(
         if not (at and given and seq.isascii() and seq.isdecimal()):
             raise
     row = await reader.whole(await find_session(reader, given, does, cwd=cwd))
+    await require_entry(reader, row, seq, text or "")
+    return Place(row, int(seq))
+
+
+async def require_entry(reader: SessionReader, row: SessionRow, seq: str, given: str) -> None:
+    """Raise UsageError, about the `given` words, if the session has no entry of this number."""
     last = row.last_seq
     if reader.origin:  # the list of a server does not have it
         last = sum(it.seq for it in await last_entries(reader, row.session_id, 1))
     # Longer numbers could not even be parsed: Python refuses thousands of digits.
     if len(seq) > 10 or not 0 < int(seq) <= last:
-        raise UsageError(f"{text}: the entries of this session are numbered from 1 to {last}")
-    return Place(row, int(seq))
+        raise UsageError(f"{given}: the entries of this session are numbered from 1 to {last}")

@@ -15,7 +15,7 @@ from acphold.errors import AmbiguousIdError, MethodNotFoundError, SettingsError,
 from acphold.faces.cli.command_line import UsageError, is_confirmed, require_folder
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
-from acphold.faces.cli.places import place
+from acphold.faces.cli.places import place, require_entry
 from acphold.faces.cli.settings import agent_keys, agent_name, enter_agent
 from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.faces.cli.wrap import options_of
@@ -68,6 +68,9 @@ async def copy_session(location: str | None, text: str | None, wanted: WantedCop
         found = await place(reader, text, "continues it in a copy")
         if found.seq is not None and wanted.start:
             raise UsageError("give the entry with --from or as ID@SEQ, not both")
+        if wanted.start:
+            start = str(wanted.start)
+            await require_entry(reader, found.row, start, f"--from {start}")
         at = wanted.start or found.seq
         agent = await _agent_of(journal, wanted)
         if agent == found.row.agent and (wanted.start, at, wanted.files) == (None,) * 3:

@@ -10,13 +10,14 @@ is handed over with the next prompt (`hub.restoration`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import uuid4
 
 from msgspec import Struct
 
 from acphold.errors import NothingSaidError, UnknownSessionError
 from acphold.live.agents import HubAgent
-from acphold.record.history.entries import span_at, turn_spans
+from acphold.record.history.entries import TurnSpan, span_at, turn_spans
 from acphold.record.journal import Journal, NewSession, RowChange, SessionRow, history, session_of
 from acphold.record.journal.copies import copy
 from acphold.record.journal.owners import is_owned
@@ -52,19 +53,14 @@ async def fork(
     JournalError.
     """
     spans = await turn_spans(history(journal, row.session_id))
-    last = None if at is None else span_at(spans, at)
-    wanted = spans if at is None else spans[: 0 if last is None else last.number]
-    if before:
-        wanted = wanted[:-1]
-    runs = bool(wanted) and wanted[-1].is_open
-    if runs:  # an open turn runs only if its process does
-        runs = is_owned(await journal.owner(row.session_id))
+    wanted = turns_to_copy(row, spans, at, before=before)
+    # An open turn runs only if its process does.
+    runs = wanted[-1].is_open and is_owned(await journal.owner(row.session_id))
     taken = wanted[:-1] if runs else wanted
     if not taken:
-        what = "no finished turn" if at is None or runs else f"no turn up to entry {at}"
-        if before:
-            what = "no turn before that one"
-        raise NothingSaidError(f"session {row.session_id!r} has {what}: there is nothing to copy")
+        raise NothingSaidError(
+            f"session {row.session_id!r} has no finished turn up to there: there is nothing to copy"
+        )
     given, title = additional_directories, row.title
     if title is not None and agent in (None, row.agent) and not title.endswith(MARK):
         title = f"{title}{MARK}"
@@ -80,6 +76,26 @@ async def fork(
     if row.meta:
         await journal.change(new.session_id, RowChange(meta=row.meta))
     return Forked(new.session_id, len(taken), len(spans) - len(taken), runs)
+
+
+def turns_to_copy(
+    row: SessionRow, spans: Sequence[TurnSpan], at: int | None, *, before: bool
+) -> Sequence[TurnSpan]:
+    """Return the turns of a session that a copy would have, at least one; NothingSaidError."""
+    last = None if at is None else span_at(spans, at)
+    wanted = spans if at is None else spans[: 0 if last is None else last.number]
+    if wanted := wanted[:-1] if before else wanted:
+        return wanted
+    if not spans:
+        why = f"session {row.session_id!r} has no turn yet: there is nothing to copy"
+    elif last is None and at is not None:
+        why = (
+            f"entry {at} of session {row.session_id!r} is before its first prompt: there is "
+            f"nothing to copy; name one of its first turn, {spans[0].first} to {spans[0].last}"
+        )
+    else:
+        why = "there is no turn before that one: start a new session instead"
+    raise NothingSaidError(why)
 
 
 async def fork_source(journal: Journal, session_id: str, agent: HubAgent) -> str | None:

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.threads import Checkpoint, Threads
-from acphold.errors import NothingSaidError, WorkspaceError
+from acphold.errors import WorkspaceError
 from acphold.journal_location import resolve_folder
 from acphold.live.hub import bounds
-from acphold.live.hub.forks import Forked, fork
+from acphold.live.hub.forks import Forked, fork, turns_to_copy
 from acphold.live.hub.kept_stores import store_of, stores_of
 from acphold.record.history.entries import span_at, turn_spans
 from acphold.record.journal import Journal, ListFilter, ListKey, SessionRow, history
@@ -149,9 +149,7 @@ async def fork_with_files(
     WorkspaceError, and what `fork` raises; then there is no new session.
     """
     spans = await turn_spans(history(journal, row.session_id))
-    last = span_at(spans, at) if at is not None else spans[-1] if spans else None
-    if before and (last is None or last.number == 1):
-        raise NothingSaidError("there is no turn before that one: start a new session instead")
+    turns_to_copy(row, spans, at, before=before)
     if at is None and not before and spans and spans[-1].is_open and len(spans) > 1:
         at = spans[-2].first  # the running turn is not copied
     snapshot = await snapshot_at(journal, row, at, before=before)
