@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import subprocess
 from pathlib import Path
 from typing import Literal
 
@@ -52,9 +54,20 @@ def test_the_new_session_is_in_a_new_work_tree_with_the_files_of_its_last_turn(
     assert (tmp_path / "new" / "a.txt").read_text() == "turn 2\n"
     assert f"its files are in {tmp_path}/new" in done.err
     assert "not included: ignored files and 1 file left out (.env)" in done.err
-    assert f"git worktree remove {tmp_path}/new" in done.err
     assert project.status(tmp_path / "new") == " M a.txt\0"
     assert f"{tmp_path}/new" in acphold.run("show", done.out.strip()).out
+
+
+def test_the_command_that_is_printed_removes_the_work_tree_and_says_what_is_lost(
+    acphold: CommandLine, project: Project, tmp_path: Path
+) -> None:
+    done = acphold.run("continue", "aa", "--files", str(tmp_path / "a fork"))
+    (tmp_path / "a fork" / "untracked.txt").write_text("mine")
+    [(command, loss)] = re.findall("`(git .*)` removes it, (.*)", done.err)
+    assert loss == "with every change there that no branch has"
+    subprocess.run(["sh", "-c", command], cwd="/", check=True)
+    assert not (tmp_path / "a fork").exists()
+    assert project.git("worktree", "list").count("\n") == 1
 
 
 @pytest.mark.parametrize(

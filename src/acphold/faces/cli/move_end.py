@@ -6,7 +6,6 @@ That is `acphold move-end` over ssh, or a server.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from os.path import abspath, expanduser
@@ -26,6 +25,7 @@ from acphold.faces.cli.command_line import Exit, Parser
 from acphold.faces.cli.journals import existing_journal, reading
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.servers import FarServer
+from acphold.faces.cli.session_copies import removal_of
 from acphold.faces.cli.settings import folder_map
 from acphold.faces.cli.ssh import ssh_command
 from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
@@ -196,10 +196,8 @@ def lines_of(moved: MovedSession, where: str) -> list[str]:
             lines.append(f"its files are in a plain folder: {done.why_plain}")
         elif not moved.was_done:
             project = f" of {done.project}" if done.project else ""
-            lines.append(
-                f"its files are in a new work tree{project}; "
-                f"`git worktree remove {shlex.quote(done.files)}` removes it"
-            )
+            removal = removal_of(done.files, done.project or done.files)
+            lines += [f"its files are in a new work tree{project}", removal]
         missing = "ignored files"
         if moved.left_out:
             more = ", …" if moved.left_out > len(moved.left_out_names) else ""

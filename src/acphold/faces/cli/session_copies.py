@@ -153,13 +153,22 @@ class NameOnly:
         raise MethodNotFoundError(asked.method)
 
 
+def removal_of(folder: str, project: str) -> str:
+    """Return the sentence with the command that removes a work tree of a project, and its losses.
+
+    The files that were copied are changes to git, so it has to be told to remove them.
+    """
+    command = shlex.join(["git", "-C", project, "worktree", "remove", "--force", folder])
+    return f"`{command}` removes it, with every change there that no branch has"
+
+
 def _description_of_files(copied: KeptThere) -> str:
     """Describe the folder that was made, and what is not in it."""
     lines = [f"its files are in {copied.cwd}"]
     if copied.laid.why_plain:
         lines.append(f"a plain folder: {copied.laid.why_plain}")
     else:
-        lines.append(f"`git worktree remove {shlex.quote(copied.laid.folder)}` removes it")
+        lines.append(removal_of(copied.laid.folder, copied.snapshot.root))
     missing = "ignored files"
     if count := copied.snapshot.left_out_count:
         names = ", ".join(path for path, _ in copied.snapshot.left_out[:3])
