@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -173,8 +175,18 @@ def test_long_output_of_a_tool_is_cut_unless_all_is_asked_for(
     output = {"type": "content", "content": {"type": "text", "text": lines}}
     tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "cat", "content": [output]}
     remember(journal, "s", prompt("x"), ("update", json.dumps(tool).encode()), ended())
-    assert "… 80 more lines; --full shows them" in acphold.run("show", "s").out
-    assert "line 99" in acphold.run("show", "s", "--full").out
+    [cut] = re.findall("… 80 more lines; `acphold (.*)` shows them", acphold.run("show", "s").out)
+    assert cut.startswith("show ")
+    assert "line 99" in acphold.run(*shlex.split(cut)).out
+
+
+@pytest.mark.usefixtures("told")
+def test_in_a_pipe_it_says_what_to_type_instead_of_a_choice(acphold: CommandLine) -> None:
+    done = acphold.run("show")
+    assert done.code == 2
+    assert (
+        "`acphold list` prints them, or type `-` for the newest session in this folder" in done.err
+    )
 
 
 # -- places ---------------------------------------------------------------------------------
@@ -202,15 +214,17 @@ def placed(journal: Path) -> Path:
 def test_a_place_is_shown_with_its_prompt_and_what_is_around_it(acphold: CommandLine) -> None:
     done = acphold.run("show", "0b@15")
     head, _, passages = done.out.partition("\n\n")
+    more, command = re.findall("(… 6 more in this turn; `acphold (.*)` shows them)", done.out)[0]
     assert head.endswith("turn 2, around @15")
     assert passages.splitlines()[::2] == [
         "you: Second",
-        "… 6 more in this turn; --full shows them",
+        more,
         *(f"{'agent' if n % 2 == 0 else 'thought'}: step {n}" for n in range(6, 10)),
         "▸ agent: step 10",
         *(f"{'agent' if n % 2 == 0 else 'thought'}: step {n}" for n in range(11, 15)),
-        "… 6 more in this turn; --full shows them",
+        more,
     ]
+    assert "step 19" in acphold.run(*shlex.split(command)).out
 
 
 @pytest.mark.usefixtures("placed")

@@ -195,9 +195,10 @@ def test_of_a_long_history_the_end_is_shown_and_the_rest_counted() -> None:
     for number in range(5):
         say(flow, f"prompt {number}", "user_message_chunk", messageId=f"acphold-{number}")
     flow.turn_over()
+    flow.transcript = "acphold show 3f9a"
     flow.shorten(2)
     assert taken(flow) == [
-        ("acphold", "3 earlier passages: `acphold show` shows them"),
+        ("acphold", "3 earlier passages: `acphold show 3f9a` shows them"),
         ("you", "prompt 3"),
         ("you", "prompt 4"),
     ]

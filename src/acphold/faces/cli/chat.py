@@ -230,6 +230,7 @@ async def _chat_with(
         program=sign_in_program(start, stderr=lambda: wrap.stderr_tail(500)),
         goes=("new", "resume"),
         journal=journal,
+        host=host,
     )
     if on_terminal():
         where = (

@@ -235,7 +235,10 @@ def continue_conversation(**given: object) -> int:
             far = WantedConversation(words[0], cwd=cwd)
         return asyncio.run(talk(there, None, far, watch=options.watch))
     if not on_terminal() and len(words) != 1:
-        raise UsageError("in a pipe, the ID of one session is required; see `acphold list`")
+        raise UsageError(
+            "in a pipe, the ID of one session is required: `acphold list` prints them, or type `-` "
+            "for the newest session in this folder"
+        )
     if options.watch:
         return asyncio.run(_watch(journal, " ".join(words), host_option()))
     return _continue_here(words, cwd, journal)

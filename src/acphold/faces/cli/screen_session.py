@@ -82,7 +82,10 @@ def _draws() -> bool:
 
 
 class ChatFrontend:
-    """A chat, the person who answers in it, and the options of its connection."""
+    """A chat, the person who answers in it, and the options of its connection.
+
+    `host` is the `--host` option of the commands that are printed, if the person used one.
+    """
 
     def __init__(
         self,
@@ -93,6 +96,7 @@ class ChatFrontend:
         goes: Sequence[str] = (),
         journal: str | None = None,
         server: FarServer | None = None,
+        host: str = "",
     ) -> None:
         from acphold.faces.cli.chat_host import CommandHost
         from acphold.faces.screen.answers import PersonAnswers
@@ -100,6 +104,7 @@ class ChatFrontend:
         from acphold.faces.screen.flow import Flow
         from acphold.faces.screen.sign_in import TerminalSignIn
 
+        self._server, self._journal, self._host_option = server, journal, host
         self.flow = Flow(thoughts="folded" if on_terminal() else "whole", brief=_draws())
         self.reads_only = reads_only
         self._person = person_here(self.flow) if on_terminal() and program is not None else None
@@ -180,6 +185,11 @@ class ChatFrontend:
 
     async def run(self, agent: RemoteAgent, session: RemoteSession) -> int:
         """Show the session until the person leaves or it ends; returns the exit code."""
+        if self._server is None:
+            named = f"{self._host_option} {await _short_id(self._journal, session.id)}"
+        else:
+            named = f"{self._server.option} {on_one_line(session.id)}"
+        self.flow.transcript = f"acphold show{named}"
         self.chat.begin(agent, session)
         if self._person is not None:
             self._person.refresh()
@@ -305,7 +315,9 @@ async def join(
     from acphold.client import connect  # late: commands that only look do not wait for it
 
     goes = () if watch else ("new", "resume")
-    frontend = ChatFrontend(permission=None, reads_only=watch, goes=goes, journal=journal)
+    frontend = ChatFrontend(
+        permission=None, reads_only=watch, goes=goes, journal=journal, host=host
+    )
     options = frontend.options
     try:
         async with connect(

@@ -15,6 +15,7 @@ from acphold.faces.cli.journals import Away, reading
 from acphold.faces.cli.places import place
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_name
+from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.terminal_text import (
     age,
     folder,
@@ -54,7 +55,11 @@ def parser() -> Parser:
     """The arguments of `show`."""
     made = Parser(show, "show", "[OPTIONS] [ID]", is_read=True)
     made.add_value(
-        "session_id", "ID", "the session's id, or a prefix of it; with @SEQ, one entry", nargs="?"
+        "session_id",
+        "ID",
+        "the session's id, or a prefix of it, or `-` for the newest session of the folder; with "
+        "@SEQ, one entry",
+        nargs="?",
     )
     made.add_flag("--full", "whole tool output; with @SEQ, the whole turn")
     made.add_flag("--follow", "print the last turn, then follow the session while it runs")
@@ -74,9 +79,12 @@ async def show(
 ) -> int:
     """Print a session's transcript, or the part around one entry.
 
-    ID may be any unique prefix of a session's id, or `-` for the newest session of the folder;
-    without it you choose from a list. ID@SEQ, as printed by `search`, names one entry: you see the
+    Without ID you choose from a list. ID@SEQ, as printed by `search`, names one entry: you see the
     prompt of its turn, and the entries around it.
+
+      acphold show -              the newest session of this folder
+      acphold show 3f9a           the one whose id begins with 3f9a
+      acphold show 3f9a --full    with all output of its tools
 
     --follow prints the last turn and then new entries, until the process that runs the session
     ends, or Ctrl-C. It only reads the journal: the agent does not wait for it, and it cannot answer
@@ -98,6 +106,7 @@ async def show(
         all_entries = reader.entries(row.session_id)
         ids = [row.session_id, *(origin.session_id for origin in row.origins)]
         short_ids = await reader.short_ids(ids)
+        command = _command(reader, short_ids[row.session_id])
         facts = _facts(row, short_ids)
         if isinstance(reader, LocalReader):
             from acphold.faces.cli.findings import files_of  # late: JSON does without it
@@ -108,7 +117,10 @@ async def show(
             if ruled := await rule_answers(reader.journal, row.session_id):
                 facts.append(f"your rules answered {quantity(ruled, 'question')}")
         if seq is not None:
-            await _show_place(row, seq, all_entries, facts, full=full, as_json=as_json, runs=runs)
+            command = f"{command}@{seq}"
+            await _show_place(
+                row, seq, all_entries, facts, command, full=full, as_json=as_json, runs=runs
+            )
         elif as_json:
             async for entry in all_entries:
                 sys.stdout.buffer.write(_json_line(entry))
@@ -120,7 +132,7 @@ async def show(
             layout.head(_title(row), facts)
             is_empty = True
             async for scene in scenes(all_entries):
-                layout.put(passage(_scene_now(scene, runs=runs), full=full))
+                layout.put(passage(_scene_now(scene, runs=runs), full=full, more=_more(command)))
                 is_empty = False
             if is_empty:
                 layout.head("", ["This session has no messages."])
@@ -141,6 +153,7 @@ async def _show_place(
     seq: int,
     all_entries: AsyncIterator[Entry],
     facts: list[str],
+    command: str,
     *,
     full: bool,
     as_json: bool,
@@ -166,9 +179,20 @@ async def _show_place(
         if full or index == 0 or abs(index - wanted) <= bounds.SCENES_AROUND
     ]
     for index, following in zip(shown, [*shown[1:], len(inside)], strict=True):
-        layout.put(passage(inside[index], full=full or index == wanted), marked=index == wanted)
+        scene = passage(inside[index], full=full or index == wanted, more=_more(command))
+        layout.put(scene, marked=index == wanted)
         if left_out := following - index - 1:
-            layout.gap(f"… {left_out} more in this turn; --full shows them")
+            layout.gap(f"… {left_out} more in this turn{_more(command)}")
+
+
+def _command(reader: SessionReader, short: str) -> str:
+    """Return the command that shows this session, for a person to type."""
+    there = f" --server {reader.origin}" if reader.origin else host_option()
+    return f"acphold show{there} {on_one_line(short)}"
+
+
+def _more(command: str) -> str:
+    return f"; `{command} --full` shows them"
 
 
 def _json_line(entry: Entry) -> bytes:
@@ -223,7 +247,7 @@ async def follow_session(
     """
     from acphold.faces.screen.plain import is_unread
 
-    put = _put_json if as_json else _PrintedSession().put
+    put = _put_json
     after: int | None = None
     was_live = False
     async with source as reader:
@@ -231,6 +255,9 @@ async def follow_session(
         if seq is not None:
             raise UsageError("use --follow or @SEQ, not both: @SEQ is one entry")
         session_id = row.session_id
+        short = (await reader.short_ids([session_id]))[session_id]
+        if not as_json:
+            put = _PrintedSession(_command(reader, short)).put
         away = Away(reader.origin)
         seconds = bounds.FAR_LOOK_SECONDS if reader.origin else bounds.TRANSCRIPT_LOOK_SECONDS
         while True:
@@ -253,7 +280,6 @@ async def follow_session(
                 return
             was_live = True
             await asyncio.sleep(seconds)
-        short = (await reader.short_ids([session_id]))[session_id]
     put(None)
     why = "ended with its process" if was_live else "is not live"
     print(visible(f"Session {short} {why}."), file=sys.stderr)
@@ -280,10 +306,11 @@ def _put_json(fresh: list[Entry] | None) -> None:
 class _PrintedSession:
     """Prints entries as the screen of `chat` shows them."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: str) -> None:
         from acphold.faces.screen.flow import Flow
 
         self._flow: Flow = Flow(thoughts="whole")  # nobody can press a key here
+        self._flow.transcript = command
         self._layout = transcript_layout()
         self._questions: dict[str, tuple[AskedQuestion, str]] = {}
 

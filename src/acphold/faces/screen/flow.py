@@ -65,9 +65,6 @@ Thoughts = Literal["folded", "whole"]
 LIVE_OUTPUT = 4
 """Lines of output shown of a running tool."""
 
-MORE = "; `acphold show --full` shows them"
-"""Follows truncated output."""
-
 
 class _OpenMessage:
     """A message that may go on; `client` is the program its user wrote it in, if known."""
@@ -124,6 +121,8 @@ class Flow:
         """The tool call of an open question, which shows all of it."""
         self.is_open = False
         """True if an update came since the last end of a turn."""
+        self.transcript = "acphold show"
+        """The command that shows the whole conversation; with its session once that is known."""
         # Laid out only when taken: most of a long history never is.
         self._done: deque[Iterator[Passage]] = deque()
         self._message: _OpenMessage | None = None
@@ -197,7 +196,13 @@ class Flow:
                 self._printed_children.discard(agent.session_id)
             elif agent.session_id not in self._printed_children and is_over(agent):
                 self._printed_children.add(agent.session_id)
-                self._put(partial(passage, self._with_name(agent), more=MORE))
+                self._put(
+                    partial(
+                        passage,
+                        self._with_name(agent),
+                        more=f"; `{self.transcript} --full` shows them",
+                    )
+                )
         if not at_work and self._printed_children:
             self._children = Fold()
             self._printed_children.clear()
@@ -250,7 +255,7 @@ class Flow:
         """Keep only the last `most` finished passages, and a line that counts the others."""
         self._put_finished_parts()
         if (left_out := len(self._done) - most) > 0:
-            notice = f"{quantity(left_out, 'earlier passage')}: `acphold show` shows them"
+            notice = f"{quantity(left_out, 'earlier passage')}: `{self.transcript}` shows them"
             for _ in range(left_out):
                 self._done.popleft()
             self._done.appendleft(iter([passage(Noticed("info", "", notice, is_ours=True))]))
@@ -417,7 +422,7 @@ class Flow:
 
     def _put_tool(self, call: ToolCall) -> None:
         if not self._brief:
-            self._put(partial(passage, call, more=MORE))
+            self._put(partial(passage, call, more=f"; `{self.transcript} --full` shows them"))
             return
         self._calls.append(call)
         while sum(map(_size, self._calls)) > bounds.KEPT_CALLS_BYTES and len(self._calls) > 1:

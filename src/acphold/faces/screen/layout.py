@@ -78,11 +78,7 @@ class Passage(Struct, frozen=True):
         return sum(len(line) + 1 for line in self.lines)
 
 
-MORE = "; --full shows them"
-"""Follows truncated output."""
-
-
-def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool = False) -> Passage:
+def passage(scene: Scene, *, full: bool = False, more: str = "", brief: bool = False) -> Passage:
     """Return a scene as a passage; long output is cut unless `full`, with `more` at the cut.
 
     `brief` is for a person who looks on: a tool call is one line and the end of a command's output.
@@ -175,7 +171,7 @@ def call_head(call: ToolCall, title: str) -> Text:
     return Text.assemble((f"{mark} ", style), title, (kind, "faint"), (status, style))
 
 
-def _tool(call: ToolCall, *, full: bool = False, more: str = MORE) -> Iterator[Text]:
+def _tool(call: ToolCall, *, full: bool = False, more: str = "") -> Iterator[Text]:
     yield call_head(call, on_one_line(call.title or call.tool_call_id))
     for item in call.produced:
         yield from _inside(list(_output(item, whole=full)), full=full, more=more)

@@ -131,7 +131,7 @@ class LineScreen:
             # Leaving does not wait until a large burst of output is printed.
             self._print(self.flow.take(bounds.LAST_LETTERS))
             if self.flow.take(1):
-                notice = "the rest is not printed; see `acphold show`"
+                notice = f"the rest is not printed; `{self.flow.transcript}` shows it"
                 self._print([passage(Noticed("info", "", notice, is_ours=True))])
             else:
                 self._print(self.flow.live())  # unfinished passages, too
