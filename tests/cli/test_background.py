@@ -144,6 +144,7 @@ async def test_a_question_waits_for_whoever_comes_next(home: Home, tmp_path: Pat
     go.touch()
     live = await until(lambda: [line for line in listed(home) if state(line) == "waiting"])
     assert live[0]["live"] == {**live[0]["live"], "clients": 0, "background": True}
+    assert home.run("show", session).stdout.endswith("turn: waiting for an answer\n")
     async with home.editor() as other:
         await other.load(session)
         await other.until_text('"yes"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +18,8 @@ import pytest
 
 from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import background_socket, lock, lock_file
+from acphold.faces.cli.journals import reading
+from acphold.faces.cli.session_picker import _ReadSessions
 from acphold.faces.cli.stop import names_of
 from acphold.live.reading.neighbours import Process, silent_processes
 from acphold.record.history.decisions import AskedQuestion, answer_entry, question_entry
@@ -66,11 +69,23 @@ def test_show_follow_names_a_question_by_the_tool_call_that_it_is_about(
 def test_show_knows_a_turn_that_runs_from_one_that_was_cut_off(
     acphold: CommandLine, journal: Path, silent: int
 ) -> None:
-    assert "turn: still runs" in acphold.run("show", "held").out
-    assert "turn: still runs" in acphold.run("show", "held@1").out
+    assert "turn: running" in acphold.run("show", "held").out
+    assert "turn: running" in acphold.run("show", "held@1").out
+    assert previewed(journal)[-1] == "turn: running"
     os.kill(silent, signal.SIGKILL)
     os.waitpid(silent, 0)
     assert "turn: interrupted" in acphold.run("show", "held").out
+    assert previewed(journal)[-1].startswith("turn: interrupted")
+
+
+def previewed(journal: Path) -> Sequence[str]:
+    """The end of the session `held`, as the picker shows it."""
+
+    async def preview() -> Sequence[str]:
+        async with reading(None, str(journal)) as reader:
+            return await _ReadSessions(reader).preview("held")
+
+    return asyncio.run(preview())
 
 
 def test_stop_has_nothing_to_do_for_a_session_that_is_not_live(

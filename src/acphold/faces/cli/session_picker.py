@@ -41,7 +41,7 @@ from acphold.live.reading.session_reader import (
 from acphold.record.history.entries import milliseconds, now_ms
 from acphold.record.journal import ListFilter, SearchHit, SessionRow, Sought
 from acphold.record.journal.hits import terms
-from acphold.record.reports.transcript import turn_scenes
+from acphold.record.reports.transcript import at_present, turn_scenes
 
 if TYPE_CHECKING:
     from acp_wire.schema import SessionInfo
@@ -176,8 +176,9 @@ class _ReadSessions:
         found = await last_entries(self._reader, session_id, bounds.PREVIEW_ENTRIES)
         text = io.StringIO()
         layout = LabelledText(text)
+        live = await self._reader.live_state(session_id)
         for scene in turn_scenes(found):
-            layout.put(passage(scene))
+            layout.put(passage(at_present(scene, live)))
         return text.getvalue().splitlines() or ["This session is empty."]
 
 

@@ -37,8 +37,7 @@ from acphold.record.journal import SessionRow
 from acphold.record.journal.moves import destination
 from acphold.record.reports.transcript import (
     DecidedQuestion,
-    Scene,
-    TurnOpen,
+    at_present,
     entries_by_turn,
     scene_at,
     scenes,
@@ -102,7 +101,7 @@ async def show(
     async with source as reader:
         await list_growth(reader, journal)
         row, seq = await place(reader, session_id, "shows it")
-        runs = await reader.is_live(row.session_id)
+        live = await reader.live_state(row.session_id)
         all_entries = reader.entries(row.session_id)
         ids = [row.session_id, *(origin.session_id for origin in row.origins)]
         short_ids = await reader.short_ids(ids)
@@ -119,7 +118,7 @@ async def show(
         if seq is not None:
             command = f"{command}@{seq}"
             await _show_place(
-                row, seq, all_entries, facts, command, full=full, as_json=as_json, runs=runs
+                row, seq, all_entries, facts, command, full=full, as_json=as_json, live=live
             )
         elif as_json:
             async for entry in all_entries:
@@ -132,7 +131,7 @@ async def show(
             layout.head(_title(row), facts)
             is_empty = True
             async for scene in scenes(all_entries):
-                layout.put(passage(_scene_now(scene, runs=runs), full=full, more=_more(command)))
+                layout.put(passage(at_present(scene, live), full=full, more=_more(command)))
                 is_empty = False
             if is_empty:
                 layout.head("", ["This session has no messages."])
@@ -157,7 +156,7 @@ async def _show_place(
     *,
     full: bool,
     as_json: bool,
-    runs: bool,
+    live: str | None,
 ) -> None:
     from acphold.faces.screen.layout import passage  # late: JSON does without it
 
@@ -171,7 +170,7 @@ async def _show_place(
         return
     layout = transcript_layout()
     layout.head(_title(row), [*facts, f"turn {number}, around @{seq}"])
-    inside = [_scene_now(scene, runs=runs) for scene in turn_scenes(turn)]
+    inside = [at_present(scene, live) for scene in turn_scenes(turn)]
     wanted = scene_at(turn, seq)
     shown = [
         index
@@ -197,11 +196,6 @@ def _more(command: str) -> str:
 
 def _json_line(entry: Entry) -> bytes:
     return f"{entry_json(entry)}\n".encode()
-
-
-def _scene_now(scene: Scene, *, runs: bool) -> Scene:
-    """Return the scene; if it is a turn without an end, with the note if it still runs."""
-    return TurnOpen(runs) if isinstance(scene, TurnOpen) else scene
 
 
 def _title(row: SessionRow) -> str:

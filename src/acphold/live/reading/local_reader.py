@@ -156,6 +156,12 @@ class LocalReader:
     async def is_live(self, session_id: str) -> bool:
         return is_owned(await self.journal.owner(session_id))
 
+    async def live_state(self, session_id: str) -> str | None:
+        if not await self.is_live(session_id):
+            return None
+        found = (await self.live()).get(session_id)
+        return "running" if found is None else found[0].state
+
     async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
         ids = [*dict.fromkeys(session_ids)]
         return dict(zip(ids, await self.journal.short_ids(ids, SHORT_ID), strict=True))

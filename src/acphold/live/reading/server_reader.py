@@ -166,8 +166,11 @@ class ServerReader:
         return row
 
     async def is_live(self, session_id: str) -> bool:
+        return await self.live_state(session_id) is not None
+
+    async def live_state(self, session_id: str) -> str | None:
         row = await self.get(place_of(session_id), NoQuery(), RemoteRow)
-        return row.live is not None
+        return None if row.live is None else row.live.state
 
     async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
         wanted = {*session_ids}

@@ -158,6 +158,9 @@ class SessionReader(Protocol):
     async def is_live(self, session_id: str) -> bool:
         """Return True if a process has the session."""
 
+    async def live_state(self, session_id: str) -> str | None:
+        """Return the state of a session, as in LiveSession; None if no process has it."""
+
     async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
         """Return the shortest prefix of each id that tells it from others, of SHORT_ID letters at
         least; a server's list tells it only from those that were read."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -72,18 +72,20 @@ class DecidedQuestion(Struct, frozen=True):
 
 
 class TurnOpen(Struct, frozen=True):
-    """The last turn has no end: it `runs`, or a crash cut it off; None if unknown."""
+    """The last turn has no end: it runs, waits for an answer, or a crash cut it off; "" if that is
+    unknown."""
 
-    runs: bool | None = None
+    state: Literal["running", "waiting", "interrupted", ""] = ""
 
     @property
     def words(self) -> str:
         """The state of the turn in words."""
-        if self.runs is None:
-            return "incomplete: still running, or interrupted"
-        if self.runs:
-            return "still runs"
-        return "interrupted; the session has not been opened since"
+        return {
+            "running": "running",
+            "waiting": "waiting for an answer",
+            "interrupted": "interrupted; the session has not been opened since",
+            "": "incomplete: still running, or interrupted",
+        }[self.state]
 
 
 Scene = (
@@ -143,6 +145,16 @@ async def entries_by_turn(entries: AsyncIterable[Entry]) -> AsyncIterator[list[E
             turn = []
     if turn:
         yield turn
+
+
+def at_present(scene: Scene, live: str | None) -> Scene:
+    """Return the scene; a turn without an end with the state of its session in its process, None if
+    it has none."""
+    if not isinstance(scene, TurnOpen):
+        return scene
+    if live is None:
+        return TurnOpen("interrupted")
+    return TurnOpen("waiting" if live == "waiting" else "running")
 
 
 def turn_scenes(turn: Sequence[Entry]) -> list[Scene]:
