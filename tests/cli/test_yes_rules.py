@@ -45,9 +45,9 @@ def test_the_next_key_after_a_yes_makes_it_standing(
         one.type("y\r")
         one.until(
             OFFER,
-            "[s] always allow claude to run pytest -q in ",
+            "[s] always allow claude to run `pytest -q` in ",
             "[e] the same, whichever agent asks",
-            "[w] always allow claude to run pytest with any arguments in ",
+            "[w] always allow claude to run `pytest` with any arguments in ",
         )
         one.until("anything else is sent as a prompt", below=OFFER)
         one.type("m\r")

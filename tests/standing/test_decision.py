@@ -424,8 +424,10 @@ def test_a_rule_says_in_plain_words_what_it_allows() -> None:
     for text, words in (
         ("edit .", "edit files in shop"),
         ("edit src/web", "edit files in shop/src/web"),
-        ("run git log …", "run git log with any arguments in shop"),
-        ("ask run make 'all of it'", "ask before it may run make 'all of it' in shop"),
+        ("run git log …", "run `git log` with any arguments in shop"),
+        ("ask run make 'all of it'", "ask before it may run `make 'all of it'` in shop"),
+        ("run ls …", "run `ls` with any arguments in shop"),
+        ("run ls with any arguments", "run `ls with any arguments` in shop"),
     ):
         assert msgspec.structs.replace(read_rule(text), folder="/home/ada/shop").words == words
     assert pausing_rule("s", "", 0).words == "ask everything"

@@ -100,7 +100,8 @@ class StandingRule(Struct, frozen=True):
         """The end of a sentence that begins with "allow the agent to"; without its folder."""
         if self.kind == "edit":
             return "edit files"
-        return f"run {' '.join(map(quote, self.argv))}{' with any arguments' * self.is_prefix}"
+        # In marks: the words of an exact command may be "with any arguments".
+        return f"run `{' '.join(map(quote, self.argv))}`{' with any arguments' * self.is_prefix}"
 
     @property
     def place(self) -> str:
