@@ -114,14 +114,18 @@ async def test_a_rule_is_added_listed_and_revoked(tmp_path: Path, folder: Path) 
     await asked(journal, folder)
     assert rules(journal, folder=folder).startswith("No rules.")
     told = rules(journal, "add", "run pytest ...", folder=folder)
-    assert told.startswith(f"1 run pytest … · in {folder} · every agent · until 20")
+    sentence = "1 Always allow every agent to run `pytest` with any arguments in project"
+    assert told.startswith(f"{sentence} (until 20")
+    assert f") · {folder} · used 0 times" in told
     assert "whoever can edit files here can run anything with it" in told
     rules(journal, "add", "run", "make", "check", "--for-good", "--agent", "codex", folder=folder)
     first, second = rules(journal, folder=folder).splitlines()
     assert first.endswith(" · used 0 times · new, made with a program without a terminal")
-    assert second.startswith(f"2 run make check · in {folder} · codex · until revoked")
+    assert first.startswith(sentence)
+    made = "2 Always allow codex to run `make check` in project (until revoked)"
+    assert second.startswith(f"{made} · {folder} · used 0 times")
     assert rules(journal, "rm", "1", folder=folder) == "revoked: run pytest …\n"
-    assert "run pytest" not in rules(journal, folder=folder)
+    assert "`pytest`" not in rules(journal, folder=folder)
     assert "there is no rule 1" in rules(journal, "rm", "1", folder=folder, code=2)
     [told] = rules(journal, "--json", folder=folder).splitlines()
     listed = json.loads(told)

@@ -45,23 +45,21 @@ def test_the_next_key_after_a_yes_makes_it_standing(
         one.type("y\r")
         one.until(
             OFFER,
-            "[s] always allow claude to run `pytest -q` in ",
+            "[s] Always allow claude to run `pytest -q` in ",
             "[e] the same, whichever agent asks",
-            "[w] always allow claude to run `pytest` with any arguments in ",
+            "[w] Always allow claude to run `pytest` with any arguments in ",
         )
         one.until("anything else is sent as a prompt", below=OFFER)
         one.type("m\r")
         one.until("run pytest -q: exactly this command", "run pytest …: runs this folder's code")
         one.until("anything else is sent as a prompt", below="runs this folder's code")
         one.type("s\r")
-        one.until(
-            "Allowed from now on: run pytest -q, for claude. To revoke it: acphold rules rm 1"
-        )
+        one.until("Always allow claude to run `pytest -q` in ", "To revoke it: acphold rules rm 1")
         one.type(steps(run("pytest -q", "c2")))
         one.until("allowed by your rule 1", "" if term == "dumb" else "ready")
         one.type("\x04")  # which a running turn would ask to have twice
         assert one.ended() == 0
-    assert "1 run pytest -q · in " in place.here("rules").out
+    assert "1 Always allow claude to run `pytest -q` in " in place.here("rules").out
 
 
 def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  # noqa: F811
@@ -100,8 +98,7 @@ def test_a_yes_in_the_inbox_is_made_standing_for_every_agent(
         chat.type(steps(run("make check", "c3")))
         chat.until("allowed by your rule 1")
         chat.type("\x04")
-    assert "make check · in" in place.here("rules").out
-    assert "every agent" in place.here("rules").out
+    assert "Always allow every agent to run `make check` in " in place.here("rules").out
 
 
 def test_an_agent_that_only_calls_itself_claude_gets_no_answer_by_a_rule(

@@ -329,12 +329,10 @@ def _describe(rule: StandingRule, place: str) -> str:
         "" if rule.is_seen else f"new, made with {rule.made_with or 'an unknown program'}",
     ]
     until = f"until {local(rule.expires_at)}" if rule.expires_at else "until revoked"
-    where = f"in {rule.folder}" if rule.folder else "everywhere"
     parts = [
-        f"{rule.number}  {rule.text}",
-        where,
-        rule.agent or "every agent",
-        f"session {rule.session}" if rule.session else until,
+        f"{rule.number}  {rule.sentence} ({until})",
+        rule.folder or "everywhere",
+        *([f"session {rule.session}"] if rule.session else []),
         f"used {quantity(rule.uses, 'time')}",
         *filter(None, marks),
     ]

@@ -13,6 +13,7 @@ from acphold.faces.cli.terminal_text import this_terminal
 from acphold.record.history.decisions import asked_question
 from acphold.record.history.entries import QUESTION
 from acphold.record.history.raw_update import string
+from acphold.record.standing.decision import allowance
 
 if TYPE_CHECKING:
     from acphold.faces.cli.servers import FarServer
@@ -46,8 +47,8 @@ class YesRules:
                 session_id, question, offer.text, all_agents=all_agents, made_with=this_terminal()
             )
             at_server = ", on the server's machine or its page" if reader.origin else ""
-        whom = "every agent" if all_agents else offer.agent
-        return f"Allowed from now on: {offer.text}, for {whom}. To revoke it: {revoke}{at_server}"
+        made = allowance("" if all_agents else offer.agent, offer.words or offer.text)
+        return f"{made} (30 days). To revoke it: {revoke}{at_server}"
 
 
 async def _question(reader: SessionReader, session_id: str, call: str) -> str | None:

@@ -44,6 +44,7 @@ from acphold.live.presentation.visible_text import on_one_line, visible
 from acphold.live.reading.session_reader import OfferedRule
 from acphold.record.history.raw_update import items
 from acphold.record.history.timeline import ToolCall
+from acphold.record.standing.decision import allowance
 
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
 """Keys for the first option of each kind; the others have a number."""
@@ -187,8 +188,8 @@ def standing(offers: Sequence[OfferedRule]) -> Choice:
     every agent, and `m` for what it means."""
     keys: list[Key] = []
     for place, (rule, typed) in enumerate(zip(offers, ("s", "w"), strict=False)):
-        words = f"always allow {rule.agent} to {rule.words or rule.text} (30 days)"
-        keys.append(Key(typed, on_one_line(words), str(place)))
+        words = allowance(rule.agent, rule.words or rule.text)
+        keys.append(Key(typed, on_one_line(f"{words} (30 days)"), str(place)))
         if place == 0:
             keys.append(Key("e", "the same, whichever agent asks", "0*"))
     keys.append(Key("m", "what that means", "m"))

@@ -115,8 +115,20 @@ class StandingRule(Struct, frozen=True):
         """Its effect in a phrase, with its folder."""
         if self.is_rest:
             return self.text
-        deed = f"ask before it may {self.deed}" if self.verdict == "ask" else self.deed
-        return f"{deed} in {self.place}" if self.place else deed
+        return f"ask before it may {self._reach}" if self.verdict == "ask" else self._reach
+
+    @property
+    def sentence(self) -> str:
+        """Its effect in a sentence, with its agent and folder."""
+        if self.is_rest:
+            return "Always ask everything"
+        if self.verdict == "ask":
+            return f"Always ask before {self.agent or 'every agent'} may {self._reach}"
+        return allowance(self.agent, self._reach)
+
+    @property
+    def _reach(self) -> str:
+        return f"{self.deed} in {self.place}" if self.place else self.deed
 
     @property
     def meaning(self) -> str:
@@ -195,6 +207,11 @@ class RuleChange(Struct, frozen=True, omit_defaults=True):
         elif "used_at" in change:
             change["uses"] = rule.uses + 1
         return replace(rule, **change)
+
+
+def allowance(agent: str, words: str) -> str:
+    """Return the sentence about rules that allow an agent, "" for every one, to do this."""
+    return f"Always allow {agent or 'every agent'} to {words}"
 
 
 def quote(word: str) -> str:
