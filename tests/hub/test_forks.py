@@ -100,9 +100,7 @@ async def test_there_is_no_fork_of_nothing(journal: Path) -> None:
         with pytest.raises(NothingSaidError, match="nothing to copy"):
             await forked(house, session)
         await house.turn(client, session, "one", "ONE")
-        with pytest.raises(
-            NothingSaidError, match="entry 1 of session .* is before its first prompt"
-        ):
+        with pytest.raises(NothingSaidError, match="is before its first prompt"):
             await forked(house, session, 1)
 
 

@@ -64,10 +64,10 @@ async def find_session(
             among = error.matches
     elif not on_terminal():
         there = f" --server {reader.origin}" if reader.origin else ""
-        newest = "of all there" if reader.origin else "in this folder"
+        where = "there" if reader.origin else "in this folder"
         raise UsageError(
             f"in a pipe, an ID is required: `acphold list{there}` prints them, or type `-` for the "
-            f"newest session {newest}"
+            f"newest session {where}"
         )
     from acphold.faces.cli.session_picker import choose_session  # late: few commands need it
 

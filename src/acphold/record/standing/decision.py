@@ -123,7 +123,7 @@ class StandingRule(Struct, frozen=True):
         if self.is_rest:
             return "Always ask everything"
         if self.verdict == "ask":
-            return f"Always ask before {self.agent or 'every agent'} may {self._reach}"
+            return f"Always ask before {self.agent or 'any agent'} may {self._reach}"
         return allowance(self.agent, self._reach)
 
     @property
