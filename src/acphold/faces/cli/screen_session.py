@@ -17,7 +17,7 @@ import msgspec
 from acp_wire.schema import ClientCapabilities
 from acp_wire.schema.initialize import AuthCapabilities
 from acp_wire.transports.runtime_folder import state_folder
-from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError
+from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, JournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import person_here
 from acphold.faces.cli.command_line import Exit
@@ -185,11 +185,13 @@ class ChatFrontend:
 
     async def run(self, agent: RemoteAgent, session: RemoteSession) -> int:
         """Show the session until the person leaves or it ends; returns the exit code."""
-        if self._server is None:
-            named = f"{self._host_option} {await _short_id(self._journal, session.id)}"
+        there, named = self._host_option, on_one_line(session.id)
+        if self._server is not None:
+            there = self._server.option
         else:
-            named = f"{self._server.option} {on_one_line(session.id)}"
-        self.flow.transcript = f"acphold show{named}"
+            with suppress(JournalError):  # the chat does not need it
+                named = await _short_id(self._journal, session.id)
+        self.flow.transcript = f"acphold show{there} {named}"
         self.chat.begin(agent, session)
         if self._person is not None:
             self._person.refresh()
