@@ -271,6 +271,30 @@ async def test_the_filters_of_the_list_are_one_row_on_a_phone_and_an_empty_one_s
     await expect(page.get_by_text("No archived session matches")).to_be_visible()
 
 
+async def test_a_phone_shows_every_filter_whole_beside_hundreds_of_sessions(page: Page) -> None:
+    row = {"agent": "a", "agentName": "a", "cwd": "/w", "title": "One", "messageCount": 2}
+    row |= {"createdAt": "2026-01-02T03:04:05Z", "updatedAt": "2026-01-02T03:04:05Z", "live": None}
+    live = {"state": "idle", "clients": 0, "background": False}
+    rows = [
+        {**row, "sessionId": f"s{n}", "unseen": n >= 20, "live": live if n < 120 else None}
+        for n in range(199)
+    ]
+    rows[0]["live"] = {**live, "state": "waiting"}
+    event = f"event: snapshot\nid: 1\ndata: {json.dumps({'sessions': rows})}\n\n"
+    stream = {"content-type": "text/event-stream"}
+    await page.route("**/sessions/feed", lambda it: it.fulfill(body=event, headers=stream))
+    await page.reload()
+    filters = page.locator(".filters")
+    chips = filters.get_by_role("button")
+    await expect(chips).to_have_text(["All 199", "Active 120", "Waiting 1", "Unseen 179"])
+    await chips.last.click()  # whatever is not whole is scrolled to now
+    boxes = "(all) => all.map((it) => it.getBoundingClientRect()).map((it) => [it.left, it.right])"
+    edges = await chips.evaluate_all(boxes)
+    assert edges[0][0] == 16  # where the rows stand
+    assert edges[-1][1] <= 360 - 16
+    assert await filters.evaluate("(it) => it.scrollWidth <= it.clientWidth")
+
+
 async def test_a_conversation_without_a_word_says_what_to_do(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
