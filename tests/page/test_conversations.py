@@ -137,6 +137,35 @@ async def test_an_edit_that_was_allowed_keeps_its_diff_when_the_agent_says_only_
         await page.reload()
 
 
+async def test_a_write_that_changes_nothing_says_so_and_has_no_empty_lines(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.py"
+    path.write_bytes(b"one\r\ntwo\r\n")
+    session = await agent.new_session(cwd=tmp_path)
+    same = {"type": "diff", "path": str(path), "oldText": "one\r\ntwo\r\n"}
+    diffs = [{**same, "newText": same["oldText"]}, {**same, "newText": "one\ntwo\n"}]
+    diffs.append({"type": "diff", "path": str(tmp_path / "none.py"), "newText": ""})
+    turn = session.prompt(
+        steps(
+            call("t1", "Edit a.py", "edit", content=diffs),
+            ask("t2", title="Write a.py", kind="edit", content=diffs[:1]),
+        )
+    )
+    await opened(page, session.id)
+    words = ["no change", "only line ends change", "empty"]
+    tool = page.locator(".conversation details.tool").first
+    await expect(tool.locator("summary .sum")).to_have_text(words)
+    await tool.locator("summary").click()
+    card = page.locator(".asking section.question")
+    for where, told in ((tool, words), (card, words[:1])):
+        await expect(where.locator("figcaption .sum")).to_have_text(told)
+        await expect(where.locator("figcaption")).to_have_count(len(told))
+        await expect(where.locator("figure .lines")).to_have_count(0)
+    await card.get_by_role("button", name="Go on").click()
+    await asyncio.wait_for(turn, 60)
+
+
 async def test_commands_in_a_notice_are_drawn_as_code(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

@@ -47,7 +47,24 @@ FILES = st.lists(st.sampled_from(["", "a", "b", "c", "}", "return", "x = 1"]), m
 
 @given(FILES, FILES)
 def test_the_old_version_and_the_diff_make_the_new_one(old: list[str], new: list[str]) -> None:
-    assert patched(old, lines_of(old, new)) == new
+    lines = lines_of(old, new)
+    if old == new:
+        assert lines == ["@@ no change @@" if old else "@@ empty @@"]
+    else:
+        assert patched(old, lines) == new
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("a\nb\n", "a\nb\n", "no change"),
+        ("a\n" * (DIFF_LINES + 1), "a\n" * (DIFF_LINES + 1), "no change"),
+        ("a\r\nb", "a\nb\n", "only line ends change"),
+        (None, "", "empty"),
+    ],
+)
+def test_a_change_of_no_line_is_said_in_one(old: str | None, new: str, words: str) -> None:
+    assert diff_lines(Diff(path="/f", old_text=old, new_text=new)) == [f"@@ {words} @@"]
 
 
 @given(st.lists(st.integers(0, 200), max_size=60), st.lists(st.integers(0, 60), max_size=4))

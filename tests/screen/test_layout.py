@@ -28,6 +28,8 @@ def tool(content: object, **fields: str) -> list[str]:
 def test_a_new_file_is_all_additions() -> None:
     diff = {"type": "diff", "path": "/a", "newText": "1\n2\n"}
     assert tool([diff])[1:] == ["  /a", "  + 1", "  + 2"]
+    diff = {"type": "diff", "path": "/a", "oldText": "1\n", "newText": "1\n"}
+    assert tool([diff])[1:] == ["  /a", "  no change"]
 
 
 def test_a_decision_is_shown_with_what_was_said_about_it() -> None:

@@ -29,8 +29,13 @@ CONTEXT: Final = 3
 def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
     """Return the lines of a unified diff, without the two that name the file; visible text.
 
-    A very long file is only reported as changed, unless the `whole` diff is wanted.
+    One line says that nothing changes. A very long file is only reported as changed, unless the
+    `whole` diff is wanted.
     """
+    if not (diff.old_text or diff.new_text):
+        return ["@@ empty @@"]
+    if diff.old_text == diff.new_text:
+        return ["@@ no change @@"]
     old = [] if diff.old_text is None else visible(diff.old_text).splitlines()
     new = visible(diff.new_text).splitlines()
     if max(len(old), len(new)) > DIFF_LINES and not whole:
@@ -45,7 +50,7 @@ def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
             else:
                 lines += [f"-{line}" for line in old[i:i_end]]
                 lines += [f"+{line}" for line in new[j:j_end]]
-    return lines
+    return lines or ["@@ only line ends change @@"]
 
 
 def _range(start: int, end: int) -> str:

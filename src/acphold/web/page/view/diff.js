@@ -15,16 +15,18 @@ export function DiffView({ diff, isOneColumn = false }) {
   const { lines: all, isCut } = changes(diff);
   const lines = all.slice(0, useSome(all.length, AT_ONCE));
   return html`<figure class="diff" aria-busy=${lines.length < all.length || undefined}>
-    <figcaption><span class="path">${line(diff.path, 400)}</span> <${Sum} diff=${diff} />${diff.isPresent && html` <span class=${diff.differs ? "bad" : "aside"}>${diff.differs ? "The file has other text than the agent says" : diff.oldText ? "against the file as it is" : "a new file"}</span>`}</figcaption>
-    <div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${line(diff.path)}`}>
+    <figcaption><span class="path">${line(diff.path, 400)}</span> <${Sum} diff=${diff} />${diff.isPresent && (diff.differs || all.length > 0) && html` <span class=${diff.differs ? "bad" : "aside"}>${diff.differs ? "The file has other text than the agent says" : diff.oldText ? "against the file as it is" : "a new file"}</span>`}</figcaption>
+    ${all.length > 0 && html`<div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${line(diff.path)}`}>
       ${isWide && !isOneColumn && diff.oldText ? html`<${TwoColumns} lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
-    </div>
+    </div>`}
     ${isCut && html`<p class="aside">The rest of this change is too long to show.</p>`}
   </figure>`;
 }
 
-/** @param {{diff: {path: string, oldText?: string | null, newText: string}}} props */
+/** How many lines it adds and removes, or that it does neither: see `presentation.diffs`. @param {{diff: {path: string, oldText?: string | null, newText: string}}} props */
 export function Sum({ diff }) {
   const { added, removed } = changes(diff);
+  const { oldText, newText } = diff;
+  if (added + removed === 0) return html`<span class="sum aside">${!oldText && !newText ? "empty" : oldText === newText ? "no change" : "only line ends change"}</span>`;
   return html`<span class="sum">${added > 0 && html`<ins>+${added}</ins>`} ${removed > 0 && html`<del>−${removed}</del>`}</span>`;
 }
