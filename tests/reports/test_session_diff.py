@@ -93,6 +93,13 @@ async def test_what_was_changed_and_changed_back_is_no_change(journal: Journal) 
     assert found == [FileDiff("a.txt", turns=(1,))]
 
 
+async def test_a_write_of_what_is_there_is_no_change_wherever_it_stands(journal: Journal) -> None:
+    same, other = edit("one\n", "one\n"), edit("two\n", "two\n")
+    piece = call("2", other, rawInput={"old_string": "two\n", "new_string": "two\n"})
+    [found] = await changed(journal, PROMPT, call("1", same), piece, END)
+    assert (found.patch, found.gap) == ("", None)
+
+
 @pytest.mark.parametrize("disk", ["1\nwas\n3\n", "1\nis now\n3\n"])
 async def test_what_the_journal_lacks_of_a_file_is_taken_from_the_disk(
     journal: Journal, disk: str

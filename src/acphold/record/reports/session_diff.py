@@ -120,7 +120,9 @@ def _diffs(
     done = [edit for edit in every if edit.is_over]
     if places := [place for place, edit in enumerate(done) if turn in (None, edit.turn)]:
         first, last = places[0], places[-1]
-        if known := around(done, first, last, partial(on_disk, path)):
+        if all(edit.old == edit.new != "" for edit in done[first : last + 1]):
+            yield file()  # wherever the text stands, it stays
+        elif known := around(done, first, last, partial(on_disk, path)):
             yield file(patch=whole_patch(path, *known))
         else:
             patch, gap = _lines_patch(path, done[first : last + 1])
