@@ -271,7 +271,11 @@ async def test_the_filters_of_the_list_are_one_row_on_a_phone_and_an_empty_one_s
     await expect(page.get_by_text("No archived session matches")).to_be_visible()
 
 
-async def test_a_phone_shows_every_filter_whole_beside_hundreds_of_sessions(page: Page) -> None:
+@pytest.mark.parametrize("width", [360, 1440])
+async def test_every_filter_is_whole_in_one_row_beside_hundreds_of_sessions(
+    page: Page, width: int
+) -> None:
+    await page.set_viewport_size({"width": width, "height": 740})
     row = {"agent": "a", "agentName": "a", "cwd": "/w", "title": "One", "messageCount": 2}
     row |= {"createdAt": "2026-01-02T03:04:05Z", "updatedAt": "2026-01-02T03:04:05Z", "live": None}
     live = {"state": "idle", "clients": 0, "background": False}
@@ -288,10 +292,11 @@ async def test_a_phone_shows_every_filter_whole_beside_hundreds_of_sessions(page
     chips = filters.get_by_role("button")
     await expect(chips).to_have_text(["All 199", "Active 120", "Waiting 1", "Unseen 179"])
     await chips.last.click()  # whatever is not whole is scrolled to now
-    boxes = "(all) => all.map((it) => it.getBoundingClientRect()).map((it) => [it.left, it.right])"
-    edges = await chips.evaluate_all(boxes)
-    assert edges[0][0] == 16  # where the rows stand
-    assert edges[-1][1] <= 360 - 16
+    boxes = "(all) => all.map((it) => it.getBoundingClientRect().toJSON())"
+    found = await chips.evaluate_all(boxes)
+    assert found[0]["left"] == 16  # where the rows stand
+    assert found[-1]["right"] <= min(width, 384) - 16
+    assert found[0]["top"] == found[-1]["top"]
     assert await filters.evaluate("(it) => it.scrollWidth <= it.clientWidth")
 
 
