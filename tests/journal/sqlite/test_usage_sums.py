@@ -22,6 +22,7 @@ from acphold.record.journal.sqlite.connection import connect
 from acphold.record.journal.sqlite.session_rows import SqliteTables
 from acphold.record.journal.sqlite.store import SqliteJournal
 from acphold.record.journal.token_reports import COUNTS, SessionUsage, UsageReport
+from acphold.record.journal.usage_groups import in_order
 from tests.journal.conversations import usage_reports
 
 HOUR = 3_600_000
@@ -220,3 +221,9 @@ async def test_the_sums_of_many_sessions_are_held_in_a_few_bytes_each(
     assert len(sums.groups) == MANY
     assert sums.groups[0].costs == {"USD": 1.5 + MANY - 1}
     assert held < MANY * MOST_BYTES
+
+
+def test_groups_without_tokens_are_in_the_order_of_their_sessions() -> None:
+    few, many = UsageSum("a", sessions=1), UsageSum("b", sessions=2)
+    told = UsageSum("c", sessions=1, tokens=Tokens(total=1))
+    assert in_order("agent", [few, many, told]) == [told, many, few]

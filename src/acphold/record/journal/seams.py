@@ -97,9 +97,10 @@ class UsageSum(Struct, array_like=True):
 
 
 class UsageSums(Struct, frozen=True):
-    """The sums of groups, and of all. Groups by day come newest first, others by most tokens.
+    """The sums of groups, and of all.
 
-    `by_request` has the agents with reports that are not known to be for a whole turn.
+    Groups by day come newest first, others by most tokens, then by most sessions. `by_request`
+    has the agents with reports that are not known to be for a whole turn.
     """
 
     groups: Sequence[UsageSum]

@@ -140,7 +140,7 @@ def by_model(sessions: Iterable[SessionUsage], agents: tuple[str, ...]) -> Usage
 
 
 def in_order(by: Grouping, groups: Iterable[UsageSum]) -> list[UsageSum]:
-    """Sort the groups: days newest first, others by most tokens."""
+    """Sort the groups: days newest first, others by most tokens, then by most sessions."""
     if by == "day":
         return sorted(groups, key=lambda sum_: sum_.name, reverse=True)
-    return sorted(groups, key=lambda sum_: (-(sum_.tokens.total or 0), sum_.name))
+    return sorted(groups, key=lambda sum_: (-(sum_.tokens.total or 0), -sum_.sessions, sum_.name))
