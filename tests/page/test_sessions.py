@@ -196,8 +196,10 @@ async def test_what_was_used_is_a_picture(
     by_model = page.locator("section", has=page.get_by_role("heading", name="By model"))
     await expect(by_model.locator("li")).to_contain_text("Model not reported")
     await expect(page.get_by_text("No agent reported a model.")).to_be_visible()
-    by_day = page.locator("section", has=page.get_by_role("heading", name="By day"))
+    by_day = page.locator("section", has=page.get_by_role("heading", name="Tokens by day"))
     await expect(by_day.locator("li").first).to_contain_text("12K")
+    await expect(by_day.locator(".what").first).to_have_text(re.compile("^(Today|Yesterday)$"))
+    await expect(page.locator(".ends span").first).to_have_text(re.compile(r"^[A-Z][a-z]+ \d+"))
     await expect(page.locator("ul.bars li", has_text=re.compile("^scripted"))).to_be_visible()
 
 

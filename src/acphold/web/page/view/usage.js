@@ -1,6 +1,7 @@
 // What agents reported, as a picture: by day, by agent, by model, by project.
 import { useEffect, useState } from "preact/hooks";
 import { baseName, counted, line } from "../model/text.js";
+import { dayOf } from "../model/times.js";
 import { bars, share } from "../model/usage.js";
 import { read } from "../wire/pages.js";
 import { html } from "./html.js";
@@ -26,11 +27,11 @@ export function Usage() {
     ${problem && html`<p class="empty" role="alert">${problem}</p>`}
     ${!sums && !problem && html`<p class="empty aside">Loading…</p>`}
     ${days && html`<${Days} days=${days} />`}
-    ${sums && html`<${Bars} title="By agent" sums=${sums.agent} name=${(/** @type {Sum} */ sum) => line(sum.agentName ?? sum.agent, 60)} />
-      <${Bars} title="By model" sums=${sums.model} name=${(/** @type {Sum} */ sum) => line(sum.model, 60) || "Model not reported"} />
+    ${sums && html`<${Bars} title="by agent" sums=${sums.agent} name=${(/** @type {Sum} */ sum) => line(sum.agentName ?? sum.agent, 60)} />
+      <${Bars} title="by model" sums=${sums.model} name=${(/** @type {Sum} */ sum) => line(sum.model, 60) || "Model not reported"} />
       ${sums.model.every((sum) => !sum.model) && html`<p class="aside">No agent reported a model. acphold knows it only for imported conversations.</p>`}
-      <${Bars} title="By project" sums=${sums.folder} name=${(/** @type {Sum} */ sum) => baseName(sum.folder ?? "")} />
-      <${Bars} title="By day" sums=${sums.day} name=${(/** @type {Sum} */ sum) => sum.day ?? ""} most=${DAYS} />`}
+      <${Bars} title="by project" sums=${sums.folder} name=${(/** @type {Sum} */ sum) => baseName(sum.folder ?? "")} />
+      <${Bars} title="by day" sums=${sums.day} name=${(/** @type {Sum} */ sum) => dated(sum)} most=${DAYS} />`}
   </main>`;
 }
 
@@ -44,6 +45,9 @@ function lastDays(sums) {
     return known.get(day) ?? { day, sessions: 0, totalTokens: null, cost: null };
   });
 }
+
+/** @param {Sum} sum */
+const dated = ({ day }) => dayOf(`${day}T00:00`);
 
 /** @param {Sum} sum */
 const cost = (sum) => Object.entries(sum.cost ?? {}).map(([currency, amount]) => {
@@ -68,8 +72,8 @@ function Days({ days }) {
   const cut = values.filter(isCut);
   return html`<figure class="days">
     <figcaption>${hasTokens ? "Tokens" : "Sessions"} per day, at most ${short.format(Math.max(...values))}${cut.length > 0 && `. Columns with a gap are shortened; the tallest other one is ${short.format(longest)}.`}</figcaption>
-    <ol>${days.map((day, at) => html`<li title=${`${day.day}: ${counted(day.sessions, "session")}, ${summary(day)}`}><span class=${`column ${isCut(values[at]) ? "cut" : ""}`} style=${{ height: `${lengths[at]}%` }}></span><span class="away">${day.day}: ${counted(day.sessions, "session")}, ${summary(day)}</span></li>`)}</ol>
-    <p class="aside ends"><span>${days[0].day}</span><span>today</span></p>
+    <ol>${days.map((day, at) => html`<li title=${`${dated(day)}: ${counted(day.sessions, "session")}, ${summary(day)}`}><span class=${`column ${isCut(values[at]) ? "cut" : ""}`} style=${{ height: `${lengths[at]}%` }}></span><span class="away">${dated(day)}: ${counted(day.sessions, "session")}, ${summary(day)}</span></li>`)}</ol>
+    <p class="aside ends"><span>${dated(days[0])}</span><span>today</span></p>
   </figure>`;
 }
 
@@ -79,13 +83,13 @@ function Bars({ title, sums, name, most = 12 }) {
   const { hasTokens, values, lengths, isCut, longest } = scale(shown);
   const all = sums.reduce((sum, each) => sum + (hasTokens ? (each.totalTokens ?? 0) : each.sessions), 0);
   const cut = values.filter(isCut);
-  return sums.length > 0 && html`<section><h2>${title}</h2>
+  return sums.length > 0 && html`<section><h2>${hasTokens ? "Tokens" : "Sessions"} ${title}</h2>
     ${cut.length > 0 && html`<p class="aside">Bars with a gap are shortened: the longest is ${short.format(cut[0])}, the longest other one ${short.format(longest)}.</p>`}
     <ul class="bars">${shown.map(
       (sum, at) => html`<li><span class="what">${name(sum)}</span>
         <span class="number">${hasTokens ? (sum.totalTokens === null ? "–" : short.format(sum.totalTokens)) : sum.sessions}</span><span class="number">${share(values[at], all)}</span>
         ${values[at] > 0 && html`<span class=${`row ${isCut(values[at]) ? "cut" : ""}`} style=${{ width: `${lengths[at]}%` }}></span>`}
-        <span class="aside">${[counted(sum.sessions, "session"), ...(hasTokens && sum.totalTokens === null ? ["no tokens reported"] : []), ...cost(sum)].join(" · ")}</span></li>`,
+        <span class="aside">${[...(hasTokens ? [counted(sum.sessions, "session")] : []), ...(hasTokens && sum.totalTokens === null ? ["no tokens reported"] : []), ...cost(sum)].join(" · ")}</span></li>`,
     )}</ul>
     ${sums.length > most && html`<p class="aside">${counted(sums.length - most, "more", "more")} in <code>acphold usage</code>.</p>`}</section>`;
 }
