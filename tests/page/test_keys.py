@@ -49,6 +49,7 @@ async def test_keys_go_to_the_search_through_the_list_and_to_a_new_session_and_a
     await page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keys")
     await expect(dialog).to_contain_text("Next session in the list")
+    assert await dialog.locator("dt").first.inner_text() == "Ctrl K"
     assert await violations(page) == []
     await dialog.get_by_label("Keys without Ctrl").uncheck()
     await page.keyboard.press("Escape")
