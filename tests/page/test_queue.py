@@ -432,6 +432,14 @@ async def test_a_queue_fits_on_a_small_screen(
     overflow = "(it) => it.scrollWidth - it.clientWidth"
     for inside in (".asking", ".queue", ".queue ol"):
         assert await page.locator(inside).evaluate(overflow) <= 0
+    # Its lower edge looks other while more is below it.
+    queue = page.locator(".queue ol")
+    box = await queue.bounding_box()
+    assert box is not None
+    edge: Any = {"x": box["x"] + 1, "y": box["y"] + box["height"] - 3, "width": 3, "height": 3}
+    begin = await page.screenshot(clip=edge)
+    await queue.evaluate("(it) => it.scrollTo(0, it.scrollHeight)")
+    assert await page.screenshot(clip=edge) != begin
     bottom = "(it) => it.getBoundingClientRect().bottom - innerHeight"
     assert await page.get_by_role("textbox", name="Prompt", exact=True).evaluate(bottom) < 0
     await page.get_by_role("button", name="Edit: xx").click()
