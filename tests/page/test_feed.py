@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections import defaultdict
 from itertools import count
@@ -72,6 +73,25 @@ async def test_what_ended_while_nobody_looked_is_told_by_a_whole_list_as_by_its_
     await page.route(FEED, without_position)
     await page.evaluate(HIDE, False)
     await expect(row).to_contain_text("done")
+
+
+async def test_what_began_and_ended_before_it_is_first_told_is_news_and_what_is_imported_is_none(
+    page: Page,
+) -> None:
+    now, then = "2099-01-02T03:04:05Z", "2001-01-02T03:04:05Z"
+    row = {"agent": "a", "agentName": "a", "cwd": "/w", "messageCount": 2, "live": None}
+    row |= {"unseen": False, "updatedAt": now}
+    rows = [
+        {**row, "sessionId": name, "title": name, "createdAt": at}
+        for name, at in (("begun", now), ("imported", then))
+    ]
+    snapshot = 'event: snapshot\nid: 1\ndata: {"sessions": []}\n\n'
+    told = "".join(f"id: 2\ndata: {json.dumps({'session': each})}\n\n" for each in rows)
+    stream = {"content-type": "text/event-stream"}
+    await page.route(FEED, lambda it: it.fulfill(body=snapshot + told, headers=stream))
+    await page.reload()
+    await expect(page.locator("a.session", has_text="begun")).to_contain_text("done")
+    await expect(page.locator("a.session", has_text="imported")).not_to_contain_text("done")
 
 
 async def test_what_waits_is_in_the_list_and_asked_for_by_no_request_of_its_own(

@@ -47,6 +47,7 @@ export class Desk {
   #current = "";
   /** Sessions with news that nobody has seen here: the server only knows that this page has them open. @type {Set<string>} */
   #unseen = new Set();
+  #since = new Date().toISOString();
 
   server = new Server({
     onNotification: (method, params) => this.#onNotification(method, params),
@@ -146,7 +147,9 @@ export class Desk {
     const id = row.sessionId;
     if (id === this.#current) return row.unseen ? { ...row, unseen: false } : row;
     const was = this.rows.peek().get(id);
-    if (was && !isAtWork(row) && (isAtWork(was) || was.messageCount < row.messageCount)) this.#unseen.add(id);
+    // One that began meanwhile may be over when it is first heard of.
+    const isNews = was ? isAtWork(was) || was.messageCount < row.messageCount : row.messageCount > 0 && row.createdAt > this.#since;
+    if (isNews && !isAtWork(row)) this.#unseen.add(id);
     return this.#unseen.has(id) && !row.unseen ? { ...row, unseen: true } : row;
   }
 
