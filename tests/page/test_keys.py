@@ -13,6 +13,11 @@ from tests.page.conftest import opened, row_of, steps, violations
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
 
+async def keyed(page: Page) -> None:
+    """Wait until the page hears keys: with what it loads later."""
+    await expect(page.locator("p[aria-busy]")).to_have_count(0)
+
+
 async def test_keys_go_to_the_search_through_the_list_and_to_a_new_session_and_are_shown(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
@@ -22,6 +27,7 @@ async def test_keys_go_to_the_search_through_the_list_and_to_a_new_session_and_a
         await session.prompt(steps({"say": f"Sorrel {number}."}))
         await expect(row_of(page, session)).to_be_visible()
     search = page.get_by_role("searchbox")
+    await keyed(page)
     for key in ("/", "Control+k"):
         await page.keyboard.press(key)
         await expect(search).to_be_focused()
@@ -65,6 +71,7 @@ async def test_on_a_narrow_screen_the_search_is_found_from_a_session(
 ) -> None:
     session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
+    await keyed(page)
     await page.keyboard.press("Control+k")
     await expect(page.get_by_role("searchbox")).to_be_focused()
     await page.get_by_role("searchbox").blur()
@@ -88,6 +95,7 @@ async def test_a_row_keeps_the_keyboard_where_it_or_another_becomes_the_newest(
         await moving.prompt(steps({"say": "Again."}))
         await expect(newest).to_have_attribute("href", f"#/session/{moving.id}")
         await expect(held).to_be_focused()
+    await keyed(page)
     await page.keyboard.press("k")
     await expect(newest).to_be_focused()
     await page.keyboard.press("j")

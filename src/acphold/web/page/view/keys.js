@@ -1,5 +1,5 @@
 // Keys for who has a keyboard. None answers a question.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { inFront } from "./dialog.js";
 import { html } from "./html.js";
 import { go } from "./places.js";
@@ -18,7 +18,7 @@ const KEYS = [
 const OFF = "acphold no keys";
 
 export function Keys() {
-  useEffect(() => {
+  useLayoutEffect(() => {
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
   }, []);
