@@ -75,7 +75,7 @@ async def test_what_ended_while_nobody_looked_is_told_by_a_whole_list_as_by_its_
     await expect(row).to_contain_text("done")
 
 
-async def test_what_began_and_ended_before_it_is_first_told_is_news_and_what_is_imported_is_none(
+async def test_what_began_and_ended_elsewhere_before_it_is_first_told_is_news_and_nothing_else_is(
     page: Page,
 ) -> None:
     now, then = "2099-01-02T03:04:05Z", "2001-01-02T03:04:05Z"
@@ -83,15 +83,22 @@ async def test_what_began_and_ended_before_it_is_first_told_is_news_and_what_is_
     row |= {"unseen": False, "updatedAt": now}
     rows = [
         {**row, "sessionId": name, "title": name, "createdAt": at}
-        for name, at in (("begun", now), ("imported", then))
+        for name, at in (("begun", now), ("imported", then), ("opened", now))
     ]
     snapshot = 'event: snapshot\nid: 1\ndata: {"sessions": []}\n\n'
     told = "".join(f"id: 2\ndata: {json.dumps({'session': each})}\n\n" for each in rows)
     stream = {"content-type": "text/event-stream"}
-    await page.route(FEED, lambda it: it.fulfill(body=snapshot + told, headers=stream))
+    event = snapshot
+    await page.route(FEED, lambda it: it.fulfill(body=event, headers=stream))
+    await page.goto(f"{page.url.partition('#')[0]}#/session/opened")
     await page.reload()
+    await expect(page.get_by_text("Session not found")).to_be_visible()
+    await page.get_by_role("link", name="All sessions").click()
+    event += told
     await expect(page.locator("a.session", has_text="begun")).to_contain_text("done")
-    await expect(page.locator("a.session", has_text="imported")).not_to_contain_text("done")
+    for name in ("imported", "opened"):
+        await expect(page.locator("a.session", has_text=name)).to_have_count(1)
+        await expect(page.locator("a.session", has_text=name)).not_to_contain_text("done")
 
 
 async def test_what_waits_is_in_the_list_and_asked_for_by_no_request_of_its_own(

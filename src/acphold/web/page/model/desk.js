@@ -147,8 +147,8 @@ export class Desk {
     const id = row.sessionId;
     if (id === this.#current) return row.unseen ? { ...row, unseen: false } : row;
     const was = this.rows.peek().get(id);
-    // One that began meanwhile may be over when it is first heard of.
-    const isNews = was ? isAtWork(was) || was.messageCount < row.messageCount : row.messageCount > 0 && row.createdAt > this.#since;
+    // One that began elsewhere meanwhile may be over when it is first heard of.
+    const isNews = was ? isAtWork(was) || was.messageCount < row.messageCount : row.messageCount > 0 && row.createdAt > this.#since && !this.#sessions.has(id);
     if (isNews && !isAtWork(row)) this.#unseen.add(id);
     return this.#unseen.has(id) && !row.unseen ? { ...row, unseen: true } : row;
   }
