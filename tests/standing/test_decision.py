@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import timeit
 from collections.abc import Callable
 from pathlib import Path
@@ -479,6 +480,21 @@ def _shortest(work: Callable[[], object]) -> float:
         ('cd "$FOLDER"', True),
         ('pushd "$FOLDER"', True),
         ('make "$FOLDER"', False),
+        ("c'd' $X", True),
+        ("c\\d $X", True),
+        (". ./env.sh", True),
+        (". $X", True),
+        ("source env.sh", True),
+        ('eval "$X"', True),
+        ("make; ${{x}}d src", True),
+        ("{{cd,src}}", True),
+        ("command cd src", True),
+        ("alias make=evil", True),
+        ("export PATH=evil:$PATH", True),
+        ("make() {{ evil; }}", True),
+        ("find . -name $X", False),
+        ("for f in *; do echo $f; done", False),
+        ("cat > a.txt <<EOF\nmake ()\nEOF", True),  # too much rather than too little
     ],
 )
 def test_a_line_leads_away_unless_its_cd_is_known_to_stay(
@@ -487,3 +503,25 @@ def test_a_line_leads_away_unless_its_cd_is_known_to_stay(
     (tmp_path / "src").mkdir()
     written = line.format(folder=tmp_path, name=tmp_path.name)
     assert leads_away(written, str(tmp_path)) is leads
+
+
+def test_a_rule_for_edits_follows_no_link_that_its_folder_has_become(project: Path) -> None:
+    docs = project / "docs"
+    docs.mkdir(exist_ok=True)
+    made = [rule("edit docs", project, person="ada")]
+    assert decide(EditAction((str(docs / "a.md"),)), made, at(project)).allows
+    shutil.rmtree(docs)
+    docs.symlink_to(".")
+    decided = decide(EditAction((str(project / "a.md"),)), made, at(project))
+    assert (decided.allows, decided.why) == (False, "docs is a link, or below one")
+
+
+def test_a_rule_that_asks_about_a_folder_knows_it_in_either_form_of_its_letters(
+    project: Path,
+) -> None:
+    made = [
+        rule("edit .", project, person="ada"),
+        rule("ask edit Entw\u00fcrfe", project, 2, person="ada"),
+    ]
+    path = str(project / "Entwu\u0308rfe" / "a.md")
+    assert decide(EditAction((path,)), made, at(project)).why == "your rule 2 says to ask"

@@ -139,6 +139,46 @@ def test_the_reason_names_the_setting(repository: Path) -> None:
     assert "core.fsmonitor" in judged(repository, "git status").why
 
 
+@pytest.mark.parametrize("line", ["git -P status", "git --no-optional-locks status", "git add -A"])
+def test_exact_rules_for_git_look_at_the_settings_whatever_stands_before_its_command(
+    repository: Path, line: str
+) -> None:
+    assert judged(repository, line, f"run {line}").allows
+    set_trap(repository, "a file monitor")
+    assert "core.fsmonitor" in judged(repository, line, f"run {line}").why
+
+
+@pytest.mark.parametrize("broken", ["HEAD", "refs", "objects"])
+def test_what_git_takes_for_no_repository_hides_none_in_the_folder_itself(
+    repository: Path, broken: str
+) -> None:
+    """git goes on then, with the folder as a repository that has no other folder for itself."""
+    sprung = repository.parent / "sprung"
+    for name in ("objects", "refs"):
+        (repository / name).mkdir()
+    core = f'worktree = .\nfsmonitor = "touch {sprung}; false"\nbare = false\n'
+    (repository / "config").write_text(f"[core]\nrepositoryformatversion = 0\n{core}")
+    if broken == "HEAD":
+        (repository / ".git/HEAD").write_text("nothing of git\n")
+    else:
+        shutil.rmtree(repository / ".git" / broken)
+    assert why_runs(str(repository))  # whatever comes later
+    (repository / "HEAD").write_text("ref: refs/heads/main\n")
+    assert why_runs(str(repository))
+    git(repository, "status")
+    assert sprung.exists()
+
+
+def test_a_submodule_is_seen_whatever_bytes_stand_before_it(repository: Path) -> None:
+    entry = b"\x00\x00\xe0\x00\x00\xe0\x00"  # the numbers of a file may look like a mode
+    for before in range(8):
+        index = b"DIRC\x00\x00\x00\x02" + bytes(before) + entry + bytes(60)
+        (repository / ".git/index").write_bytes(index)
+        found = [at for at in range(len(index)) if index[at : at + 4] == b"\x00\x00\xe0\x00"]
+        is_seen = "submodules" in why_runs(str(repository))
+        assert is_seen is any(at % 8 == 4 for at in found), before
+
+
 def test_hooks_kept_elsewhere_that_git_does_not_run_here_are_no_reason(repository: Path) -> None:
     (repository / ".husky/_").mkdir(parents=True)
     (repository / ".husky/_/pre-commit").write_text("#!/bin/sh\n")

@@ -187,12 +187,16 @@ def _run_action(given: Json, earlier: Json, cwd: object = None, *, stays: bool =
     return RunAction((text,), cwd, stays) if before.get("command", text) == text else _DIFFERS
 
 
-def _edit_action(given: Json, earlier: Json, key: str, before: str = "") -> Action:
+def _edit_action(
+    given: Json, earlier: Json, key: str, before: str = "", *, stays: bool = False
+) -> Action:
     """Edit `given[key]`, unless the call before names another file, as `before` or by the same
-    key."""
+    key. An agent whose shell `stays` has to name the whole path."""
     path, before_input = given[key], _object(earlier.get("rawInput"))
     if not isinstance(path, str):
         return _UNEXPECTED_FIELDS
+    if stays and not os.path.isabs(path):
+        return Unclear("the agent does not name the whole path of the file")
     return EditAction((path,)) if before_input.get(before or key, path) == path else _DIFFERS
 
 
@@ -212,7 +216,7 @@ def _claude(call: Json, given: Json, earlier: Json) -> Action:
     if (tool == "Edit" and _has_only(given, "file_path old_string new_string", "replace_all")) or (
         tool == "Write" and _has_only(given, "file_path content")
     ):
-        return _edit_action(given, earlier, "file_path")
+        return _edit_action(given, earlier, "file_path", stays=True)
     return _OTHER_TOOL
 
 
@@ -252,7 +256,9 @@ def _copilot(_: Json, given: Json, earlier: Json) -> Action:
         return _run_action(given, earlier, stays=True)
     if _has_only(given, "fileName diff"):
         is_edit = _has_only(before, "path old_str new_str")
-        return _edit_action(given, earlier, "fileName", "path") if is_edit else _OTHER_TOOL
+        if not is_edit:
+            return _OTHER_TOOL
+        return _edit_action(given, earlier, "fileName", "path", stays=True)
     return _UNEXPECTED_FIELDS
 
 

@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
+from unicodedata import normalize
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
@@ -372,7 +373,7 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
             if name and re.sub(r"[\d.-]+$", "", name) not in _SHELLS:
                 raise _AskedError(f"{at.shell} may read the command in another way")
             if action.stays and at.has_moved:
-                raise _AskedError("the agent's shell may be in another folder since a cd")
+                raise _AskedError("the agent's shell may be another or elsewhere since a command")
             used = _rules_for_run(action, active, folder)
         elif isinstance(action, EditAction):
             used = _rules_for_edit(action, active, folder)
@@ -434,23 +435,39 @@ def _rules_for_run(
     return _each_once(used)
 
 
-_LEADS: Final = re.compile(r"\b(cd|pushd|popd|chdir|prevd|nextd|cdh|pushln)\b")
+_CHANGES: Final = (
+    *("pushd", "popd", "chdir", "prevd", "nextd", "cdh", "pushln", "source", ".", "eval", "export"),
+    *("alias", "unalias", "command", "builtin", "exec", "enable", "trap", "declare", "typeset"),
+    *("set", "unset", "hash"),
+)
+"""Words of shells by which a later line may run in another folder, or run something else."""
+
+_LEADS: Final = re.compile(
+    r"\b(cd|pushd|popd|chdir|prevd|nextd|cdh|pushln|source|eval|export|alias|enable|PATH)\b"
+    r"|\(\s*\)"  # of a function
+    r"|(?:^|[\n;&|({`!]|\b(?:then|do|else)\s)\s*(?:\.\s|\$|\{\S)"  # where a command begins
+)
 
 
 def leads_away(line: str, folder: str) -> bool:
-    """True if this command line may leave its shell in another folder than that of the session."""
+    """True if this command line may leave its shell in another folder than that of the session, or
+    with other meanings of words."""
     commands = read_line(line)
     if isinstance(commands, UnreadableLine):
-        return _LEADS.search(line) is not None
+        return _LEADS.search(re.sub(r"[\\'\"]", "", line)) is not None
     return any(
-        command.argv[0] == "cd"
-        and not (
-            len(command.argv) == 2
-            and _FOLDER.fullmatch(command.argv[1])
-            and real(os.path.join(folder, command.argv[1])) == real(folder)
-        )
+        command.argv[0] in _CHANGES
+        or (command.argv[0] == "cd" and not _stays_in(folder, command.argv[1:]))
         for command in commands
     )
+
+
+def _stays_in(folder: str, operands: Sequence[str]) -> bool:
+    """True if `cd` with these stays in the folder."""
+    match operands:
+        case [target] if _FOLDER.fullmatch(target):
+            return real(os.path.join(folder, target)) == real(folder)
+    return False
 
 
 def _follow_cd(
@@ -539,9 +556,11 @@ def _rules_for_edit(
             below = real(os.path.join(folder, rule.argv[0]))
             if rule.verdict == "ask":
                 # In any letters: some disks do not tell them apart.
-                named = real(os.path.join(folder, path)).casefold()
-                if is_in(named, below.casefold()):
+                named = real(os.path.join(folder, path))
+                if is_in(_in_any_letters(named), _in_any_letters(below)):
                     raise _AskedError(f"your rule {rule.number} says to ask", rule)
+            elif below != os.path.normpath(os.path.join(folder, rule.argv[0])):
+                why = f"{rule.argv[0]} is a link, or below one"
             elif not is_in(below, folder):
                 why = f"{rule.argv[0]} is outside the folder"
             elif not (reason := no_edit(path, folder, below)):
@@ -552,6 +571,10 @@ def _rules_for_edit(
             raise _AskedError(why)
         used.append(allowing)
     return _each_once(used)
+
+
+def _in_any_letters(path: str) -> str:
+    return normalize("NFC", path).casefold()
 
 
 def _each_once(rules: Iterable[StandingRule]) -> tuple[StandingRule, ...]:

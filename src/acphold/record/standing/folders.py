@@ -22,7 +22,10 @@ def _words(text: str) -> tuple[str, ...]:
 
 GUARDED: Final = _words(
     # Instructions to agents.
-    "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md crush.md "
+    "agents.md agents.override.md claude.md claude.local.md gemini.md qwen*.md crush*.md iflow*.md "
+    "codebuddy*.md qoder*.md "
+    # Packages that tools read in place of a file of that name.
+    "sitecustomize usercustomize fabfile magefiles vitest.workspace.* "
     "conventions.md skill.md agent.md warp.md opencode.md copilot-instructions.md "
     "*.instructions.md *.prompt.md *.agent.md *.chatmode.md *.mode.md *.rules.md codex*.md "
     "claude*.md gemini*.md copilot*.md cursor*.md windsurf*.md cline*.md roo*.md aider*.md "

@@ -424,11 +424,12 @@ PROGRAMS: Final = (
 _BY_WORDS: Final = {row.words: row for row in PROGRAMS}
 
 EXACT_AND_TYPED: Final = _words(
-    "sh bash zsh fish dash ksh csh tcsh ash busybox pwsh powershell cmd "
-    "python python2 python3 pypy pypy3 node nodejs deno bun perl ruby php lua tclsh Rscript "
-    "osascript java awk gawk mawk sed ed vi vim emacs nano expect gdb lldb "
-    "env sudo doas su runuser chroot unshare nsenter setpriv xargs parallel find fd watch "
-    "nohup timeout time nice ionice stdbuf setsid script strace ltrace entr tmux screen "
+    "sh bash rbash zsh fish dash ksh mksh csh tcsh ash nu busybox pwsh powershell cmd "
+    "python python2 python3 ipython pypy pypy3 node nodejs tsx ts-node deno bun perl ruby php lua "
+    "tclsh elixir Rscript osascript java awk gawk mawk sed ed ex vi vim nvim emacs nano expect gdb "
+    "lldb env sudo doas su runuser pkexec fakeroot chroot unshare nsenter setpriv bwrap "
+    "systemd-run xargs parallel find fd watch nohup timeout time nice ionice stdbuf setsid taskset "
+    "flock hyperfine script strace ltrace entr tmux screen "
     "ssh scp sftp rsync docker podman nerdctl kubectl npx pnpx bunx uvx uv pipx pip curl wget "
     "nc ncat socat tee dd"
 )
@@ -451,9 +452,7 @@ def row_of(argv: Sequence[str]) -> ProgramRow | None:
 def why_more(argv: Sequence[str], folder: str) -> str:
     """Return the reason why exactly this command may do more than its row says; "" if it has none,
     or does not."""
-    program = argv[0].rsplit("/", 1)[-1]
-    is_known = program == "git" and row_of((program, *argv[1:2])) is not None
-    return why_runs(folder) if is_known else ""
+    return why_runs(folder) if argv[0].rsplit("/", 1)[-1] == "git" else ""
 
 
 def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: str) -> str:

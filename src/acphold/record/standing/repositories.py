@@ -79,7 +79,8 @@ HOOK: Final = "post-index-change"
 _SECTION: Final = re.compile(r'\[([A-Za-z0-9-]+)(?: "((?:[^"\\]|\\.)*)")?\]\s*')
 _SETTING: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*?))?")
 _PATH: Final = re.compile(r"[A-Za-z0-9_./-]+")
-_GITLINK: Final = re.compile(rb"\x00\x00\xe0\x00")
+_GITLINK: Final = re.compile(rb"(?=\x00\x00\xe0\x00)")  # may begin within another one
+_HEAD: Final = re.compile(r"(?:ref:\s*refs/\S+|[0-9a-f]{40}|[0-9a-f]{64})\s*")
 
 
 def why_runs(folder: str) -> str:
@@ -132,7 +133,8 @@ def _is_harmless(name: str) -> bool:
 
 def _git_folders(top: str) -> tuple[str, str, str] | None:
     """Return the top of the work tree that this folder is in, its git folder, and the one with its
-    settings; None outside of any. Raises OSError and ValueError."""
+    settings; None outside of any. Raises OSError and ValueError, also for what git takes for no
+    repository: it looks for another one then."""
     while not os.path.lexists(git_folder := f"{top}/.git") or (
         os.path.isdir(git_folder) and not os.path.lexists(f"{git_folder}/HEAD")
     ):  # git goes on upward as well
@@ -149,7 +151,13 @@ def _git_folders(top: str) -> tuple[str, str, str] | None:
     shared = ""
     with suppress(FileNotFoundError):
         shared = _text(f"{git_folder}/commondir").rstrip("\r\n")
-    return top, git_folder, os.path.join(git_folder, shared)
+    common = os.path.join(git_folder, shared)
+    is_whole = all(os.path.isdir(f"{common}/{name}") for name in ("objects", "refs"))
+    if os.path.lexists(f"{top}/HEAD") or not (
+        is_whole and _HEAD.fullmatch(_text(f"{git_folder}/HEAD"))
+    ):
+        raise ValueError("git may take another folder for the repository")
+    return top, git_folder, common
 
 
 def _settings(path: str) -> Iterator[tuple[str, str]]:
