@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import string
+from base64 import encodebytes
 
 import pytest
 from hypothesis import given, strategies as st
@@ -31,6 +32,37 @@ KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7\nx+/=\n-----END RSA PR
 
 def found(text: str) -> set[str]:
     return {text[finding.start : finding.end] for finding in secrets(text)}
+
+
+BODY = "\n".join(f"MIIEpAIBAAKCAQEA{number:048d}" for number in range(9))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "\n".join(
+            f"{n:6}\u2192{it}"
+            for n, it in enumerate(["-----BEGIN RSA PRIVATE KEY-----", *BODY.split()])
+        ),
+        "\n".join(
+            f"{n:6}\t{it}" for n, it in enumerate(["-----BEGIN PRIVATE KEY-----", *BODY.split()])
+        ),
+        "".join(f"-{it}\n" for it in ["-----BEGIN PRIVATE KEY-----", *BODY.split()]),
+        "".join(
+            f"-{it}\n"
+            for it in ["-----BEGIN PRIVATE KEY-----", *BODY.split(), "-----END PRIVATE KEY-----"]
+        ),
+        "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00FF\n\n"
+        + BODY,
+        encodebytes(f"-----BEGIN RSA PRIVATE KEY-----\n{BODY}\n".encode()).decode(),
+    ],
+)
+def test_a_private_key_is_found_in_whatever_form_a_tool_shows_it(key: str) -> None:
+    shown = f"cat id\n{key}\n\nDone."
+    last = max(secrets(shown), key=lambda it: it.end)
+    assert last.kind == "private key"
+    assert shown[last.end :].split() == ["Done."]
+    assert not set(BODY.split()) & set(shown[: last.start].split())
 
 
 @pytest.mark.parametrize("name", SECRETS)
@@ -63,6 +95,8 @@ def test_a_private_key_without_its_end_is_found_as_far_as_it_goes() -> None:
         ("https://ada:hunter2@example.org", "hunter2"),
         ("Authorization: Bearer abcdefghijklmnop", "abcdefghijklmnop"),
         ('token = "abcdefghijklmnop1234"', "abcdefghijklmnop1234"),
+        ("AWS Secret Access Key [None]: wJalrXUtnFEMI/K7MDENG/bPx", "wJalrXUtnFEMI/K7MDENG/bPx"),
+        ("%22password%22%3A%22correct7horse%22", "correct7horse%22"),
     ],
 )
 def test_a_value_is_found_by_what_it_is_called(text: str, value: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import encodebytes
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -320,6 +321,46 @@ def test_a_message_longer_than_what_is_looked_through_at_once_has_no_gap() -> No
 def _timed(raw: Raw) -> tuple[str, int, bytes]:
     kind, content = raw
     return kind, 0, content
+
+
+@pytest.mark.parametrize("name", ["terminal_output", "terminal_output_delta"])
+def test_a_secret_that_a_terminal_printed_in_pieces_is_taken_out(name: str) -> None:
+    def printed(data: str) -> Raw:
+        meta = {name: {"terminal_id": "one", "data": data}}
+        return update("tool_call_update", toolCallId="t", _meta=meta)
+
+    pieces = [f"TOKEN {KEY[:20]}", f"{KEY[20:30]}", f"{KEY[30:]}\n$ "]
+    found = redacted(entries(*map(printed, pieces)))
+    told = "".join(json.loads(it.raw)["_meta"][name]["data"] for it in found)
+    assert told == "TOKEN [removed: API key]\n$ "
+
+
+@pytest.mark.parametrize(
+    "hidden", ["\x1b]0;TOKEN={} npm\x07", "\x1b]8;;https://{}@host/\x1b\\", "\x1b]0;{}\x07 {}"]
+)
+def test_a_secret_that_a_terminal_does_not_show_is_taken_out(hidden: str) -> None:
+    raw = said(f"before {hidden.replace('{}', KEY)} after")
+    shown = text(redacted(entries(raw)))
+    assert KEY not in shown
+    assert "after" in shown
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"password": ["correct7horse"]},
+        {"password": {"value": "correct7horse"}},
+        {"env": [{"Name": "DB_PASSWORD", "Value": "correct7horse"}]},
+    ],
+)
+def test_a_name_is_that_of_what_is_below_it_as_well(value: object) -> None:
+    raw = update("tool_call", toolCallId="t", rawInput=value)
+    assert "correct7horse" not in text(redacted(entries(raw)))
+
+
+def test_data_encoded_in_lines_are_left_out() -> None:
+    lines = encodebytes(bytes(range(250)) * 4).decode()
+    assert lines.splitlines()[3] not in text(redacted(entries(said(lines))))
 
 
 def test_what_is_not_as_it_was_when_it_was_looked_through_is_not_written() -> None:

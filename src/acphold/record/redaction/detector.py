@@ -62,7 +62,8 @@ _TO_DEFAULT: Final = re.compile(
 _TO_EQUAL_OPTION: Final = re.compile(rf"=(?:{_QUOTED}|(?!-){_BARE})")
 _TO_OPTION: Final = re.compile(rf"\s+(?:{_QUOTED}|(?!-){_BARE})")
 _TO_BARE: Final = re.compile(
-    rf"{_CLOSED}(?P<sign>\s{{0,4}}(?::=|=>|[:=\uff1a]|%3[Dd])[ \t]{{0,8}}(?:\n[ \t]+)?"
+    rf"{_CLOSED}(?: \[[\w*]{{0,24}}\])?"  # what it is now, as `aws configure` asks for another
+    rf"(?P<sign>\s{{0,4}}(?::=|=>|[:=\uff1a]|%3[Dd]|%22%3[Aa]%22)[ \t]{{0,8}}(?:\n[ \t]+)?"
     rf"|\s+value:[ ]){_BARE}"
 )
 _TO_ELEMENT: Final = re.compile(r"[\"']?>\s*(?P<bare>[^<>\s](?:[^<>\n]{0,200}[^<>\s])?)\s*<")

@@ -45,7 +45,7 @@ from acphold.record.redaction.texts import (
 
 _UNSEEN: Final = re.compile(
     r"(?:\x1b|\\{1,8}(?:x1[bB]|u001[bB]|033))"
-    r"(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,1000}(?:\x07|\x1b\\))"
+    r"(?:\[[0-?]*[ -/]*[@-~]|\](?P<payload>[^\x07\x1b]{0,1000})(?:\x07|\x1b\\))"
     r"|[\xad\u200b-\u200f\u2060-\u2064\ufeff]"
 )
 
@@ -155,7 +155,9 @@ def _address(text: str) -> str | None:
 ENCODED: Final = "encoded data"
 UNREADABLE: Final = "unreadable entry"
 
-_ENCODED: Final = re.compile(r"[A-Za-z0-9+/_-]{512,}={0,2}")
+_ENCODED: Final = re.compile(
+    r"[A-Za-z0-9+/_-]{512,}={0,2}|(?:[A-Za-z0-9+/]{76}\r?\n){6,}[A-Za-z0-9+/]*={0,2}"
+)
 """Base64, as far as recognisable: its content cannot be searched."""
 
 _CUT_SHORT: Final = re.compile(r"(?:…|\.{3})\s*\Z")
@@ -223,7 +225,7 @@ class Redactor:
         self._media(root)
         chunk = self._messages.chunk(entry.kind, root[0])
         for number, slot in enumerate(slots(root)):
-            if chunk and slot.key == "text" and id(slot.holder) in chunk.holders:
+            if chunk and slot.key in ("text", "data") and id(slot.holder) in chunk.holders:
                 for stretch in self._stretches_of(chunk.role, chunk.message):
                     self._record(stretch.add(slot.text, place, number, chunk.message))
             else:
@@ -360,6 +362,7 @@ class Redactor:
             cuts += _cuts(
                 seen, ((ENCODED, *match.span()) for match in _ENCODED.finditer(seen.text))
             )
+        cuts += _in_payloads(text, self._search)
         if not cuts:
             if len(self._clean) >= SEEN:
                 self._clean.clear()
@@ -374,7 +377,7 @@ class Redactor:
         found = [*self._known.find(seen.text)]
         if cut := _CUT_SHORT.search(seen.text):
             found += self._known.beginnings(seen.text, cut.start(), LEAST_BEGINNING)
-        return _cuts(seen, found)
+        return [*_cuts(seen, found), *_in_payloads(text, self._search_known)]
 
     # -- other values ----------------------------------------------------------------------
 
@@ -413,6 +416,14 @@ class Redactor:
 
 def _cuts(seen: SeenText, found: Iterable[Found]) -> list[TextCut]:
     return [TextCut(*seen.original_span(s, e), kind, f"[removed: {kind}]") for kind, s, e in found]
+
+
+def _in_payloads(text: str, search: Callable[[str], list[TextCut]]) -> Iterator[TextCut]:
+    """Yield what is found in texts that a terminal does not print: window titles, links."""
+    for hidden in _UNSEEN.finditer(text):
+        start = hidden.start("payload")
+        for cut in search(hidden["payload"] or ""):
+            yield cut._replace(start=cut.start + start, end=cut.end + start)
 
 
 def _digest(entry: Entry) -> int:

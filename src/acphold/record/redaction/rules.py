@@ -139,6 +139,9 @@ _KEYS: Final = {
 _ENCODED: Final = "LS0tLS1CRUdJTi"
 """`-----BEGIN ` in base64, of a private key or of a certificate."""
 
+_NEXT_LINE: Final = r"(?:\\+[nr]|\s)+(?:[0-9]{1,6}(?:\\+t|[\t\u2192|:])[ \t]*|[+>|-][ \t]?)?"
+"""To the next line, behind its number or mark, as tools show files and changes."""
+
 _FORMS: Final = (
     SecretRule(KEY, "sk-", _BEGINS + r"sk-(?=[A-Za-z_-]{0,40}[0-9])[A-Za-z0-9_-]{20,}"),
     SecretRule(KEY, "T3BlbkFJ", r"[A-Za-z0-9_-]{18,}T3BlbkFJ[A-Za-z0-9_-]{18,}", back=100),
@@ -207,18 +210,23 @@ _FORMS: Final = (
         "-----BEGIN ",
         # Up to its end, or if that is missing, as far as it looks like one.
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:(?:(?!-----)[\s\S]){16,20000}+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-        r"|(?:(?:\\+[nr]|\s)+[A-Za-z0-9+/=]{16,})+)",
+        r"(?:(?:(?!-----)[\s\S]){16,20000}+-?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+        rf"|(?:{_NEXT_LINE}(?:Proc-Type|DEK-Info|Version|Comment):[^\n\\]{{0,80}})*"
+        rf"(?:{_NEXT_LINE}[A-Za-z0-9+/=]{{16,}})+)",
     ),
     SecretRule(
         PRIVATE_KEY,
         "b3BlbnNzaC1rZXktdjE",
-        r"b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/=]*(?:(?:\\+[nr]|\s)+[A-Za-z0-9+/=]{40,})*",
+        rf"b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/=]*(?:{_NEXT_LINE}[A-Za-z0-9+/=]{{40,}})*",
     ),
     SecretRule(
         PRIVATE_KEY, "Private-Lines:", r"Private-Lines: *[0-9]+((?:\s+[A-Za-z0-9+/=]{16,})+)"
     ),
-    SecretRule(PRIVATE_KEY, _ENCODED, _ENCODED + r"[A-Za-z0-9+/_-]{24,}={0,2}"),
+    SecretRule(
+        PRIVATE_KEY,
+        _ENCODED,
+        rf"{_ENCODED}[A-Za-z0-9+/_-]{{24,}}={{0,2}}(?:{_NEXT_LINE}[A-Za-z0-9+/_-]{{16,}}={{0,2}})*",
+    ),
     SecretRule(HASH, "$2", r"\$2[abxy]?\$[0-9]{2}\$[./A-Za-z0-9]{53}"),
     *(
         SecretRule(HASH, f"${way}$", rf"\${way}\$[./A-Za-z0-9$=,]{{2,80}}\$[./A-Za-z0-9+=]{{20,}}")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from acphold.record.history.display_terminals import PRINTED
 from acphold.record.history.entries import CHILD, ECHO, PARAMS, PROMPT, TERMINAL, UPDATE
 from acphold.record.history.raw_update import ROLES
 
@@ -46,28 +47,32 @@ class TextCut(NamedTuple):
 
 
 def slots(root: Any) -> Iterator[TextSlot]:
-    """Yield the texts inside a value, always in the same order."""
-    waiting = [root]
+    """Yield the texts inside a value, always in the same order.
+
+    One in an array has the array's name, unless an option stands before it; one called `value` has
+    the name beside it, else that of the object.
+    """
+    waiting: list[tuple[Any, str]] = [(root, "")]
     while waiting:
-        value = waiting.pop()
+        value, outer = waiting.pop()
         if isinstance(value, dict):
             for key, inner in value.items():
+                name = key
+                if key in ("value", "Value"):  # `{"name": "PASSWORD", "value": "…"}`: PASSWORD
+                    beside = map(value.get, ("name", "key", "Name", "Key"))
+                    name = next((it for it in beside if isinstance(it, str)), outer or key)
                 if isinstance(inner, str):
-                    name = key
-                    if key == "value":  # `{"name": "PASSWORD", "value": "…"}`: PASSWORD
-                        given = value.get("name", value.get("key"))
-                        name = given if isinstance(given, str) else key
                     yield TextSlot(value, key, name)
                 else:
-                    waiting.append(inner)
+                    waiting.append((inner, name))
         elif isinstance(value, list):
             for place, inner in enumerate(value):
                 if isinstance(inner, str):
                     before = value[place - 1] if place else ""
                     is_option = isinstance(before, str) and before.startswith("-")
-                    yield TextSlot(value, place, before.lstrip("-") if is_option else "")
+                    yield TextSlot(value, place, before.lstrip("-") if is_option else outer)
                 else:
-                    waiting.append(inner)
+                    waiting.append((inner, outer))
 
 
 def objects(root: Any) -> Iterator[dict[str, Any]]:
@@ -124,7 +129,8 @@ class Placed(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A piece of a message: its speaker, its message, and the ids of its holders."""
+    """A piece of a message, or of what a terminal prints: its speaker, its message, and the ids of
+    its holders."""
 
     role: str
     message: tuple[str, str]
@@ -163,6 +169,7 @@ class Messages:
             return None
         if update_type in _TOOLS:
             self._comes_up("tool", update.get("toolCallId"))
+            return _printed(update)
         if not update_type.endswith("_chunk"):
             return None
         message_id = update.get("messageId", update.get("compactionId"))
@@ -189,6 +196,17 @@ class Messages:
         if key not in self._seen:
             self._seen.add(key)
             self._unnamed = ""
+
+
+def _printed(update: dict[str, Any]) -> Chunk | None:
+    """Return what a terminal has printed, which `history.display_terminals` joins, or None."""
+    meta = update.get("_meta")
+    told = [meta.get(name) for name in PRINTED] if isinstance(meta, dict) else []
+    printed = [it for it in told if isinstance(it, dict) and isinstance(it.get("data"), str)]
+    if not printed:
+        return None
+    which = f"{update.get('toolCallId')} {printed[0].get('terminal_id')}"
+    return Chunk("terminal", ("terminal", which), frozenset(map(id, printed)))
 
 
 def _with_text(blocks: list[Any]) -> frozenset[int]:
