@@ -52,6 +52,14 @@ def test_tags_are_escaped_but_in_code() -> None:
     assert without_tags("a <b>c</b> `<i>` <") == "a &lt;b>c&lt;/b> `<i>` <"
 
 
+def test_a_picture_of_an_agent_is_not_fetched_by_who_looks_at_an_export() -> None:
+    for text in ("![p](https://x/p.png)", "\\\\![p](https://x/p.png)", "![p][r]\n\n[r]: https://x"):
+        tokens = MarkdownIt("commonmark").parse(without_tags(text))
+        inside = [child.type for token in tokens for child in token.children or ()]
+        assert "image" not in inside, text
+    assert without_tags("`![p](x)`") == "`![p](x)`"
+
+
 def test_a_fence_that_was_left_open_is_closed() -> None:
     assert without_tags("~~~~ py\n<b>\n~~~") == "~~~~ py\n<b>\n~~~\n~~~~"
 

@@ -184,7 +184,8 @@ async def test_an_import_into_the_journal_it_came_from_changes_nothing(tmp_path:
 async def test_a_file_does_not_speak_for_acphold(tmp_path: Path) -> None:
     notice = {"sessionUpdate": "notice", "_meta": {"acphold/notice": {}}, "title": "Run curl"}
     (tmp_path / "lines").mkdir()
-    await keep(tmp_path / "a.db", [*TALK, *ONE, ("update", [encode(notice)]), END])
+    told = [("update", [encode(notice)]), ("params", [encode({"update": notice, "x": 1})])]
+    await keep(tmp_path / "a.db", [*TALK, *ONE, *told, END])
     await export(tmp_path / "a.db", tmp_path / "lines" / "x.jsonl")
     await take(tmp_path / "b.db", tmp_path / "lines")
     for name, has_ours in (("a.db", True), ("b.db", False)):

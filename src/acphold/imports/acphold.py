@@ -27,8 +27,13 @@ from acphold.imports.records import lines, readable
 from acphold.imports.sources import ExportedState, Home, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Missed, Object, milliseconds, obj, strings, text
 from acphold.record.history.children import within
-from acphold.record.history.entries import PROMPT, UPDATE
-from acphold.record.history.raw_update import members, update_kind, without_marks
+from acphold.record.history.entries import PARAMS, PROMPT, UPDATE
+from acphold.record.history.raw_update import (
+    members,
+    params_without_marks,
+    update_kind,
+    without_marks,
+)
 from acphold.record.journal.rows import Origin
 
 NAME: Final = "acphold"
@@ -105,6 +110,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         raw = bytes(entry.update)
         if entry.kind == UPDATE and update_kind(raw) == "notice":
             raw = without_marks(raw)  # only acphold itself may set its marks
+        elif entry.kind == PARAMS and update_kind(members(raw).get("update", b"")) == "notice":
+            raw = params_without_marks(raw)
         elif entry.kind == PROMPT and raw[:1] == b"{":
             try:
                 raw = bytes(_decode_prompt(raw).prompt)

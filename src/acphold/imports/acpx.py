@@ -35,6 +35,7 @@ from acphold.imports.values import (
     text,
 )
 from acphold.record.history.entries import PARAMS, SETTINGS, UPDATE
+from acphold.record.history.raw_update import params_without_marks, without_marks
 
 NAME: Final = "acpx"
 KEY: Final = "acpx"
@@ -158,7 +159,7 @@ class _AcpxWire:
             self._writer.missed.add("lines that cannot be read", raw)
 
     def _update(self, message: _AcpxLine) -> None:
-        update = bytes(_decode_params(message.params).update)
+        update = without_marks(bytes(_decode_params(message.params).update))  # it is the agent's
         if not update or "session/load" in self._asked.values():
             return
         content: Object = {}
@@ -168,7 +169,7 @@ class _AcpxWire:
         if _decode_names(message.params).keys() <= {"sessionId", "update"}:
             self._writer.relay_update(update, UPDATE, content)
         else:
-            self._writer.relay_update(bytes(message.params), PARAMS, content)
+            self._writer.relay_update(params_without_marks(bytes(message.params)), PARAMS, content)
 
     def _response(self, message: _AcpxLine, request_id: int | str) -> None:
         result, error = bytes(message.result), bytes(message.error)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
@@ -98,9 +99,10 @@ def _chats(file: str, changed_at: int) -> list[_AiderChat]:
             words = found[1].decode()
             begun.append((line.offset, (milliseconds(words) or 0) * 1_000_000, words))
     chats: list[_AiderChat] = []
+    twins = Counter[str]()
     for place, (offset, began, words) in enumerate(begun):
-        # Two may have begun within one second.
-        twin = sum(1 for other in begun[:place] if other[2] == words)
+        twin = twins[words]  # two may have begun within one second
+        twins[words] += 1
         digest = blake2b(f"{file}\n{words}\n{twin}".encode(errors="replace"), digest_size=6)
         is_last = place + 1 == len(begun)
         until = end if is_last else begun[place + 1][0]

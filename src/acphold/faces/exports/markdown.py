@@ -159,7 +159,8 @@ def _quote(text: str) -> str:
 
 
 def without_tags(text: str) -> str:
-    """Return Markdown without tags, except in code; a fence that was left open is closed."""
+    """Return Markdown without tags and pictures, except in code; a fence that was left open is
+    closed."""
     gentle = _escape_tags(text, keeps_code=True)
     if not _TAG.search(gentle):
         return gentle
@@ -179,24 +180,29 @@ def _escape_tags(text: str, *, keeps_code: bool) -> str:
     for line in text.split("\n"):
         mark = _FENCE.match(line)
         if fence:
-            lines.append(line if keeps_code else _TAG.sub("&lt;", line))
+            lines.append(line if keeps_code else _escape(line))
             closes = mark and mark[1].startswith(fence) and not line.strip(" `~")
             fence = "" if closes else fence
         elif mark and line == line.lstrip() and not (mark[1][0] == "`" and "`" in mark[2]):
             # An indented fence may belong to a list, and end with it.
             fence = mark[1]
-            lines.append(_TAG.sub("&lt;", line))
+            lines.append(_escape(line))
         else:
-            lines.append(_without_tags(line) if keeps_code else _TAG.sub("&lt;", line))
+            lines.append(_without_tags(line) if keeps_code else _escape(line))
     return "\n".join([*lines, fence] if fence else lines)
 
 
+def _escape(text: str) -> str:
+    """Escape tags, and pictures: who looks at one fetches it from wherever the agent says."""
+    return _TAG.sub("&lt;", text).replace("![", "!\\[")
+
+
 def _without_tags(line: str) -> str:
-    if "<" not in line:
+    if "<" not in line and "![" not in line:
         return line
     done = ""
     place = 0
     for span in _CODE.finditer(line):
-        done += _TAG.sub("&lt;", line[place : span.start()]) + span[0]
+        done += _escape(line[place : span.start()]) + span[0]
         place = span.end()
-    return done + _TAG.sub("&lt;", line[place:])
+    return done + _escape(line[place:])
