@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
@@ -17,7 +18,7 @@ from acphold.imports.heads import HEAD_BYTES, give_up_lost, unread_in
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import KnownPart, NewsPiece
 from acphold.imports.readers import NAMES
-from acphold.imports.sources import Manner
+from acphold.imports.sources import Facts, Manner
 from acphold.record.history import PastEntry
 from acphold.record.journal import ListFilter, RowChange, SessionRow, history, is_forgotten
 from acphold.record.journal.sqlite.store import SqliteJournal
@@ -404,3 +405,9 @@ async def test_lists_call_a_session_unread_and_showing_or_exporting_it_reads_it(
     assert exported.out.count("answer 2") == 2
     listed = await asyncio.to_thread(acphold.run, "list")
     assert "unread" not in listed.out
+
+
+def test_a_folder_that_can_be_none_is_taken_for_the_home_folder() -> None:
+    home = os.path.expanduser("~")
+    for cwd, folder in (("/a", "/a"), ("a", home), ("", home), ("/" + "a" * 5000, home)):
+        assert Facts("agent", "id", cwd).folder == folder

@@ -35,6 +35,9 @@ MARK: Final = " (imported)"
 DEEPEST: Final = 16
 """Folder levels searched below an agent's folder; Codex uses three."""
 
+LONGEST_PATH: Final = 4096
+"""Characters of a folder's path; source: PATH_MAX of Linux."""
+
 _HALF: Final = re.compile("[\ud800-\udfff]")
 """Stands for a byte of a name that is not UTF-8."""
 
@@ -70,8 +73,9 @@ class Facts(Struct):
 
     @property
     def folder(self) -> str:
-        """The conversation's folder; the home folder if an old transcript does not name it."""
-        return self.cwd if os.path.isabs(self.cwd) else os.path.expanduser("~")
+        """The conversation's folder; the home folder where a transcript names none that can be."""
+        is_one = os.path.isabs(self.cwd) and len(self.cwd) <= LONGEST_PATH
+        return self.cwd if is_one else os.path.expanduser("~")
 
 
 class Manner(Struct, frozen=True):
