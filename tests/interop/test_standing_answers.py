@@ -35,7 +35,7 @@ async def test_a_rule_answers_a_real_agent_everybody_sees_it_and_revoking_asks_a
 
         assert await asked() == 1
         told = await place.acphold(env, "rules", "add", "run make")
-        assert told.startswith("1 run make · in ")
+        assert told.startswith("1 Always allow every agent to run `make` in work (until ")
         assert await asked() == 0
         assert RULE in json.dumps(client.updates(session))
         async with place.client(command, **env) as other:
