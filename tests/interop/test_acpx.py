@@ -100,7 +100,7 @@ async def test_acpx_goes_on_with_a_session_in_whose_turn_all_was_killed(
 async def test_acpx_goes_on_behind_acphold_with_an_agent_that_keeps_nothing(place: Place) -> None:
     """Alone, acpx begins anew, silently, when its agent has ended."""
     agent = scripted_agent(capabilities={"loadSession": False})
-    acpx = Acpx(place, place.wrapped(agent), place.environment())
+    acpx = Acpx(place, place.wrapped(agent), place.environment(HOME=str(place.home)))
     await acpx.call("sessions", "new", "--name", "birds")
     await acpx.call("prompt", "-s", "birds", "The word is ALBATROSS.")
     await place.family.kill()
