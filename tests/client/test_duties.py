@@ -34,10 +34,12 @@ def selected(answer: dict[str, Any]) -> str:
     return str(outcome.get("optionId", outcome["outcome"]))
 
 
-async def ask_permission(far: FarAgent, tool: str = "t", **fields: Any) -> dict[str, Any]:
+async def ask_permission(
+    far: FarAgent, tool: str = "t", asking: str = "s1", **fields: Any
+) -> dict[str, Any]:
     return await far.ask(
         "session/request_permission",
-        sessionId="s1",
+        sessionId=asking,
         toolCall={"toolCallId": tool, **fields},
         options=OPTIONS,
     )
@@ -101,32 +103,8 @@ async def test_a_callback_may_be_a_plain_function() -> None:
         assert selected(await ask_permission(far)) == "Y"
 
 
-async def test_what_is_pending_is_answered_as_cancelled_after_the_cancel() -> None:
-    far, asked = FarAgent(), asyncio.Event()
-
-    async def never(question: PermissionQuestion) -> PermissionAnswer:
-        asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    @far.on("session/prompt")
-    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
-        first = await ask_permission(agent, "one")
-        second = await ask_permission(agent, "two")  # the turn is not over yet
-        agent.say("s1", f"{selected(first)} {selected(second)}")
-        return {"stopReason": "cancelled"}
-
-    async with in_session(far, on_permission=never) as session:
-        turn = session.prompt("go")
-        await asked.wait()
-        session.cancel()
-        assert (await turn).text == "cancelled cancelled"
-        assert turn.stop_reason == "cancelled"
-    order = [message.get("method", "answer") for message in far.got]
-    assert order[-3:] == ["session/cancel", "answer", "answer"]
-
-
-async def test_the_pending_question_of_a_sub_agent_is_answered_so_as_well() -> None:
+@pytest.mark.parametrize("asking", ["s1", "child"])
+async def test_what_is_pending_is_answered_as_cancelled_after_the_cancel(asking: str) -> None:
     far, asked = FarAgent(), asyncio.Event()
 
     async def never(question: PermissionQuestion) -> PermissionAnswer:
@@ -138,18 +116,19 @@ async def test_the_pending_question_of_a_sub_agent_is_answered_so_as_well() -> N
     async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
         for kind in ("subagent_spawned", "subagent_started"):
             agent.update("s1", kind, subagentSessionId="child", sessionId="child", title="child")
-        tool = {"toolCallId": "t"}
-        answer = await agent.ask(
-            "session/request_permission", sessionId="child", toolCall=tool, options=OPTIONS
-        )
-        agent.say("s1", selected(answer))
+        first = await ask_permission(agent, "one", asking)
+        second = await ask_permission(agent, "two", asking)  # the turn is not over yet
+        agent.say("s1", f"{selected(first)} {selected(second)}")
         return {"stopReason": "cancelled"}
 
     async with in_session(far, on_permission=never) as session:
         turn = session.prompt("go")
         await asked.wait()
         session.cancel()
-        assert (await turn).text == "cancelled"
+        assert (await turn).text == "cancelled cancelled"
+        assert turn.stop_reason == "cancelled"
+    order = [message.get("method", "answer") for message in far.got]
+    assert order[-3:] == ["session/cancel", "answer", "answer"]
 
 
 async def test_the_next_turn_is_asked_again() -> None:
