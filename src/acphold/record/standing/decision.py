@@ -373,7 +373,9 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
             if name and re.sub(r"[\d.-]+$", "", name) not in _SHELLS:
                 raise _AskedError(f"{at.shell} may read the command in another way")
             if action.stays and at.has_moved:
-                raise _AskedError("the agent's shell may be another or elsewhere since a command")
+                raise _AskedError(
+                    "the agent's shell may be elsewhere or changed since a cd or such"
+                )
             used = _rules_for_run(action, active, folder)
         elif isinstance(action, EditAction):
             used = _rules_for_edit(action, active, folder)
