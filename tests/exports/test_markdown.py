@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 from markdown_it import MarkdownIt
 
 from acphold.faces.exports.markdown import index, without_tags
@@ -58,6 +58,14 @@ def test_a_picture_of_an_agent_is_not_fetched_by_who_looks_at_an_export() -> Non
         inside = [child.type for token in tokens for child in token.children or ()]
         assert "image" not in inside, text
     assert without_tags("`![p](x)`") == "`![p](x)`"
+
+
+@example("\\`")  # what follows only looks like code
+@given(st.text("`!\\[]()x \n~"))
+def test_no_text_makes_a_picture(text: str) -> None:
+    shown = without_tags(f"{text}![p](https://x/p.png){text}")
+    tokens = MarkdownIt("commonmark").parse(shown)
+    assert "image" not in [child.type for token in tokens for child in token.children or ()]
 
 
 def test_a_fence_that_was_left_open_is_closed() -> None:

@@ -162,13 +162,13 @@ def without_tags(text: str) -> str:
     """Return Markdown without tags and pictures, except in code; a fence that was left open is
     closed."""
     gentle = _escape_tags(text, keeps_code=True)
-    if not _TAG.search(gentle):
+    if not _TAG.search(gentle) and "![" not in gentle:
         return gentle
     from markdown_it import MarkdownIt
 
     tokens = MarkdownIt("commonmark").parse(gentle)
     inside = (child for token in tokens for child in token.children or ())
-    if any(token.type.startswith("html_") for token in (*tokens, *inside)):
+    if any(token.type.startswith(("html_", "image")) for token in (*tokens, *inside)):
         # Backticks were placed so that text only looks like code.
         return _escape_tags(text, keeps_code=False)
     return gentle

@@ -402,7 +402,8 @@ class ClientConnection:
             await tick(bounds.SHARES_SECONDS)
             try:
                 if await self._own.has_less():
-                    await self._leave_sessions()
+                    async with self._entering:
+                        await self._leave_sessions()
                     self.lost_access.set()
             except Exception as exc:  # such as a journal that cannot be read right now
                 log.warning("cannot see what is shared with %s: %r", self.principal.name, exc)

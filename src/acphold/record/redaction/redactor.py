@@ -362,7 +362,8 @@ class Redactor:
             cuts += _cuts(
                 seen, ((ENCODED, *match.span()) for match in _ENCODED.finditer(seen.text))
             )
-        cuts += _in_payloads(text, self._search)
+        if seen.text is not text:
+            cuts += _in_payloads(text, self._search)
         if not cuts:
             if len(self._clean) >= SEEN:
                 self._clean.clear()
@@ -377,7 +378,10 @@ class Redactor:
         found = [*self._known.find(seen.text)]
         if cut := _CUT_SHORT.search(seen.text):
             found += self._known.beginnings(seen.text, cut.start(), LEAST_BEGINNING)
-        return [*_cuts(seen, found), *_in_payloads(text, self._search_known)]
+        cuts = _cuts(seen, found)
+        if seen.text is not text:
+            cuts += _in_payloads(text, self._search_known)
+        return cuts
 
     # -- other values ----------------------------------------------------------------------
 

@@ -255,8 +255,7 @@ def _copilot(_: Json, given: Json, earlier: Json) -> Action:
             return _DIFFERS
         return _run_action(given, earlier, stays=True)
     if _has_only(given, "fileName diff"):
-        is_edit = _has_only(before, "path old_str new_str")
-        if not is_edit:
+        if not _has_only(before, "path old_str new_str"):
             return _OTHER_TOOL
         return _edit_action(given, earlier, "fileName", "path", stays=True)
     return _UNEXPECTED_FIELDS
