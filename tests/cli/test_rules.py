@@ -124,7 +124,8 @@ async def test_a_rule_is_added_listed_and_revoked(tmp_path: Path, folder: Path) 
     assert first.startswith(sentence)
     made = "2 Always allow codex to run `make check` in project (until revoked)"
     assert second.startswith(f"{made} · {folder} · used 0 times")
-    assert rules(journal, "rm", "1", folder=folder) == "revoked: run pytest …\n"
+    gone = "revoked: Always allow every agent to run `pytest` with any arguments in project\n"
+    assert rules(journal, "rm", "1", folder=folder) == gone
     assert "`pytest`" not in rules(journal, folder=folder)
     assert "there is no rule 1" in rules(journal, "rm", "1", folder=folder, code=2)
     [told] = rules(journal, "--json", folder=folder).splitlines()
@@ -193,6 +194,7 @@ async def test_a_rule_that_allows_what_was_refused_is_only_added_with_although(
     told = rules(journal, "try", "run pytest ...", folder=folder)
     assert "     1  YOU REFUSED\n" in told
     assert "     1  you allowed\n" in told
+    assert "\nAlways allow every agent to run `pytest` with any arguments in project: " in told
     told = rules(journal, "add", "run pytest ...", folder=folder, code=2)
     assert "would have allowed 1 question that you refused" in told
     assert await kept(journal) == []

@@ -181,7 +181,7 @@ async def _revoke(location: str | None, user: str, words: Sequence[str]) -> int:
         ended = await journal.access.change_rules(user, numbers, RuleChange(ended_at=now_ms()))
         for rule in ended:
             await _note(journal, "revoke rule", rule.text)
-            print(f"revoked: {visible(rule.text)}")
+            print(f"revoked: {visible(on_one_line(rule.sentence))}")
     return Exit.OK
 
 
@@ -279,7 +279,7 @@ async def _try(location: str | None, rule: StandingRule) -> int:
                 )
                 counts[said] += 1
                 print(_line(said, each))
-    print(f"{visible(rule.text)}: {visible(rule.meaning)}")
+    print(f"{visible(on_one_line(rule.sentence))}: {visible(rule.meaning)}")
     for what, count in sorted(counts.items()):
         print(f"{count:>6}  {what}")
     return Exit.OK
