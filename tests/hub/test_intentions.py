@@ -195,10 +195,13 @@ def acted_on(house: Shared) -> list[tuple[str, dict[str, Any]]]:
     return [(method, params) for method, params in house.agent.asked if method not in opens]
 
 
-async def nothing_happens(house: Shared, session: str) -> Onlooker:
-    """Open a session, and let the time of all its moments pass: the agent gets nothing."""
+async def nothing_happens(house: Shared, session: str, planned_at: int | None = None) -> Onlooker:
+    """Open a session, and let the time of all its moments pass: the agent gets nothing.
+
+    The last of them was planned at `planned_at`, or just now.
+    """
     offer(house)
-    moment = now_ms() + SOON_MS + 50
+    moment = (planned_at or now_ms()) + SOON_MS + 50
     client = await house.loaded(session)
     if (await state(client, session)).get("waiting"):
         await until(lambda: now_ms() > moment)
@@ -220,17 +223,18 @@ async def test_what_was_queued_elsewhere_is_shown_and_begins_when_a_person_says_
     tmp_path: Path, door: Door, intention: Intention
 ) -> None:
     session = await plan(str(tmp_path / "journal.db"), intention)
+    planned_at = now_ms()
     journal = await door(tmp_path / "journal.db", session)
     shown = run_here(("queue", "--json", "--journal", str(journal)), os.environ.copy())
     told = json.loads(shown.out)
     assert (told["queued"], told["held"], told["until"]) == (2, "elsewhere", None)
     async with shared(journal) as house:
-        client = await nothing_happens(house, session)
+        client = await nothing_happens(house, session, planned_at)
         queue = await state(client, session)
         assert (waiting(queue), queue["held"]) == (["first", "second"], "elsewhere")
         assert not queue.keys() & {"until", "goesOn", "restarts", "begun"}
     async with shared(journal) as house:  # nor after the next restart
-        client = await nothing_happens(house, session)
+        client = await nothing_happens(house, session, planned_at)
         await change(client, session, "drop", id=(await state(client, session))["waiting"][0]["id"])
         await change(client, session, "go")
         await house.agent.prompted("s0")

@@ -210,7 +210,8 @@ async def test_one_who_is_cancelled_while_it_appends_knows_what_was_appended(
         assert await raws(journal) == [b"1", b"2", b"3"]
 
 
-async def test_a_password_is_in_no_error(location: str) -> None:
+async def test_a_password_is_in_no_error(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "RETRY_SECONDS", 0.2)
     for url in (
         "postgresql://me:geheim@127.0.0.1:1/db?connect_timeout=2",
         "postgresql://me:geheim@/db?host=/nowhere",
