@@ -130,6 +130,16 @@ def test_only_what_can_be_read_is_allowed(project: Path) -> None:
     assert (verdict.allows, verdict.why) == (False, "it is a form")
 
 
+def test_a_shell_that_stays_is_asked_about_once_it_may_have_moved(project: Path) -> None:
+    made = rule("run pytest", project, person="ada")
+    moved = at(project, has_moved=True)
+    verdict = decide(RunAction(("pytest",), stays=True), [made], moved)
+    why = "an earlier command, such as cd, may have moved or changed the agent's shell"
+    assert (verdict.allows, verdict.why) == (False, why)
+    assert decide(RunAction(("pytest",), stays=True), [made], at(project)).allows
+    assert decide(RunAction(("pytest",)), [made], moved).allows
+
+
 def test_the_21st_answer_of_a_turn_is_asked(project: Path) -> None:
     made = rule("run pytest …", project, person="ada")
     assert of_pytest(project, made, answered=19).allows

@@ -374,7 +374,7 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
                 raise _AskedError(f"{at.shell} may read the command in another way")
             if action.stays and at.has_moved:
                 raise _AskedError(
-                    "the agent's shell may be elsewhere or changed since a cd or such"
+                    "an earlier command, such as cd, may have moved or changed the agent's shell"
                 )
             used = _rules_for_run(action, active, folder)
         elif isinstance(action, EditAction):
