@@ -11,7 +11,7 @@ from acp_wire.rpc.requests import Request
 from acp_wire.transports.streams import memory_pair
 from acphold.client.far_line import FarClient
 from acphold.errors import ConnectionLostError, InvalidParamsError
-from acphold.live.server.far_line import GAP_HOW
+from acphold.live.server.reconnection import GAP_HOW
 
 DEADLINE = 30.0
 

@@ -49,7 +49,7 @@ from typing import Any
 import psutil
 
 from acphold.live.server.bounds import OWNER_SEARCH_SECONDS
-from acphold.live.server.far_line import GAP_HOW
+from acphold.live.server.reconnection import GAP_HOW
 from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
 from tests.failures.kept_session import KeptSession
 from tests.failures.visitors import Visitor, difference, on_screen

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from acphold.live.server.far_line import AWAY
+from acphold.live.server.reconnection import AWAY
 from acphold.live.server.remote_sessions import OWNER
 from tests.editor import Editor, Refused
 from tests.owners import program

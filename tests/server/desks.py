@@ -7,7 +7,6 @@ from acphold.live.hub.hub import Hub
 from acphold.live.server.daemon import FrontDesks
 from acphold.live.server.fronts import KeptDesks, Prepare
 from acphold.live.server.principals import Principal
-from acphold.live.server.server_front import ServerFronts
 from acphold.live.server.service import Addresses
 
 
@@ -17,9 +16,5 @@ def front_desks(hub: Hub, prepare: Prepare) -> tuple[FrontDesks, KeptDesks]:
     async def join(transport: Transport, principal: Principal) -> None:
         raise AssertionError("no node of this test")
 
-    kept = KeptDesks()
-
-    def make_servers() -> ServerFronts:
-        return ServerFronts(hub, prepare, str, Addresses(hub.journal), join, kept)
-
-    return FrontDesks(hub, prepare, kept, make_servers), kept
+    kept = KeptDesks(hub, prepare, str, Addresses(hub.journal), join)
+    return FrontDesks(kept), kept

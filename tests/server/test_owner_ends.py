@@ -22,7 +22,7 @@ from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.attachment import Attachment
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
-from acphold.live.server import bounds, far_line
+from acphold.live.server import bounds, reconnection
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.remote_sessions import OWNER
 from acphold.record.journal.stores import open_journal
@@ -30,7 +30,7 @@ from tests.editor import DEADLINE, Refused, open_params, prompt_params, scripted
 from tests.served import Guest, guest
 from tests.server.posed_owner import PosedOwner, posed_owner
 
-AWAY, BACK = (title.format(OWNER) for title in (far_line.AWAY, far_line.BACK))
+AWAY, BACK = (title.format(OWNER) for title in (reconnection.AWAY, reconnection.BACK))
 
 NOTICES: dict[str, Any] = {"session": {"notices": {}}}
 

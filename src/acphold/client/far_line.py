@@ -21,7 +21,8 @@ from acphold.client import bounds
 from acphold.client.uplink import Endpoint
 from acphold.extras import require
 from acphold.live.agents.capabilities import ClientOffer, offer_of
-from acphold.live.server.far_line import FarLine, OnAway, OpenTransport
+from acphold.live.server.far_line import FarLine
+from acphold.live.server.reconnection import OnAway, OpenTransport
 
 log = logging.getLogger(__name__)
 

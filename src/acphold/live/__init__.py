@@ -16,6 +16,6 @@ EXPORTS = """
     reading.inbox reading.local_reader reading.neighbours reading.present_files
     reading.requests reading.rule_offers reading.server_reader reading.session_reader
     server.alert_commands server.daemon server.far_line server.fronts server.positions
-    server.principals server.relay_protocol server.service
+    server.principals server.reconnection server.relay_protocol server.service
 """
 """The modules that other wings may import; nobody reaches past them."""

@@ -125,6 +125,19 @@ async def first(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
 
+async def first_of(*works: Coroutine[Any, Any, object] | asyncio.Task[Any]) -> None:
+    """Wait until one of these has ended, however; those that are no tasks yet run until then."""
+    given = [work for work in works if isinstance(work, asyncio.Task)]
+    rest = [work for work in works if not isinstance(work, asyncio.Task)]
+    begun = [asyncio.create_task(work, name="first of") for work in rest]
+    try:
+        await first(*given, *begun)
+    finally:
+        for task in begun:
+            task.cancel()  # now, as in `beside`
+        await finish(partial(end, *begun))
+
+
 @asynccontextmanager
 async def beside(work: Coroutine[Any, Any, T], name: str) -> AsyncIterator[asyncio.Task[T]]:
     """Run `work` in a task for the block, and end it then; the block gets the task."""

@@ -37,7 +37,35 @@ from acphold.record.journal.access import Scope
 log = logging.getLogger(__name__)
 
 
-class Client(Protocol):
+class LineClient(Protocol):
+    """A connected client, as its line to another process sees it (`server.far_line`)."""
+
+    @property
+    def offer(self) -> ClientOffer:
+        """The capabilities and wishes from its `initialize`."""
+
+    @property
+    def is_lost(self) -> bool:
+        """True once it has gone."""
+
+    @property
+    def buffered(self) -> int:
+        """Bytes not yet sent to it."""
+
+    def send(self, lines: bytes) -> None:
+        """Queue framed lines."""
+
+    async def drain(self) -> None:
+        """Wait until few bytes are buffered; ConnectionLostError if it has gone."""
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Call a client method; cancelling this sends `$/cancel_request`."""
+
+    def tell(self, method: str, params: bytes) -> None:
+        """Send a notification."""
+
+
+class Client(LineClient, Protocol):
     """A connected client, as the hub sees it; fulfilled by `server`."""
 
     known_prompts: set[str]
@@ -45,10 +73,6 @@ class Client(Protocol):
 
     only_joins: bool
     """True if it came for sessions that are live, and for no agent."""
-
-    @property
-    def offer(self) -> ClientOffer:
-        """The capabilities and wishes from its `initialize`."""
 
     @property
     def info(self) -> bytes:
@@ -70,22 +94,6 @@ class Client(Protocol):
 
         Whoever may not prompt starts no agent: the journal answers them.
         """
-
-    @property
-    def buffered(self) -> int:
-        """Bytes not yet sent to it."""
-
-    def send(self, lines: bytes) -> None:
-        """Queue framed lines."""
-
-    async def drain(self) -> None:
-        """Wait until few bytes are buffered; ConnectionLostError if it has gone."""
-
-    async def ask(self, method: str, params: bytes) -> bytes:
-        """Call a client method; cancelling this sends `$/cancel_request`."""
-
-    def tell(self, method: str, params: bytes) -> None:
-        """Send a notification."""
 
     async def hang_up(self) -> None:
         """End its connection: what it came for is over."""

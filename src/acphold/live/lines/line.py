@@ -49,7 +49,9 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from acp_wire.schema import INITIALIZE, LOAD_SESSION, PROMPT
+from msgspec import Struct, field
+
+from acp_wire.schema import CANCEL, INITIALIZE, LOAD_SESSION, PROMPT
 from acp_wire.schema.methods import LEAVING, MAKING, OPENING, REOPENING, REPEATABLE
 from acp_wire.schema.splice import session_id_in
 from acphold.newest import Newest
@@ -65,7 +67,7 @@ ANSWERS: Final = 100
 """Most answers of the client that are kept in case their questions are asked again."""
 
 
-class OpenSession:
+class OpenSession(Struct, eq=False):
     """One open session. `setup` is the client's request for it, to open it again.
 
     `position` is that of the last update that the client was sent; before the first one, the
@@ -73,13 +75,10 @@ class OpenSession:
     opened the session named. `is_open` is set once the client has that answer.
     """
 
-    __slots__ = ("is_open", "lineage", "position", "setup")
-
-    def __init__(self, setup: bytes, position: int | None, lineage: str | None = None) -> None:
-        self.setup = setup
-        self.position = position
-        self.lineage = lineage
-        self.is_open = False
+    setup: bytes
+    position: int | None
+    lineage: str | None = None
+    is_open: bool = False
 
     def advance(self, position: int) -> None:
         """Note that the client was sent the update at this position."""
@@ -125,72 +124,53 @@ class OpenSessions(dict[str, OpenSession]):
         return opened_id
 
 
-class SessionOpening:
+class SessionOpening(Struct, eq=False):
     """A session that is being opened: `before` is what the client had open of it until then."""
 
-    def __init__(
-        self,
-        sessions: OpenSessions,
-        session_id: str,
-        opening: OpenSession,
-        before: OpenSession | None,
-    ) -> None:
-        self._sessions = sessions
-        self._session_id = session_id
-        self.opening = opening
-        self.before = before
+    sessions: OpenSessions
+    session_id: str
+    opening: OpenSession
+    before: OpenSession | None
 
     def undo(self) -> None:
         """Restore what the client had open: the session could not be opened."""
-        if self._sessions.get(self._session_id) is not self.opening or self.opening.is_open:
+        if self.sessions.get(self.session_id) is not self.opening or self.opening.is_open:
             return  # it was opened, or another request has come since
         if self.before is None:
-            del self._sessions[self._session_id]
+            del self.sessions[self.session_id]
         else:
-            self._sessions[self._session_id] = self.before
+            self.sessions[self.session_id] = self.before
 
 
-class Pending(Generic[R]):
+class Pending(Struct, Generic[R], eq=False):
     """A request of the client that is not answered: `request` is the object that gets the answer.
 
-    `sent_id` is the id under which a prompt is known, `after` a position from before it. A request
-    that opens a session `begins` there, if that is known. `due` is the time since when the answer
-    has been due, and `on_answered` is called then. `was_refused` is set on one that is sent again
-    because its session was not open there.
+    `sent_id` is the id under which a prompt is known, `after` a position from before it, and `id`
+    the number of the request on the present connection. A request that opens a session `begins`
+    there, if that is known. `due` is the time since when the answer has been due, and `on_answered`
+    is called then. `was_refused` is set on one that is sent again because its session was not open
+    there.
     """
 
-    __slots__ = (
-        "after",
-        "begins",
-        "due",
-        "id",
-        "is_cancelled",
-        "is_sent",
-        "method",
-        "on_answered",
-        "opening",
-        "params",
-        "request",
-        "sent_id",
-        "session_id",
-        "was_refused",
-    )
+    request: R
+    method: str
+    params: bytes
+    session_id: str | None
+    sent_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    after: int = 0
+    id: int | None = None
+    is_sent: bool = False
+    is_cancelled: bool = False
+    was_refused: bool = False
+    opening: SessionOpening | None = None
+    begins: OpenSession | None = None
+    due: float | None = None
+    on_answered: Callable[[], object] = bool
 
-    def __init__(self, request: R, method: str, params: bytes, session_id: str | None) -> None:
-        self.request = request
-        self.method = method
-        self.params = params
-        self.session_id = session_id
-        self.sent_id = uuid.uuid4().hex
-        self.after = 0
-        self.id: int | None = None  # its id on the present connection
-        self.is_sent = False
-        self.is_cancelled = False
-        self.was_refused = False
-        self.opening: SessionOpening | None = None
-        self.begins: OpenSession | None = None
-        self.due: float | None = None
-        self.on_answered: Callable[[], object] = bool
+    def expect(self, now: float) -> None:
+        """Expect the answer from now on."""
+        if self.due is None:
+            self.due = now
 
 
 class ResumePlace(NamedTuple):
@@ -225,6 +205,7 @@ class LastingLine(Generic[R]):
         self.sessions: OpenSessions = OpenSessions()
         self.pending: list[Pending[R]] = []
         self._answers: Newest[str, bytes] = Newest(ANSWERS)
+        self._kept: list[tuple[str, bytes]] = []
 
     # -- what the client asks ---------------------------------------------------------------
 
@@ -232,7 +213,19 @@ class LastingLine(Generic[R]):
         """Keep a request of the client until it is answered."""
         asked = Pending(request, method, params, session_id)
         self.pending.append(asked)
+        if method == PROMPT.name:  # a cancel from before it is not meant for it
+            left = (CANCEL.name, session_id)
+            self._kept = [it for it in self._kept if (it[0], session_id_in(it[1])) != left]
         return asked
+
+    def keep(self, method: str, params: bytes) -> None:
+        """Keep a notification of the client for the next connection."""
+        self._kept.append((method, params))
+
+    def take_kept(self) -> Sequence[tuple[str, bytes]]:
+        """Return the notifications that were kept, which are sent now."""
+        kept, self._kept = self._kept, []
+        return kept
 
     def send(self, asked: Pending[R]) -> ResumePlace | None:
         """Note that it is sent now. Return the place after which to resume instead, or to send a
@@ -280,6 +273,11 @@ class LastingLine(Generic[R]):
         for asked in prompts:
             asked.is_cancelled = True
         return prompts
+
+    def is_overdue(self, now: float, seconds: float) -> bool:
+        """Return True if an answer has been due for so long. A turn takes as long as it takes,
+        until it is cancelled."""
+        return any(it.due is not None and now - it.due > seconds for it in self.pending)
 
     @property
     def introduces_itself(self) -> bool:

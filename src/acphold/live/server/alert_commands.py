@@ -137,11 +137,12 @@ def variables(alert: Alert, agent: str = "", url: str = "") -> dict[str, str]:
         "ACPHOLD_SECONDS": f"{alert.seconds:.0f}",
         "ACPHOLD_URL": url,
     }
-    lines = {name: " ".join(text.replace("\0", "").splitlines()) for name, text in values.items()}
-    return {
-        name: line.encode(errors="replace").decode()[: bounds.ALERT_VALUE_CHARACTERS]
-        for name, line in lines.items()
-    }
+    return {name: _value(text) for name, text in values.items()}
+
+
+def _value(text: str) -> str:
+    line = " ".join(text.replace("\0", "").splitlines())
+    return line.encode(errors="replace").decode()[: bounds.ALERT_VALUE_CHARACTERS]
 
 
 def stdin_json(alert: Alert, url: str = "") -> bytes:

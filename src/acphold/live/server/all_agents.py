@@ -38,7 +38,7 @@ from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.schema.methods import ARCHIVE_SESSION, FORK_SESSION, LEAVING, OPENING, REOPENING
 from acp_wire.schema.splice import in_meta, members, session_id_in, splice, with_meta
-from acp_wire.tasks import TaskSet, beside, end, finish, first
+from acp_wire.tasks import TaskSet, end, finish, first_of
 from acp_wire.transports.reread import reread
 from acphold import errors
 from acphold.live.agents import capabilities
@@ -96,10 +96,7 @@ async def peek(transport: Transport, limit: int) -> tuple[Transport, bool]:
     A message longer than `limit` is left to the next reader, which refuses it.
     """
     data = b""
-    while b"\n" not in data and len(data) <= limit:
-        chunk = await transport.receive()
-        if not chunk:
-            break
+    while b"\n" not in data and len(data) <= limit and (chunk := await transport.receive()):
         data += chunk
     wants_all = False
     with suppress(errors.InvalidParamsError):
@@ -107,24 +104,6 @@ async def peek(transport: Transport, limit: int) -> tuple[Transport, bool]:
         offered = members(members(message.get("params", b"")).get("clientCapabilities", b""))
         wants_all = members(offered.get("_meta", b"")).get(capabilities.ALL_AGENTS) == b"true"
     return reread(transport, data), wants_all
-
-
-async def attend_all(
-    agents: Agents, default: str, transport: Transport, limit: int, principal: Principal
-) -> None:
-    """Serve one client that asks for all agents, until it leaves."""
-    client = AllAgents(agents, default, transport, limit, principal)
-    try:
-        async with connected(client.peer) as pump:
-            try:
-                await asyncio.wait({pump})
-                await client.peer.finish(bounds.LAST_ANSWERS_SECONDS, but=schema.PROMPT.name)
-            finally:
-                client.detach()
-                if not pump.done():  # this process ends, and the client stays
-                    client.peer.refuse_all(errors.StoppedError())
-    finally:
-        await finish(client.aclose)
 
 
 class AllAgents:
@@ -148,6 +127,21 @@ class AllAgents:
         self._closing = TaskSet()
         # Messages that wait until the counter of their session is found, in wire order.
         self._waiting: dict[str, list[Request | NotificationReceived]] = {}
+
+    async def attend(self) -> None:
+        """Serve the client until it leaves."""
+        try:
+            async with connected(self.peer) as pump:
+                try:
+                    await asyncio.wait({pump})
+                    await self.peer.finish(bounds.LAST_ANSWERS_SECONDS, but=schema.PROMPT.name)
+                finally:
+                    for counter in self._counters.values():
+                        counter.detach()  # the client has gone; its turns continue
+                    if not pump.done():  # this process ends, and the client stays
+                        self.peer.refuse_all(errors.StoppedError())
+        finally:
+            await finish(self.aclose)
 
     # -- messages of the client -----------------------------------------------------------
 
@@ -218,7 +212,7 @@ class AllAgents:
         else:
             return counter.tell(message)
         if isinstance(message, Request):
-            message.on_cancel = _let_be  # it is answered at once then, and left out later
+            message.on_cancel = lambda: None  # it is answered at once then, and left out later
         return None if waiting is not None else self._look_up_and_send(session_id)
 
     async def _send_to_agent(self, name: str, request: Request) -> None:
@@ -231,10 +225,17 @@ class AllAgents:
         waiting = self._waiting[session_id]
         problem: errors.AcpError = errors.StoppedError()  # if we are cancelled
         try:
-            found = await self._agents.find(session_id, self._principal, waiting[0].method)
-            reads, principal = self._limit(session_id, waiting[0], found)
+            method, params = waiting[0].method, waiting[0].params
+            found = await self._agents.find(session_id, self._principal, method)
+            reads, principal = "", self._principal
+            may = principal.scopes
+            if "prompt" in may and not found.may_prompt:
+                reads = session_id
+                principal = replace(principal, scopes=may & {"watch"}, only_reads=True)
+            elif "prompt" in may and method in OPENING and OpenParams.decode(params).reads:
+                reads, principal = session_id, replace(principal, scopes=may - {"prompt"})
             former = [key for key in self._counters if key[1] == session_id != reads]
-            for key in former if "prompt" in self._principal.scopes else ():
+            for key in former if "prompt" in may else ():
                 await self._counters.pop(key).aclose()  # before the session is open at another one
             while waiting:
                 try:
@@ -248,21 +249,6 @@ class AllAgents:
             del self._waiting[session_id]
             for message in waiting:
                 _refuse(message, problem)
-
-    def _limit(
-        self, session_id: str, first: Request | NotificationReceived, found: FoundSession
-    ) -> tuple[str, Principal]:
-        """Return the session if the client only reads it, otherwise "", and the client's principal
-        there; raises InvalidParamsError."""
-        principal = self._principal
-        if "prompt" not in principal.scopes:
-            return "", principal
-        if not found.may_prompt:
-            may = principal.scopes & {"watch"}
-            return session_id, replace(principal, scopes=may, only_reads=True)
-        if first.method in OPENING and OpenParams.decode(first.params).reads:
-            return session_id, replace(principal, scopes=principal.scopes - {"prompt"})
-        return "", principal
 
     async def _send(
         self,
@@ -326,19 +312,10 @@ class AllAgents:
             del self._counters[counter.name, counter.reads]  # in this step: nothing more comes
             self._closing.start(counter.aclose(), f"close counter of {counter.name}")
 
-    def detach(self) -> None:
-        """Leave all sessions: the client has gone; its turns continue."""
-        for counter in self._counters.values():
-            counter.detach()
-
     async def aclose(self) -> None:
         """Close all counters."""
         counters, self._counters = [*self._counters.values()], {}
         await asyncio.gather(*(it.aclose() for it in counters), *self._closing)
-
-
-def _let_be() -> None:
-    """Leave a cancelled request where it waits."""
 
 
 def _refuse(message: Request | NotificationReceived, error: errors.AcpError) -> None:
@@ -404,8 +381,7 @@ class Counter:
         """Wait until it is open, as long as the agent takes to start; raises AcpError."""
         self._expected += 1
         try:
-            async with beside(self._opened.wait(), "opened") as opened:
-                await first(opened, self._staying)
+            await first_of(self._staying, self._opened.wait())
             if self._connection is None:
                 self._staying.result()
         finally:

@@ -7,6 +7,7 @@ A refusal names the field, and the MCP server if it is about one. Sources: spec 
 from __future__ import annotations
 
 import os
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -27,6 +28,8 @@ from acphold.live.mcp.servers import ProvidedServers, check_server
 from acphold.live.server import bounds
 from acphold.live.server.open_params import OpenParams
 from acphold.record.history.prompt_queue import QueueChange
+
+T = TypeVar("T")
 
 OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest
 
@@ -105,6 +108,15 @@ def _server_for_agent(raw: bytes, index: int, can: schema.AgentCapabilities, pat
     return bridge_server(schema.decode(type_, entry).value)
 
 
+def decode_params(params: bytes, kind: type[T], field: str | None = None) -> T:
+    """Return params of this kind; raises InvalidParamsError, for the member `field` if only that
+    can be wrong."""
+    try:
+        return msgspec.json.decode(params or b"{}", type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise InvalidParamsError(str(exc) if field is None else f"{field}: {exc}", field) from None
+
+
 class _PromptParams(Struct, gc=False):
     sessionId: str
     prompt: list[Raw]
@@ -116,7 +128,6 @@ class _Block(Struct, gc=False):
 
 
 _prompt_params = msgspec.json.Decoder(_PromptParams).decode
-_blocks = msgspec.json.Decoder(list[_Block]).decode
 
 
 def prompt_in(params: bytes) -> tuple[str, bytes, bytes]:
@@ -144,12 +155,9 @@ class QueueRequest(Struct, rename="camel"):
 
 def queue_request(params: bytes) -> QueueRequest:
     """Return the params of a request about the queued prompts; raises InvalidParamsError."""
-    try:
-        asked = msgspec.json.decode(params, type=QueueRequest)
-        if asked.change is not None and bytes(asked.change.prompt):
-            _blocks(asked.change.prompt)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise InvalidParamsError(f"change: {exc}", field="change") from None
+    asked = decode_params(params, QueueRequest, "change")
+    if asked.change is not None and (prompt := bytes(asked.change.prompt)):
+        decode_params(prompt, list[_Block], "change")
     if asked.change is not None and len(asked.change.id) > bounds.PROMPT_ID_CHARACTERS:
         raise InvalidParamsError(
             f"change.id: must have at most {bounds.PROMPT_ID_CHARACTERS} characters",

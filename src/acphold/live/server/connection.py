@@ -11,8 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from acp_wire import schema
@@ -52,7 +51,7 @@ from acphold.live.server.session_opener import SessionOpener
 from acphold.live.server.session_requests import Handler, SessionRequests
 from acphold.live.server.unstable import UnstableMethods, archive_filter, copy_session
 from acphold.newest import Newest
-from acphold.record.history.raw_update import members
+from acphold.record.history.raw_update import members, string
 from acphold.record.journal.access import SCOPES, Scope
 
 if TYPE_CHECKING:
@@ -97,7 +96,10 @@ class ClientConnection:
         self._is_guest = principal.session_id is not None
         self._entrance = Entrance(door, Visitor(principal=principal, headers=headers or {}))
         self._entering = asyncio.Lock()
-        self._pages = OpenPages()
+        # The pages that the client was asked to open: only the clients that an agent asked get the
+        # notification that one is done, which names no session (spec v1, elicitation, "URL
+        # completion").
+        self._pages: Newest[str, None] = Newest(bounds.OPEN_PAGES)
         self._introduction: Introduction = "awaited"
         self._unstable = unstable
         entrance = self._entrance
@@ -108,11 +110,11 @@ class ClientConnection:
         methods = UnstableMethods(desk, self, opener, principal.note)
         self._opener, self._requests, self._methods = opener, requests, methods
         self._index: SessionIndex | None = None
-        self._own = OwnSessions(desk, entrance, opener.remote, opener.openings)
+        self._own = OwnSessions(desk, entrance, self.has)
         self.lost_access = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._handlers: dict[str, Handler] = {
-            schema.INITIALIZE.name: self._initialize,
+            schema.INITIALIZE.name: lambda request: self.introduce(request.params),
             PRESENCE: self._presence,
             CHANGED: self._on_changed,
             SIGNED_IN: self._on_signed_in,
@@ -169,8 +171,8 @@ class ClientConnection:
         return self.peer.buffered
 
     async def ask(self, method: str, params: bytes) -> bytes:
-        if method == schema.CREATE_ELICITATION.name:
-            self._pages.see(params)
+        if method == schema.CREATE_ELICITATION.name and (page := _page(params)):
+            self._pages[page] = None
         elif method == MCP_MESSAGE:
             params = self._servers.for_client(params)
         answer = await self.peer.call_raw(method, params)
@@ -182,8 +184,10 @@ class ClientConnection:
         return answer
 
     def tell(self, method: str, params: bytes) -> None:
-        if method == schema.COMPLETE_ELICITATION.name and not self._pages.is_done(params):
-            return  # another client was asked
+        if method == schema.COMPLETE_ELICITATION.name:
+            if _page(params) not in self._pages:
+                return  # another client was asked
+            del self._pages[_page(params)]
         if method == MCP_MESSAGE:
             params = self._servers.for_client(params)
         self.peer.tell(method, params)
@@ -289,9 +293,6 @@ class ClientConnection:
         self._principal.leaves_out(method, session_id_in(params), left_out)
         return params
 
-    async def _initialize(self, request: Request) -> bytes:
-        return await self.introduce(request.params)
-
     async def introduce(self, params: bytes) -> bytes:
         """Introduce the client to the agent; return the answer to `initialize`.
 
@@ -340,11 +341,8 @@ class ClientConnection:
         `session/delete` that the session is done."""
         if self._index is not None:  # it has introduced itself before, perhaps differently
             await self._index.clear()
-            self._handlers = {
-                method: handler
-                for method, handler in self._handlers.items()
-                if method not in self._index.handlers
-            }
+            for method in self._index.handlers:
+                del self._handlers[method]
             self._index = None
         self._handlers[schema.DELETE_SESSION.name] = self._requests.answer
         if self.offer.has_index:
@@ -544,7 +542,7 @@ async def _refuse_unknown(request: Request) -> bytes:
 
 
 Introduction = Literal["awaited", "answered in another version", "over"]
-"""The stages of a client's introduction; see `ClientConnection._initialize`."""
+"""The stages of a client's introduction; see `ClientConnection.introduce`."""
 
 NEIGHBOURS = (PRESENCE, CHANGED, SIGNED_IN, STOP)
 """Methods that other processes of ours call."""
@@ -556,36 +554,6 @@ BEFORE_ENTRY = BEFORE_INITIALIZE | {schema.AUTHENTICATE.name, SIGNED_IN}
 """Methods that are answered to a client that has not been admitted."""
 
 
-class _PageParams(Struct):
-    elicitationId: str | None = None
-
-
-class OpenPages:
-    """The pages that an agent asked one client to open (`elicitation/create` in the mode `url`).
-
-    When the agent reports that a page is done, only the clients that it asked get the notification
-    (spec v1, elicitation, "URL completion"), which names no session. Oldest first.
-    """
-
-    def __init__(self) -> None:
-        self._ids: Newest[str, None] = Newest(bounds.OPEN_PAGES)
-
-    def see(self, params: bytes) -> None:
-        """Remember the page in this request to the client."""
-        if (page := _page(params)) is not None:
-            self._ids[page] = None
-
-    def is_done(self, params: bytes) -> bool:
-        """Forget a page that is done; return True if this client was asked to open it."""
-        page = _page(params)
-        if page is None or page not in self._ids:
-            return False
-        del self._ids[page]
-        return True
-
-
-def _page(params: bytes) -> str | None:
-    try:
-        return msgspec.json.decode(params, type=_PageParams).elicitationId
-    except msgspec.MsgspecError:
-        return None
+def _page(params: bytes) -> str:
+    """Return the id of the page that these params are about; "" for none."""
+    return string(members(params).get("elicitationId")) or ""

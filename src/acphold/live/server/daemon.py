@@ -18,18 +18,19 @@ import logging
 import re
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.place import place_of
 from acp_wire.rpc import Transport
-from acp_wire.rpc.wire_errors import incident
-from acp_wire.tasks import beside, finish, first, tick
+from acp_wire.tasks import finish, first_of, tick
 from acp_wire.transports.child import StderrRelay
 from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.unix import Front, UnixListener, listening
 from acp_wire.visible_text import visible
 from acphold.errors import AcpError, AgentStartError
+from acphold.live.agents.absent import AbsentAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
@@ -40,11 +41,9 @@ from acphold.live.server.service import (
     Addresses,
     Service,
     attend,
-    joining_desk,
     journal_at,
     new_desk,
     refuse,
-    wait_for_first,
 )
 from acphold.logs import heard_by
 from acphold.version import __version__
@@ -88,20 +87,15 @@ async def serve_journal(
     journal = journal_at(service.journal)
     try:
         hub = Hub(journal, service.activity)
-        joining = joining_desk(hub, service)
+        # For clients that join live sessions, and start no agent.
+        joining = Desk(hub, lambda _: AbsentAgent(), service.options, only_joins=True)
         addresses = Addresses(journal, held)
 
         async def join(transport: Transport, principal: Principal) -> None:
             await attend(joining, service, transport, principal=principal)
 
-        kept = KeptDesks()
-
-        def make_servers() -> ServerFronts:
-            from acphold.live.server.server_front import ServerFronts  # an editor needs none
-
-            return ServerFronts(hub, prepare, called, addresses, join, kept)
-
-        desks = FrontDesks(hub, prepare, kept, make_servers)
+        kept = KeptDesks(hub, prepare, called, addresses, join)
+        desks = FrontDesks(kept)
 
         async def attend_process(transport: Transport) -> None:
             transport, relayed = await read_relayed(transport)
@@ -115,9 +109,8 @@ async def serve_journal(
             listening(path, attend_process, addresses.listen_at, desks) as listener,
         ):
             ready()
-            waiting = _wait_until_idle(desks, kept, listener, stays=stays)
-            async with beside(waiting, "idle") as idle:
-                await wait_for_first(idle, stop)
+            idle = _wait_until_idle(desks, kept, listener, stays=stays)
+            await first_of(idle, stop.wait())
             await finish(hub.end_turns)
             await desks.aclose()
     finally:
@@ -131,45 +124,34 @@ async def _wait_until_idle(
     be in our place; then accept no more clients."""
     if stays:
         await desks.yielding.wait()
-        listener.stop()
-        return
-    while True:
-        async with (
-            beside(kept.wait_until_none(), "no desk") as unused,
-            beside(desks.yielding.wait(), "yielding") as yielding,
-        ):
-            await first(unused, yielding)
-        if desks.yielding.is_set():
-            listener.stop()
-            return
-        await asyncio.sleep(bounds.DAEMON_IDLE_SECONDS)
-        if not (listener.is_attending or kept):
-            # In the same step as the check: a client just accepted must not be disconnected.
-            listener.stop()
-            return
+    while not desks.yielding.is_set():
+        await first_of(kept.wait_until_none(), desks.yielding.wait())
+        if not desks.yielding.is_set():
+            await asyncio.sleep(bounds.DAEMON_IDLE_SECONDS)
+            if not (listener.is_attending or kept):
+                break
+    # In the same step as the check: a client just accepted must not be disconnected.
+    listener.stop()
 
 
 class FrontDesks:
     """The desks of the fronts of a hub."""
 
-    def __init__(
-        self, hub: Hub, prepare: Prepare, kept: KeptDesks, make_servers: Callable[[], ServerFronts]
-    ) -> None:
+    def __init__(self, kept: KeptDesks) -> None:
         self.yielding = asyncio.Event()
-        self._hub = hub
-        self._prepare = prepare
-        self._make_servers = make_servers
+        self._hub = kept.hub
         self._servers: ServerFronts | None = None
         self._place = place_of()
         self._open: list[FrontDesk] = []
         self._kept = kept
-        self._ending = asyncio.Event()
 
     @property
     def servers(self) -> ServerFronts:
         """Those of the fronts that are of servers."""
         if self._servers is None:
-            self._servers = self._make_servers()
+            from acphold.live.server.server_front import ServerFronts  # an editor needs none
+
+            self._servers = ServerFronts(self._kept)
         return self._servers
 
     def yields_to(self, front: Front) -> bool:
@@ -190,35 +172,30 @@ class FrontDesks:
     async def attend(self, front: Front) -> None:
         """Serve the editor or the server behind a front until it leaves."""
         try:
-            await self._serve(front)
-        finally:
-            self._hub.fronts.discard(front)
-
-    async def _serve(self, front: Front) -> None:
-        try:
             self._require_here(front)
             if front.frame.kind == SERVER:
                 await self.servers.attend(front)
-                return
-            # One that an equal front has left, and whose agent can still be used.
-            left = [it for it in self._open if it.is_free and it.identity == front.frame.identity]
-            desk = left[0] if left else await self._new(front)
+            else:
+                await self._serve(front)
         except AcpError as exc:
             log.warning("%s", exc)
             front.is_refused = True
             if front.frame.kind != SERVER:  # that one says it itself
                 StderrRelay(front.stderr).pass_on(f"acphold wrap: {visible(str(exc))}\n".encode())
-            await refuse(front.transport, exc, self._ending)
-            return
+            await refuse(front.transport, exc, self._kept.ending)
+        finally:
+            self._hub.fronts.discard(front)
+
+    async def _serve(self, front: Front) -> None:
+        # One that an equal front has left, and whose agent can still be used.
+        left = [it for it in self._open if it.is_free and it.identity == front.frame.identity]
+        keep = partial(self._keep, front.frame)
+        desk = left[0] if left else await self._kept.open("the desk of an editor", keep)
         desk.welcome(front)
         try:
             with heard_by(desk.fronted.heard):
                 serving = attend(desk.desk, desk.fronted.service, front.transport)
-                async with (
-                    beside(serving, "attend front") as attending,
-                    beside(desk.desk.closed.wait(), "end of desk") as closed,
-                ):
-                    await first(attending, closed)
+                await first_of(serving, desk.desk.closed.wait())
         finally:
             desk.take_leave()
         if desk.is_brief and not desk.is_needed:
@@ -233,45 +210,27 @@ class FrontDesks:
         if its != self._place:
             raise AgentStartError(ELSEWHERE)
 
-    async def _new(self, front: Front) -> FrontDesk:
-        opened: asyncio.Future[FrontDesk] = asyncio.get_running_loop().create_future()
-        self._kept.start(self._keep(front.frame, opened), "keep desk")
-        return await opened
-
     async def _keep(self, frame: FirstFrame, opened: asyncio.Future[FrontDesk]) -> None:
         """Open the desk for a front and keep it open while needed."""
-        try:
-            with closing(FrontStderr()) as stderr:
-                async with self._prepare(frame, stderr.descriptor) as fronted:
-                    with heard_by(fronted.heard):
-                        made = new_desk(self._hub, fronted.service)
-                    desk = FrontDesk(frame, fronted, made, stderr)
-                    self._open.append(desk)
-                    if opened.cancelled():  # the front has gone meanwhile
-                        desk.take_leave()
-                    else:
-                        opened.set_result(desk)
-                    try:
-                        async with (
-                            beside(desk.wait_until_idle(), "idle desk") as idle,
-                            beside(self._ending.wait(), "ending") as ending,
-                            beside(desk.desk.closed.wait(), "end of desk") as closed,
-                        ):
-                            await first(idle, ending, closed)
-                    finally:
-                        self._open.remove(desk)
-                        await desk.desk.aclose()
-        except Exception as exc:  # its front waits for the desk, and must be told
-            if opened.done():
-                log.error("the desk of an editor failed", exc_info=exc)
-            else:
-                opened.set_exception(exc if isinstance(exc, AcpError) else incident(exc))
+        with closing(FrontStderr()) as stderr:
+            async with self._kept.prepare(frame, stderr.descriptor) as fronted:
+                with heard_by(fronted.heard):
+                    made = new_desk(self._hub, fronted.service)
+                desk = FrontDesk(frame, fronted, made, stderr)
+                self._open.append(desk)
+                if opened.cancelled():  # the front has gone meanwhile
+                    desk.take_leave()
+                else:
+                    opened.set_result(desk)
+                try:
+                    idle = desk.wait_until_idle()
+                    await first_of(idle, self._kept.ending.wait(), desk.desk.closed.wait())
+                finally:
+                    self._open.remove(desk)
+                    await desk.desk.aclose()
 
     async def aclose(self) -> None:
         """End all agents with their turns; clients leave."""
-        self._ending.set()
-        if self._servers is not None:
-            self._servers.end()
         await self._kept.aclose()
 
 

@@ -24,36 +24,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import re
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
-
-import msgspec
 
 from acp_wire import schema
 from acp_wire.rpc import CutNotification, NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Answer, Request, hand_on
-from acp_wire.schema.methods import CANCEL_REQUEST, OPENING
+from acp_wire.schema.methods import CANCEL_REQUEST
 from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.tasks import beside, first
 from acphold import errors
-from acphold.live.agents.capabilities import (
-    ClientOffer,
-    asking_for_positions,
-    keeps_positions,
-)
-from acphold.live.agents.interface import session_of
+from acphold.live.agents.capabilities import asking_for_positions, keeps_positions
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.annotations import missing_update, notice
+from acphold.live.hub.attachment import LineClient
 from acphold.live.hub.attachments import DELETED_NOTICE
-from acphold.live.hub.frames import PARENT, POSITION, Frames
+from acphold.live.hub.frames import Frames
 from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.lines.line import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
     LastingLine,
     OpenSession,
     Pending,
@@ -65,6 +53,7 @@ from acphold.live.server.positions import (
     find_sent,
     is_only_position,
     lineage_of_answer,
+    place_of_cut,
     position_of_update,
     question_in,
     resume_params,
@@ -72,41 +61,11 @@ from acphold.live.server.positions import (
     with_sent,
     without_position,
 )
+from acphold.live.server.reconnection import OnAway, OpenTransport, Reconnection
 from acphold.record.history.replay import Replayed
-
-if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
-
-    class LineClient(Protocol):
-        """The client of a line: see `hub.attachment.Client`."""
-
-        @property
-        def offer(self) -> ClientOffer: ...
-
-        @property
-        def is_lost(self) -> bool: ...
-
-        @property
-        def buffered(self) -> int: ...
-
-        def send(self, lines: bytes) -> None: ...
-
-        async def drain(self) -> None: ...
-
-        async def ask(self, method: str, params: bytes) -> bytes: ...
-
-        def tell(self, method: str, params: bytes) -> None: ...
-
 
 log = logging.getLogger(__name__)
 
-AWAY = "The connection to {} is lost"
-AWAY_HOW = (
-    "acphold is reconnecting, and your messages wait. If only the connection is lost, running "
-    "turns go on."
-)
-BACK = "The connection to {} is back"
-BACK_HOW = "Nothing is missing."
-GAP_HOW = "Some updates from the meantime are not shown here: load the session to see all of them."
 NOT_OPEN = "This session is not open any more"
 NOT_OPEN_HOW = "{}. To continue, load it again."
 
@@ -114,20 +73,13 @@ PASSING = frozenset({errors.HELD_ELSEWHERE, errors.INTERNAL_ERROR})
 """Codes of refusals after which another try may succeed: another process was quicker, a disk is
 full, or the journal is locked."""
 
-OpenTransport = Callable[[], Awaitable[Transport]]
-"""Makes a connection. Raises ConnectionLostError if it may succeed later; any other AcpError ends
-the line."""
-
-OnAway = Callable[[float | None], object]
-"""Called with the time of a loss (seconds since the epoch), and with None when reconnected."""
-
 
 class FarLine:
-    """See the module. `dial` connects to the process that is called `name`; `first_connection` was
-    made already. `introduction` are the params of the client's `initialize`, if it was answered
-    elsewhere. `on_away` is called at once when the connection is lost; the client gets a notice if
-    it stays lost for UNTOLD_SECONDS. A line that `follows_owner` is for one session: it connects
-    again if the other process is not the owner any more, or cannot open the session now.
+    """See the module. `dial`, `name`, `first_connection` and `on_away` as in `Reconnection`.
+
+    `introduction` are the params of the client's `initialize`, if it was answered elsewhere. A line
+    that `follows_owner` is for one session: it connects again if the other process is not the owner
+    any more, or cannot open the session now.
     """
 
     def __init__(
@@ -143,23 +95,15 @@ class FarLine:
         follows_owner: bool = False,
     ) -> None:
         self._client = client
-        self._dial = dial
-        self._on_away = on_away
+        self._connection = Reconnection(dial, name, first_connection, on_away, self.notify_client)
         self._name = name
         self._limit = limit
-        self._first = first_connection
         self._server: Peer | None = None
         self._introduction = introduction
         self._line = LastingLine[Request]()
-        self._kept: list[tuple[str, bytes]] = []
         self._given_up = asyncio.Event()
-        self._is_away_reported = False
-        self._away: asyncio.TimerHandle | None = None
-        self._pause = FIRST_PAUSE
-        self._tried = 0.0
         self._restoring_since: float | None = None
         self._is_closed = False
-        self._has_gap = False
         self._follows_owner = follows_owner
 
     async def run(self) -> None:
@@ -168,8 +112,6 @@ class FarLine:
         Raises what ends the line, like RemoteRefusalError if the server does not admit us any more.
         Then its requests are refused with it, and the client is told in its sessions.
         """
-        if self._first is None:
-            self._wait_for_connection()
         try:
             while True:
                 await self._stay_connected()
@@ -180,12 +122,11 @@ class FarLine:
             await self._drain()
             raise
         finally:
-            if self._away is not None:
-                self._away.cancel()
+            self._connection.close()
 
     async def _stay_connected(self) -> None:
         """Connect, and return when that connection is lost, or given up."""
-        transport = await self._next_connection()
+        transport = await self._connection.next()
         server = Peer(
             transport,
             self,
@@ -211,18 +152,7 @@ class FarLine:
         finally:
             self._server = self._restoring_since = None
         self._answer_cancelled()
-        if self._away is None:
-            self._wait_for_connection()
-            self._on_away(time.time())
-
-    def _wait_for_connection(self) -> None:
-        """Notify the client if there is no connection for long."""
-        loop = asyncio.get_running_loop()
-        self._away = loop.call_later(bounds.UNTOLD_SECONDS, self._report_away)
-
-    def _report_away(self) -> None:
-        self._is_away_reported = True
-        self.notify_client(AWAY.format(self._name), AWAY_HOW, "warning")
+        self._connection.on_loss()
 
     async def _restore(self, server: Peer) -> None:
         """Introduce the client over a new connection, and resume its open sessions.
@@ -232,7 +162,7 @@ class FarLine:
         if self._introduction is None or self._line.introduces_itself:
             return
         try:
-            self._restoring_since = asyncio.get_running_loop().time()
+            self._restoring_since = _now()
             introduced = await server.call_raw(
                 schema.INITIALIZE.name,
                 asking_for_positions(self._introduction),
@@ -249,18 +179,7 @@ class FarLine:
     def _go_on(self, server: Peer) -> None:
         """Go on over a new connection, where the sessions are open: send what is pending."""
         self._restoring_since = None
-        self._pause = FIRST_PAUSE
-        if self._away is not None:
-            self._away.cancel()
-            self._away = None
-            self._on_away(None)
-        if self._is_away_reported:
-            self._is_away_reported = False
-            how = GAP_HOW if self._has_gap else BACK_HOW
-            self.notify_client(BACK.format(self._name), how)
-        elif self._has_gap:
-            self.notify_client(BACK.format(self._name), GAP_HOW)
-        self._has_gap = False
+        self._connection.on_return()
         self._server = server
         _, refused, repeated = self._line.on_reconnect()
         for asked in refused:
@@ -279,28 +198,9 @@ class FarLine:
             self._line.on_answer(asked, None)
             asked.on_answered()
             params = schema.encode({"sessionId": asked.session_id})
-            self._tell(schema.CANCEL.name, with_sent(params, Sent(asked.sent_id)))
-        kept, self._kept = self._kept, []
-        for method, params in kept:
-            self._tell(method, params)
-
-    async def _next_connection(self) -> Transport:
-        """Return the next connection, however long that takes."""
-        made, self._first = self._first, None
-        if made is not None:
-            return made
-        now = asyncio.get_running_loop().time
-        while True:
-            # Measured from one start to the next: retry at once if the connection held, and slowly
-            # if we are let in and cut off again and again.
-            next_try = self._tried + self._pause * random.uniform(0.5, 1.0)
-            await asyncio.sleep(max(0.0, next_try - now()))
-            self._tried = now()
-            self._pause = min(self._pause * 2, LONGEST_PAUSE)
-            try:
-                return await self._dial()
-            except errors.ConnectionLostError as exc:
-                log.info("%s", exc)
+            server.tell(schema.CANCEL.name, with_sent(params, Sent(asked.sent_id)))
+        for method, params in self._line.take_kept():
+            server.tell(method, params)
 
     async def _reopen(self, server: Peer, resumed: Resumed) -> None:
         session_id, opened, known = resumed
@@ -325,9 +225,7 @@ class FarLine:
             opened.position = None
             # Without one in the answer there is none: a former lineage goes with its position.
             opened.lineage = lineage_of_answer(await resume(params))
-            self._has_gap = True
-        except errors.ConnectionLostError:
-            raise
+            self._connection.has_gap = True
         except errors.RemoteError as exc:
             if self._follows_owner and exc.code in PASSING:
                 raise
@@ -356,8 +254,7 @@ class FarLine:
         the client begins in the session that it opens, if that is known. Raises InvalidParamsError
         for a prompt with an id that cannot be read.
         """
-        is_prompt = request.method == schema.PROMPT.name
-        named = find_sent(request.params) if is_prompt else None
+        named = find_sent(request.params) if request.method == schema.PROMPT.name else None
         session_id = session_id_in(request.params)
         asked = self._line.ask(request, request.method, request.params, session_id)
         asked.on_answered, asked.begins = on_answered, opening
@@ -365,11 +262,6 @@ class FarLine:
             asked.sent_id = named.id
         elif request.method == schema.INITIALIZE.name:
             self._introduction = request.params
-        if is_prompt and not self.is_connected:  # a cancel from before it is not meant for it
-            cancel = schema.CANCEL.name
-            self._kept = [
-                it for it in self._kept if it[0] != cancel or session_id_in(it[1]) != session_id
-            ]
         request.on_cancel = lambda: self._withdraw(asked)
         self._send(asked)
         return asked
@@ -382,7 +274,7 @@ class FarLine:
         asked.is_cancelled = asked.method == schema.PROMPT.name
         if self._server is not None and asked.id is not None:  # which ends it, and answers
             self._server.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % asked.id)
-            self._expect(asked)
+            asked.expect(_now())
         elif not (asked.is_sent and asked.is_cancelled):  # by its id, over the next connection
             self._line.forget(asked)
 
@@ -416,11 +308,11 @@ class FarLine:
             sent = find_sent(params)
             prompts = self._line.cancel(session_id_in(params), None if sent is None else sent.id)
             for asked in prompts:
-                self._expect(asked)
+                asked.expect(_now())
         if self._server is not None:
             self._server.tell(method, params)
         elif not prompts:
-            self._kept.append((method, params))
+            self._line.keep(method, params)
         else:
             self._answer_cancelled()
 
@@ -459,11 +351,9 @@ class FarLine:
         return is_restoring or (self.is_connected and bool(self._line.pending))
 
     def is_overdue(self, seconds: float) -> bool:
-        """Return True if an answer has been due for so long. A turn takes as long as it takes,
-        until it is cancelled."""
-        times = (self._restoring_since, *(asked.due for asked in self._line.pending))
-        due = [time for time in times if time is not None]
-        return bool(due) and asyncio.get_running_loop().time() - min(due) > seconds
+        """Return True if an answer has been due for so long."""
+        now, since = _now(), self._restoring_since
+        return self._line.is_overdue(now, seconds) or (since is not None and now - since > seconds)
 
     def give_up(self) -> None:
         """Replace the connection: the process at the other end hangs, or has lost the session."""
@@ -492,18 +382,12 @@ class FarLine:
             raise errors.ConnectionLostError(f"the connection to {self._name} is lost")
         await self._server.call_raw(method, params, seconds=bounds.REOPEN_SECONDS)
 
-    def _tell(self, method: str, params: bytes) -> None:
-        if self._server is not None:
-            self._server.tell(method, params)
-
     def _send(self, asked: Pending[Request]) -> None:
         if (server := self._server) is None:
             return  # it is sent when there is a connection
         method, params = asked.method, asked.params
         place = self._line.send(asked)
-        asked.due = None
-        if method != schema.PROMPT.name:
-            self._expect(asked)
+        asked.due = None if method == schema.PROMPT.name else _now()
         if method == schema.INITIALIZE.name:
             params = asking_for_positions(params)
         elif method == schema.PROMPT.name:
@@ -523,9 +407,7 @@ class FarLine:
                 self.give_up()
                 return
             result = answer if isinstance(answer, bytes) else None
-            lineage = None
-            if result is not None and asked.method in OPENING:
-                lineage = lineage_of_answer(result)
+            lineage = None if result is None else lineage_of_answer(result)
             if not self._line.on_answer(asked, result, lineage):
                 return
             if result is not None and asked.method == schema.INITIALIZE.name:
@@ -553,11 +435,6 @@ class FarLine:
             asked.was_refused = True
             return True
         return answer.code == errors.HELD_ELSEWHERE
-
-    def _expect(self, asked: Pending[Request]) -> None:
-        """Expect the answer to a request from now on."""
-        if asked.due is None:
-            asked.due = asyncio.get_running_loop().time()
 
     # -- messages of the other process -------------------------------------------------------
 
@@ -594,9 +471,7 @@ class FarLine:
 
     def _on_cut(self, cut: CutNotification) -> None:
         """Send the client a notice in place of an update that is over this process's limit."""
-        params = cut.tail.rstrip()[:-1]  # their end, without the brace of the message
-        position, of_child = position_of_update(params), _OF_CHILD.search(params)
-        session_id = session_of(cut) if of_child is None else msgspec.json.decode(of_child[1])
+        session_id, position = place_of_cut(cut)
         if session_id is None or (opened := self._line.sessions.get(session_id)) is None:
             return
         offer = self._client.offer
@@ -618,7 +493,5 @@ class FarLine:
         self._client.send(Frames(session_id, self._client.offer).aside(update))
 
 
-_OF_CHILD = re.compile(
-    rb'"%b":("(?:[^"\\]|\\.)*"),"%b":\d+\}\}$' % (PARENT.encode(), POSITION.encode())
-)
-"""The end of the params of a sub-agent's update, with the session that it belongs to."""
+def _now() -> float:
+    return asyncio.get_running_loop().time()

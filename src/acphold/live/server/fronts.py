@@ -5,16 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import cache
+from typing import TypeVar
 
 from msgspec import Struct
 
+from acp_wire.rpc import Transport
+from acp_wire.rpc.wire_errors import incident
 from acp_wire.tasks import END_SECONDS, TaskSet
 from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.unix import Front
-from acphold.live.server.service import Service
+from acphold.errors import AcpError
+from acphold.live.hub.hub import Hub
+from acphold.live.server.principals import Principal
+from acphold.live.server.service import Addresses, Service
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class Fronted(Struct, frozen=True):
@@ -35,17 +45,51 @@ Prepare = Callable[[FirstFrame, int], AbstractAsyncContextManager[Fronted]]
 stderr. Raises AcpError."""
 
 
-class KeptDesks:
-    """The tasks that keep desks open for fronts."""
+Attend = Callable[[Transport, Principal], Awaitable[None]]
+"""Serves a client that joins what is live."""
 
-    def __init__(self) -> None:
+
+class KeptDesks:
+    """The hub of a daemon, and the tasks that keep desks open in it for fronts, until `ending`.
+
+    `called` returns a person's name for the key of an agent. The daemon is reached at `addresses`,
+    and `join` serves other nodes.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        prepare: Prepare,
+        called: Callable[[str], str],
+        addresses: Addresses,
+        join: Attend,
+    ) -> None:
+        self.hub = hub
+        self.prepare = prepare
+        self.called = called
+        self.addresses = addresses
+        self.join = join
+        self.ending = asyncio.Event()
         self._tasks = TaskSet()
         self._closed = asyncio.Event()
 
-    def start(self, work: Coroutine[None, None, None], name: str) -> None:
-        """Start such a task."""
+    async def open(self, what: str, keep: Callable[[asyncio.Future[T]], Awaitable[None]]) -> T:
+        """Return what a front waits for, as soon as `keep` has it and sets it; `keep` runs as long
+        as it is needed, and is told of a front that has gone by a future that is cancelled."""
+        opened: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def run() -> None:
+            try:
+                await keep(opened)
+            except Exception as exc:  # the front must be told
+                if opened.done():
+                    log.error("%s failed", what, exc_info=exc)
+                else:
+                    opened.set_exception(exc if isinstance(exc, AcpError) else incident(exc))
+
         # Called behind the callback of the set, which then does not have the task any more.
-        self._tasks.start(work, name).add_done_callback(lambda _: self._closed.set())
+        self._tasks.start(run(), what).add_done_callback(lambda _: self._closed.set())
+        return await opened
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
@@ -57,7 +101,8 @@ class KeptDesks:
             await self._closed.wait()
 
     async def aclose(self) -> None:
-        """Wait for their end, and end those that take too long."""
+        """End all desks with their turns, and those tasks that take too long."""
+        self.ending.set()
         await self._tasks.aclose(END_SECONDS)
 
 

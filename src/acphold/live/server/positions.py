@@ -24,15 +24,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Raw, Struct, field
 
+from acp_wire.rpc import CutNotification
 from acp_wire.schema.splice import UNREADABLE, in_meta, members, splice, with_meta, without_meta
 from acphold.errors import InvalidParamsError
+from acphold.live.agents.interface import session_of
 from acphold.live.hub.frames import EMPTY_UPDATE, PARENT, POSITION
 from acphold.live.hub.questions import QUESTION_KEY, SENT
-from acphold.live.server import bounds
 from acphold.record.history.raw_update import string
 
 AFTER = "acphold/after"
@@ -40,37 +42,6 @@ LINEAGE = "acphold/lineage"
 
 BARE_BYTES = 1024
 """More bytes than params that have only a position; ids are shorter than this."""
-
-
-def position_in(meta: Mapping[str, bytes]) -> int | None:
-    """Return the position in the `_meta` of `session/resume`; InvalidParamsError if it is none."""
-    if (raw := meta.get(AFTER)) is None:
-        return None
-    try:
-        position = msgspec.json.decode(raw, type=int)
-    except msgspec.MsgspecError:
-        position = -1
-    if position < 0:
-        raise InvalidParamsError(
-            f"{AFTER}: must be the `acphold/seq` of an update, not {raw[:40]!r}",
-            field=f"_meta.{AFTER}",
-        )
-    return position
-
-
-def lineage_in(meta: Mapping[str, bytes]) -> str | None:
-    """Return the lineage in the `_meta` of params; None if there is none, InvalidParamsError if it
-    is not a lineage."""
-    raw = meta.get(LINEAGE)
-    if raw is None or raw == b"null":
-        return None
-    lineage = string(raw)
-    if lineage is None:
-        raise InvalidParamsError(
-            f"{LINEAGE}: must be the lineage from the answer that opened the session",
-            field=f"_meta.{LINEAGE}",
-        )
-    return lineage
 
 
 def lineage_of_answer(result: bytes) -> str | None:
@@ -100,14 +71,34 @@ ANSWERED = "acphold/answered"
 ids of those that were accepted."""
 
 
+class Resuming(Struct, frozen=True):
+    """What a client says where it resumes: after which position, and of which lineage that is; the
+    ids of the prompts that it has sent and has no answer to, and of its answers whose fate it does
+    not know."""
+
+    after: Annotated[int, Meta(ge=0)] | None = field(name=AFTER, default=None)
+    lineage: str | None = field(name=LINEAGE, default=None)
+    sent: tuple[str, ...] = field(name=SENT, default=())
+    answered: tuple[str, ...] = field(name=ANSWERED, default=())
+
+
+def resuming_in(meta: Mapping[str, bytes]) -> Resuming:
+    """Return what the `_meta` of `session/resume` says; InvalidParamsError if it cannot be read."""
+    said = msgspec.json.encode({key: Raw(raw) for key, raw in meta.items()})
+    try:
+        return msgspec.json.decode(said, type=Resuming)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        raise InvalidParamsError(f"_meta: {exc}", "_meta") from None
+
+
 class _WithMeta(Struct, gc=False):
-    meta: msgspec.Raw = msgspec.field(name="_meta", default=msgspec.Raw())
+    meta: Raw = field(name="_meta", default=Raw())
 
 
 _with_meta = msgspec.json.Decoder(_WithMeta).decode
 
 
-class Sent(Struct, frozen=True):
+class Sent(Struct, frozen=True, omit_defaults=True):
     """A client's own id for a prompt, so that it can send the prompt again.
 
     A repeated prompt has `after`, a position that the client had before it first sent the prompt.
@@ -144,8 +135,7 @@ def find_sent_in_meta(meta: bytes) -> Sent | None:
 
 def with_sent(params: bytes, sent: Sent) -> bytes:
     """Return the params of a prompt with its client's id for it."""
-    value = {"id": sent.id} if sent.after is None else {"id": sent.id, "after": sent.after}
-    return with_meta(params, SENT, msgspec.json.encode(value))
+    return with_meta(params, SENT, msgspec.json.encode(sent))
 
 
 _POSITION = re.compile(rb'"%b":(\d+)\}\}$' % POSITION.encode())
@@ -156,6 +146,21 @@ def position_of_update(params: bytes) -> int | None:
     """Return the position in the params of an update; None if there is none."""
     match = _POSITION.search(params, max(0, len(params) - 64))
     return None if match is None else int(match[1])
+
+
+_OF_CHILD = re.compile(
+    rb'"%b":("(?:[^"\\]|\\.)*"),"%b":\d+\}\}$' % (PARENT.encode(), POSITION.encode())
+)
+"""The end of the params of a sub-agent's update, with the session that it belongs to."""
+
+
+def place_of_cut(cut: CutNotification) -> tuple[str | None, int | None]:
+    """Return the session of an update that was over a limit, and its position there; None for what
+    it does not have."""
+    params = cut.tail.rstrip()[:-1]  # their end, without the brace of the message
+    of_child = _OF_CHILD.search(params)
+    session_id = session_of(cut) if of_child is None else msgspec.json.decode(of_child[1])
+    return session_id, position_of_update(params)
 
 
 def is_only_position(params: bytes) -> bool:
@@ -180,16 +185,6 @@ def session_of_update(params: bytes) -> str:
         return update.meta.parent or update.sessionId
     except msgspec.MsgspecError:
         return ""
-
-
-def ids_in(meta: Mapping[str, bytes], key: str) -> list[str]:
-    """Return the ids that a resuming client names: with SENT, of the prompts that it has sent and
-    has no answer to; with ANSWERED, of its answers whose fate it does not know."""
-    try:
-        ids = msgspec.json.decode(meta.get(key, b"[]"), type=list[str])
-        return ids[: bounds.SENT_PROMPTS]
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise InvalidParamsError(f"{key}: must be a list of ids", f"_meta.{key}") from None
 
 
 def resume_params(

@@ -51,8 +51,6 @@ from acphold.record.journal.access import SCOPES, Scope
 
 if TYPE_CHECKING:  # only for types: a principal needs no hub
     from acphold.live.hub.desk import Desk
-    from acphold.live.server.openings import Openings
-    from acphold.live.server.remote_sessions import RemoteSessions
 
 NEEDED: Final[dict[str, Scope]] = {
     schema.LIST_SESSIONS.name: "watch",
@@ -303,15 +301,13 @@ class Entrance:
 class OwnSessions:
     """The sessions that one client may use: those of its tenant, and those shared with it.
 
-    Checked sessions of its tenant are remembered until `clear`; a share is checked each time."""
+    Checked sessions of its tenant are remembered until `clear`; a share is checked each time.
+    `is_open` says if the client has a session open anywhere, or is opening it."""
 
-    def __init__(
-        self, desk: Desk, entrance: Entrance, remote: RemoteSessions, openings: Openings
-    ) -> None:
+    def __init__(self, desk: Desk, entrance: Entrance, is_open: Callable[[str], bool]) -> None:
         self._desk = desk
         self._entrance = entrance
-        self._remote = remote
-        self._openings = openings
+        self._is_open = is_open
         self._known: set[str] = set()  # sessions not held here
         self._shared: dict[str, frozenset[Scope]] = {}
 
@@ -340,8 +336,8 @@ class OwnSessions:
         if self._desk.hub.holds(session_id):
             session = self._desk.hub.conversation(session_id).session
             return self._entrance.principal.owns(session.tenant)
-        is_open = self._remote.has(session_id) or self._openings.has(session_id)
-        return is_open and session_id in self._known  # checked when the client opened it
+        # Checked when the client opened it.
+        return session_id in self._known and self._is_open(session_id)
 
     async def require(self, method: str, params: bytes) -> None:
         """Check that this client has access to the session in the params, if any.

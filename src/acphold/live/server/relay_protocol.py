@@ -18,16 +18,15 @@ that follows is the client's own.
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from acp_wire.rpc import Transport
 from acp_wire.schema import encode
 from acp_wire.transports.reread import reread
-from acphold.errors import InvalidParamsError
 from acphold.live.server import bounds
+from acphold.live.server.checked_params import decode_params
 from acphold.record.journal.access import Scope
 
 REGISTER: Final = "_acphold/serve"
@@ -128,15 +127,4 @@ async def read_relayed(transport: Transport) -> tuple[Transport, RelayedClient |
     if not line.startswith(_LINE_BEGIN):
         return reread(transport, data), None
     params = line[len(_LINE_BEGIN) : -1]
-    return reread(transport, rest), decode(params, RelayedClient)
-
-
-T = TypeVar("T")
-
-
-def decode(params: bytes, kind: type[T]) -> T:
-    """Return params of this kind; raises InvalidParamsError."""
-    try:
-        return msgspec.json.decode(params, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-        raise InvalidParamsError(f"not what a server says: {exc}") from None
+    return reread(transport, rest), decode_params(params, RelayedClient)

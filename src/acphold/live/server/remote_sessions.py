@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from acp_wire.rpc import Transport
 from acp_wire.rpc.requests import Request
@@ -33,11 +33,7 @@ from acphold.live.server import bounds
 from acphold.record.journal.owners import seems_silent
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere
-    from acphold.live.server.far_line import FarLine, LineClient
-
-    class OwnersClient(LineClient, Client, Protocol):
-        """A client of this process that may have sessions at owners."""
-
+    from acphold.live.server.far_line import FarLine
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +54,7 @@ class RemoteSessions:
     """See the module. `introduction` introduces the client to owners:
     `capabilities.introduction_for_owner`; `attend_here` attends its line if that leads here."""
 
-    def __init__(
-        self, desk: Desk, client: OwnersClient, limit: int, attend_here: AttendHere
-    ) -> None:
+    def __init__(self, desk: Desk, client: Client, limit: int, attend_here: AttendHere) -> None:
         self.introduction = b"{}"
         self._is_over = False
         self._desk = desk
@@ -118,7 +112,7 @@ class RemoteSessions:
     async def open(self, request: Request, session_id: str, opening: OpenSession) -> None:
         """Send a request that opens a session over its line, and return once it is answered."""
         line = self._lines[session_id]
-        await line.far.open(request, opening, partial(self._end_if_left, session_id, line))
+        await line.far.open(request, opening, partial(self._end_if_left, line))
 
     def follow(self, session_id: str, opened: OpenSession) -> None:
         """Have the client follow a session that this process has lost."""
@@ -144,30 +138,30 @@ class RemoteSessions:
             follows_owner=True,
         )
         self._lines[session_id] = line
-        line.running = asyncio.create_task(self._run(session_id, line), name="session line")
+        line.running = asyncio.create_task(self._run(line), name="session line")
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch(), name="watch owners")
         return line
 
-    async def _run(self, session_id: str, line: SessionLine) -> None:
+    async def _run(self, line: SessionLine) -> None:
         try:
             await line.far.run()
         except errors.UnknownSessionError:
-            self._desk.hub.was_deleted(session_id)
+            self._desk.hub.was_deleted(line.session_id)
         except errors.AcpError as exc:
-            log.warning("session %s is not open any more: %s", session_id, exc)
+            log.warning("session %s is not open any more: %s", line.session_id, exc)
         except Exception:  # nobody awaits this task
-            log.exception("the line of session %s failed", session_id)
-        self._end(session_id, line)
+            log.exception("the line of session %s failed", line.session_id)
+        self._end(line)
 
     def ask(self, session_id: str, request: Request) -> None:
         """Have the owner answer a request about a session."""
         line = self._lines[session_id]
         if request.method == CLOSE_SESSION.name and not line.far.is_connected:
-            self._end(session_id, line)
+            self._end(line)
             request.answer(b"{}")
             return
-        line.far.ask(request, partial(self._end_if_left, session_id, line))
+        line.far.ask(request, partial(self._end_if_left, line))
 
     def tell(self, session_id: str, method: str, params: bytes) -> None:
         """Send a notification about a session to its owner."""
@@ -177,16 +171,16 @@ class RemoteSessions:
         """Close a session at its owner, if the client has it open there."""
         if (line := self._lines.get(session_id)) is not None:
             await line.far.call(CLOSE_SESSION.name, encode({"sessionId": session_id}))
-            self._end(session_id, line)
+            self._end(line)
 
-    def _end_if_left(self, session_id: str, line: SessionLine) -> None:
+    def _end_if_left(self, line: SessionLine) -> None:
         """End a line over which the client has nothing open."""
-        if not line.far.has(session_id):
-            self._end(session_id, line)
+        if not line.far.has(line.session_id):
+            self._end(line)
 
-    def _end(self, session_id: str, line: SessionLine) -> None:
-        if self._lines.get(session_id) is line:
-            del self._lines[session_id]
+    def _end(self, line: SessionLine) -> None:
+        if self._lines.get(line.session_id) is line:
+            del self._lines[line.session_id]
             line.far.close()
             self._ending.start(line.aclose(), "end line")
 
@@ -194,18 +188,18 @@ class RemoteSessions:
         """Check regularly if the owners respond, and still own their sessions."""
         while self._lines:
             await asyncio.sleep(bounds.OWNER_ANSWER_SECONDS / 2)
-            for session_id, line in tuple(self._lines.items()):
+            for line in tuple(self._lines.values()):
                 if line.far.is_idle:  # it could not be opened again
-                    self._end(session_id, line)
-            await asyncio.gather(*(self._check(*each) for each in tuple(self._lines.items())))
+                    self._end(line)
+            await asyncio.gather(*(self._check(line) for line in tuple(self._lines.values())))
 
-    async def _check(self, session_id: str, line: SessionLine) -> None:
+    async def _check(self, line: SessionLine) -> None:
         try:
             await line.check()
         except errors.AcpError as exc:
-            log.info("cannot find the owner of session %s: %s", session_id, exc)
+            log.info("cannot find the owner of session %s: %s", line.session_id, exc)
         except Exception:  # the others are checked, and this one again
-            log.exception("could not check the owner of session %s", session_id)
+            log.exception("could not check the owner of session %s", line.session_id)
 
     async def leave(self) -> None:
         """Leave every owner."""
@@ -236,7 +230,7 @@ class SessionLine:
         attend_here: AttendHere,
         held: errors.HeldElsewhereError | None,
     ) -> None:
-        self._session_id = session_id
+        self.session_id = session_id
         self._remote = remote
         self._hub = desk.hub
         self._attend_here = attend_here
@@ -245,9 +239,9 @@ class SessionLine:
         self._attending = TaskSet()
 
     async def dial(self) -> Transport:
-        """Connect to the process that has the session: see `far_line.OpenTransport`."""
+        """Connect to the process that has the session: see `reconnection.OpenTransport`."""
         try:
-            await self._hub.ownership.require_free(self._session_id)
+            await self._hub.ownership.require_free(self.session_id)
         except errors.HeldElsewhereError as held:
             is_doubted = self._held is not None and self._held.epoch == held.epoch
             transport = await self._remote.connect_to(held, is_doubted=is_doubted)
@@ -267,13 +261,14 @@ class SessionLine:
         if (held := self._held) is None:
             return
         try:
-            whose = await self._hub.whereabouts.owner(self._session_id)
+            whose = await self._hub.whereabouts.owner(self.session_id)
         except errors.UnknownSessionError:  # it was deleted: nobody can say so but a new owner
             self.far.give_up()
             return
         if whose.epoch != held.epoch:
             self.far.give_up()
-        if whose.epoch != held.epoch or not self.far.is_waiting:
+            return
+        if not self.far.is_waiting:
             return
         try:
             responds = await is_answering(held.addresses, bounds.UNTOLD_SECONDS)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from acp_wire.rpc import Peer, Transport
 from acp_wire.schema import RESUME_SESSION, encode
-from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish, first, tick
+from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish, first_of, tick
 from acp_wire.transports.streams import memory_pair
 from acp_wire.transports.unix import Front
 from acphold.errors import AcpError, UnknownSessionError
@@ -28,7 +28,7 @@ from acphold.live.hub.hub import Hub
 from acphold.live.hub.session_list import only_of_all, page_of_all
 from acphold.live.reading.neighbours import ask_over
 from acphold.live.server import bounds
-from acphold.live.server.all_agents import FoundSession, attend_all, peek
+from acphold.live.server.all_agents import AllAgents, FoundSession, peek
 from acphold.live.server.checked_params import list_request
 from acphold.live.server.connection import ClientConnection
 from acphold.live.server.fronts import Fronted, FrontStderr
@@ -134,7 +134,7 @@ class ServedAgents:
         limit = min(fronted.service.options.max_message, limit)
         transport, asks = await peek(transport, limit)
         if asks and principal.session_id is None:
-            await attend_all(self, name, transport, limit, principal)
+            await AllAgents(self, name, transport, limit, principal).attend()
         else:
             await self._attend(fronted, name, transport, principal, limit)
 
@@ -176,27 +176,19 @@ class ServedAgents:
         self._coming[name] += 1
         try:
             with heard_by(fronted.heard):
-                yield self._desk(name)
+                desk = self._desks.get(name)
+                if desk is None or desk.closed.is_set():  # whoever needs it first has it opened
+                    desk = self._desks[name] = new_desk(self._hub, self._agents[name].service)
+                    self._tasks.start(self._keep_desk(name, desk), f"keep {name}")
+                yield desk
         finally:
             self._coming[name] -= 1
-
-    def _desk(self, name: str) -> Desk:
-        """Return the desk of an agent; whoever needs it first has it opened."""
-        desk = self._desks.get(name)
-        if desk is None or desk.closed.is_set():
-            desk = self._desks[name] = new_desk(self._hub, self._agents[name].service)
-            self._tasks.start(self._keep_desk(name, desk), f"keep {name}")
-        return desk
 
     async def _keep_desk(self, name: str, desk: Desk) -> None:
         """Keep a desk open while it is needed."""
         try:
-            async with (
-                beside(self._wait_until_idle(name, desk), f"idle {name}") as idle,
-                beside(self._ending.wait(), "ending") as ending,
-                beside(desk.closed.wait(), "end of desk") as closed,
-            ):
-                await first(idle, ending, closed)
+            idle = self._wait_until_idle(name, desk)
+            await first_of(idle, self._ending.wait(), desk.closed.wait())
         finally:
             await desk.aclose()
             if self._desks.get(name) is desk:

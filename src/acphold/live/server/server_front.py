@@ -10,25 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, closing
 from functools import partial
 from urllib.parse import quote
 
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
-from acp_wire.rpc.wire_errors import incident
 from acp_wire.schema import encode
 from acp_wire.surroundings import Surroundings
-from acp_wire.tasks import beside, first
+from acp_wire.tasks import beside, first_of
 from acp_wire.transports.addresses import NODE_TOKEN, OWNERS, become_node
 from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.known_servers import origin_of
 from acp_wire.transports.unix import Front
 from acphold import errors
-from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
-from acphold.live.server.fronts import FrontStderr, KeptDesks, Prepare
+from acphold.live.server.checked_params import decode_params
+from acphold.live.server.fronts import FrontStderr, KeptDesks
 from acphold.live.server.principals import FAR_NEIGHBOUR, Principal
 from acphold.live.server.relay_protocol import (
     AGENT_OF,
@@ -43,42 +41,23 @@ from acphold.live.server.relay_protocol import (
     Registration,
     RelayedClient,
     SessionAsked,
-    decode,
 )
 from acphold.live.server.served_agents import ServedAgents
-from acphold.live.server.service import Addresses
 from acphold.logs import heard_by
 from acphold.record.journal import stored_journal
 
 log = logging.getLogger(__name__)
 
-Attend = Callable[[Transport, Principal], Awaitable[None]]
-"""Serves a client that joins what is live."""
-
 
 class ServerFronts:
-    """The servers of a daemon. `called` returns a person's name for the key of an agent, and `join`
-    serves other nodes."""
+    """The servers of a daemon."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        prepare: Prepare,
-        called: Callable[[str], str],
-        addresses: Addresses,
-        join: Attend,
-        kept: KeptDesks,
-    ) -> None:
-        self.hub = hub
-        self.addresses = addresses
-        self._prepare = prepare
-        self._called = called
-        self._join = join
-        self._desks = kept
-        self._ending = asyncio.Event()
+    def __init__(self, desks: KeptDesks) -> None:
+        self.desks = desks
         self.node_mark = secrets.token_hex(16)
         """That of this process for other nodes, while any server is there for them."""
-        self._connected: dict[str, ServerFront] = {}
+        self.connected: dict[str, ServerFront] = {}
+        """The servers that are there, by the marks of their clients."""
         self._kept: list[tuple[object, ServedAgents]] = []
 
     @property
@@ -93,19 +72,11 @@ class ServerFronts:
     async def attend_relayed(self, client: RelayedClient, transport: Transport) -> None:
         """Serve a client of one of them until it leaves."""
         if client.client is None and client.mark == self.node_mark:
-            await self._join(transport, FAR_NEIGHBOUR)
-        elif (server := self._connected.get(client.mark)) is not None:
+            await self.desks.join(transport, FAR_NEIGHBOUR)
+        elif (server := self.connected.get(client.mark)) is not None:
             await server.attend(client, transport)
         else:
             log.warning("a client came from a server that has gone")
-
-    def add(self, mark: str, server: ServerFront) -> None:
-        """Accept clients with this mark from now on."""
-        self._connected[mark] = server
-
-    def remove(self, mark: str) -> None:
-        """Accept none any more: their server has gone."""
-        del self._connected[mark]
 
     async def open(self, asked: Registration, front: Front) -> ServedAgents:
         """Return the agents that a server asks for: those that an equal one has left, or new
@@ -115,9 +86,8 @@ class ServerFronts:
             if its == identity and served.are_free:
                 served.come_back(front)
                 return served
-        opened: asyncio.Future[ServedAgents] = asyncio.get_running_loop().create_future()
-        self._desks.start(self._keep(asked, front, identity, opened), "keep served agents")
-        return await opened
+        keep = partial(self._keep, asked, front, identity)
+        return await self.desks.open("the agents of a server", keep)
 
     async def _keep(
         self,
@@ -127,42 +97,29 @@ class ServerFronts:
         opened: asyncio.Future[ServedAgents],
     ) -> None:
         """Open the agents of a server, and keep them while they are needed."""
-        try:
-            async with AsyncExitStack() as stack:
-                stderr = stack.enter_context(closing(FrontStderr()))
-                stderr.lead_to(front)
-                fronted = {
-                    each.name: await stack.enter_async_context(
-                        self._prepare(_frame_of(each, front.frame), stderr.descriptor)
-                    )
-                    for each in asked.agents
-                }
-                served = ServedAgents(self.hub, fronted, self._called, asked.folder, stderr)
-                self._kept.append((identity, served))
-                if opened.cancelled():  # the server has gone meanwhile
-                    served.take_leave()
-                else:
-                    opened.set_result(served)
-                try:
-                    with heard_by(fronted[served.default].heard):
-                        async with (
-                            beside(served.resume_queues(), "resume queues"),
-                            beside(served.wait_until_over(), "served agents") as over,
-                            beside(self._ending.wait(), "ending") as ending,
-                        ):
-                            await first(over, ending)
-                finally:
-                    self._kept.remove((identity, served))
-                    await served.aclose()
-        except Exception as exc:  # the server waits for them, and must be told
-            if opened.done():
-                log.error("the agents of a server failed", exc_info=exc)
+        desks = self.desks
+        async with AsyncExitStack() as stack:
+            stderr = stack.enter_context(closing(FrontStderr()))
+            stderr.lead_to(front)
+            fronted = {
+                each.name: await stack.enter_async_context(
+                    desks.prepare(_frame_of(each, front.frame), stderr.descriptor)
+                )
+                for each in asked.agents
+            }
+            served = ServedAgents(desks.hub, fronted, desks.called, asked.folder, stderr)
+            self._kept.append((identity, served))
+            if opened.cancelled():  # the server has gone meanwhile
+                served.take_leave()
             else:
-                opened.set_exception(exc if isinstance(exc, errors.AcpError) else incident(exc))
-
-    def end(self) -> None:
-        """End all their agents with their turns."""
-        self._ending.set()
+                opened.set_result(served)
+            try:
+                with heard_by(fronted[served.default].heard):
+                    async with beside(served.resume_queues(), "resume queues"):
+                        await first_of(served.wait_until_over(), desks.ending.wait())
+            finally:
+                self._kept.remove((identity, served))
+                await served.aclose()
 
 
 class ServerFront:
@@ -179,7 +136,7 @@ class ServerFront:
         """Answer the server until it leaves."""
 
         async def tell_stirs() -> None:
-            with self._fronts.hub.activity.listen() as stirred:
+            with self._fronts.desks.hub.activity.listen() as stirred:
                 while True:
                     await stirred.wait()
                     stirred.clear()
@@ -192,7 +149,7 @@ class ServerFront:
                 await asyncio.wait({pump})
         finally:
             if self._served is not None:
-                self._fronts.remove(self._mark)
+                del self._fronts.connected[self._mark]
                 self._served.take_leave()
 
     # -- requests of the server -----------------------------------------------------------
@@ -200,9 +157,9 @@ class ServerFront:
     async def on_request(self, request: Request) -> bytes:
         match request.method:
             case method if method == REGISTER:
-                return await self._register(decode(request.params, Registration))
+                return await self._register(decode_params(request.params, Registration))
             case method if method == AGENT_OF:
-                session_id = decode(request.params, SessionAsked).session
+                session_id = decode_params(request.params, SessionAsked).session
                 served = self._served
                 name = None if served is None else await served.agent_of(session_id)
                 return encode(AgentTold(name))
@@ -222,12 +179,12 @@ class ServerFront:
         served = await self._fronts.open(asked, self._front)
         self._served = served
         self._mark = secrets.token_hex(16)
-        self._fronts.add(self._mark, self)
+        self._fronts.connected[self._mark] = self
         if asked.node is not None:
             become_node(self._front.frame.surroundings.env[NODE_TOKEN])
             name = quote(served.default, safe="")
             own = f"{OWNERS}{self._fronts.node_mark}/{name}"
-            await self._fronts.addresses.add(f"{origin_of(asked.node)}{own}")
+            await self._fronts.desks.addresses.add(f"{origin_of(asked.node)}{own}")
         return encode(Registered(self._mark, self._fronts.node_mark))
 
     # -- its clients ----------------------------------------------------------------------

@@ -22,12 +22,11 @@ from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.rpc.transport import ExplainingTransport, RenewedTransport
 from acp_wire.schema import PROMPT
-from acp_wire.tasks import beside, end, finish, first
+from acp_wire.tasks import finish, first_of
 from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import note_place, own_socket
 from acp_wire.transports.unix import listening
 from acphold.errors import AcpError, AuthRequiredError, JournalError, RuntimeFolderError
-from acphold.live.agents.absent import AbsentAgent
 from acphold.live.hub.alerts import NO_ALERTS, Activity, Alerts
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
@@ -112,21 +111,13 @@ async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desk]:
     try:
         hub = Hub(journal, service.activity)
         desk = new_desk(hub, service)
-
-        async def attend_neighbour(transport: Transport) -> None:
-            await attend(desk, service, transport, principal=NEIGHBOUR)
-
+        attend_neighbour = partial(attend, desk, service, principal=NEIGHBOUR)
         shared = reachable(journal, attend_neighbour) if service.share else nullcontext()
         async with hub.open(), shared:
             yield desk
             await finish(hub.end_turns)  # other clients may still be here
     finally:
         await finish(journal.aclose)
-
-
-def joining_desk(hub: Hub, service: Service) -> Desk:
-    """Return a new desk for clients that join live sessions of a hub, and start no agent."""
-    return Desk(hub, lambda _: AbsentAgent(), service.options, only_joins=True)
 
 
 def journal_at(location: str) -> Journal:
@@ -234,6 +225,7 @@ async def attend(
     connection = connect_client(
         desk, service, transport, principal=principal, headers=headers, limit=limit
     )
+    stopped = stop or asyncio.Event()
     guest = Guest(connection, transport)
     if guests is not None:
         guests.add(guest)
@@ -244,13 +236,13 @@ async def attend(
         async with connected(connection.peer) as pump:
             guest.expire()
             try:
-                await wait_for_first(pump, stop, guest.disconnected, connection.lost_access)
+                must_go = guest.disconnected.wait(), connection.lost_access.wait()
+                await first_of(pump, stopped.wait(), *must_go)
                 if connection.lost_access.is_set():
                     guest.disconnect(UNSHARED)
                 if pump.done():
                     answers = connection.peer.finish(bounds.LAST_ANSWERS_SECONDS, but=PROMPT.name)
-                    async with beside(answers, "last answers") as answering:
-                        await wait_for_first(answering, stop)
+                    await first_of(answers, stopped.wait())
                     connection.detach()
                 if stop is not None:
                     await desk.hub.end_turns()
@@ -327,7 +319,7 @@ async def refuse(transport: Transport, error: AcpError, stop: asyncio.Event) -> 
     Used without a journal, when acphold can keep none of its promises.
     """
     async with connected(Peer(transport, _Refuser(error), name="client")) as pump:
-        await wait_for_first(pump, stop)
+        await first_of(pump, stop.wait())
 
 
 class _Refuser:
@@ -339,12 +331,3 @@ class _Refuser:
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         return None
-
-
-async def wait_for_first(task: asyncio.Task[None], *stops: asyncio.Event | None) -> None:
-    """Wait for the end of a task, or for one of these events."""
-    stopped = [asyncio.create_task(stop.wait(), name="stop") for stop in stops if stop is not None]
-    try:
-        await first(task, *stopped)
-    finally:
-        await end(*stopped)

@@ -21,16 +21,15 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 from uuid import uuid4
 
-import msgspec
 from msgspec import Raw, Struct
 
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import encode
 from acp_wire.schema.splice import array, splice, without_meta
-from acp_wire.tasks import TaskSet, beside, end, first
+from acp_wire.tasks import TaskSet, end, first_of
 from acphold.errors import AcpError, ConnectionLostError, InvalidParamsError, JournalError
 from acphold.live.agents import air, ask
 from acphold.live.hub.attachment import Client
@@ -38,14 +37,12 @@ from acphold.live.hub.desk import Desk
 from acphold.live.hub.session_list import MESSAGE_COUNT, ORIGINS, ListedFolders
 from acphold.live.reading.followed_list import Changed, follow_list
 from acphold.live.server import bounds
-from acphold.live.server.checked_params import list_request
+from acphold.live.server.checked_params import decode_params, list_request
 from acphold.live.server.principals import Entrance
 from acphold.newest import Newest
 from acphold.record.history.raw_update import items, members, string
 from acphold.record.journal import Archived
 from acphold.record.snapshots.checkouts import in_other_work_trees
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +143,7 @@ class SessionIndex:
     async def list(self, params: bytes) -> bytes:
         """Return the result of `session/list`."""
         asked = list_request(params)
-        wanted = _read(air.fields_in(params).get("list", b"{}"), _Wanted)
+        wanted = decode_params(air.fields_in(params).get("list", b"{}"), _Wanted)
         limit = bounds.INDEX_PAGE if wanted.limit is None else wanted.limit
         if limit < 1:
             raise InvalidParamsError("limit: must be at least 1", "_meta.jetbrains.air.list.limit")
@@ -169,7 +166,7 @@ class SessionIndex:
         return splice(page, {"sessions": array([*shown.values()])})
 
     async def _batch_get(self, request: Request) -> bytes:
-        ids = _read(request.params, _BatchGet).session_ids
+        ids = decode_params(request.params, _BatchGet).session_ids
         if len(ids) > bounds.BATCH or len({*ids}) < len(ids) or not all(map(str.strip, ids)):
             raise InvalidParamsError(
                 f"sessionIds: at most {bounds.BATCH} ids, each once, and none empty", "sessionIds"
@@ -215,7 +212,7 @@ class SessionIndex:
     # -- subscriptions --------------------------------------------------------------------
 
     async def _subscribe(self, request: Request) -> bytes:
-        cwd = _read(request.params, _Subscribe).cwd
+        cwd = decode_params(request.params, _Subscribe).cwd
         if not cwd.startswith("/"):
             raise InvalidParamsError(f"cwd: {cwd!r} is not an absolute path", "cwd")
         if len(self._subscriptions) >= bounds.SUBSCRIPTIONS:
@@ -229,8 +226,7 @@ class SessionIndex:
                 self._follows = asyncio.Event()
                 following = self._follow(self._follows)
                 self._following = asyncio.create_task(following, name="session index")
-            async with beside(self._follows.wait(), "follow the list") as follows:
-                await first(follows, self._following)
+            await first_of(self._following, self._follows.wait())
         except BaseException:
             self._end(subscription)
             raise
@@ -239,7 +235,7 @@ class SessionIndex:
         return encode({"subscriptionId": subscription.id})
 
     async def _unsubscribe(self, request: Request) -> bytes:
-        id_ = _read(request.params, _Unsubscribe).subscription_id
+        id_ = decode_params(request.params, _Unsubscribe).subscription_id
         if (subscription := self._subscriptions.get(id_)) is not None:
             self._end(subscription)
         if not self._subscriptions:
@@ -323,7 +319,7 @@ class SessionIndex:
         self._tasks.start(_try(self._hear(subscription, params)), "changes of the agent's list")
 
     async def _hear(self, subscription: ListSubscription, params: bytes) -> None:
-        told = _read(params, _Changes)
+        told = decode_params(params, _Changes)
         agents = self._desk.sessions.agents
         async with self._in_order:
             gone = await agents.only_its(told.removed)
@@ -345,13 +341,6 @@ async def _try(work: Awaitable[object]) -> None:
 async def _in_work_trees(cwd: str | None) -> tuple[str, ...]:
     """Return the same folder in the other work trees of its repository."""
     return () if cwd is None else await asyncio.to_thread(in_other_work_trees, cwd)
-
-
-def _read(params: bytes, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(params or b"{}", type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidParamsError(str(error)) from None
 
 
 def _with_members(raw: bytes, state: str | None) -> bytes:

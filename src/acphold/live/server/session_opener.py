@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire.rpc.requests import Request
@@ -48,21 +48,16 @@ from acphold.live.mcp.servers import ProvidedServers, server_ids
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import OpenRequest, read_setup, session_id_of
 from acphold.live.server.open_params import READS, RESUMING, OpenParams
-from acphold.live.server.openings import Opening, Openings
 from acphold.live.server.positions import (
     AFTER,
     ANSWERED,
     LINEAGE,
-    ids_in,
-    lineage_in,
-    position_in,
+    Resuming,
+    resuming_in,
     with_lineage,
 )
 from acphold.live.server.principals import Entrance, Principal
 from acphold.live.server.remote_sessions import AttendHere, RemoteSessions
-
-if TYPE_CHECKING:
-    from acphold.live.server.remote_sessions import OwnersClient
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +76,98 @@ def as_readable(result: bytes, client: Client) -> bytes:
     return result if client.offer.booleans else without_booleans(result)
 
 
+class Opening:
+    """One opening of a session, in progress; `before` is an earlier one that has not ended."""
+
+    def __init__(self, before: Opening | None) -> None:
+        self._before = before
+        self.done = asyncio.Event()
+        self._waiting: set[Request] = set()
+        self._cancelled: set[Request] = set()
+
+    async def wait_with_earlier(self) -> None:
+        """Wait until this one and all earlier ones have ended."""
+        if self._before is not None:
+            await self._before.wait_with_earlier()
+        await self.done.wait()
+
+    async def wait(self, prompt: Request | None) -> bool:
+        """Wait until this one has ended; return True if the prompt was cancelled meanwhile."""
+        if prompt is not None:
+            self._waiting.add(prompt)
+        await self.done.wait()
+        return prompt in self._cancelled
+
+    def cancel(self) -> None:
+        """Cancel the waiting prompts: `session/cancel` has arrived."""
+        self._cancelled |= self._waiting
+        if self._before is not None:
+            self._before.cancel()
+
+
+class Openings:
+    """The sessions that a client is opening, and its prompts that wait for them.
+
+    A client can prompt before it has the answer to `session/load`: its messages for the session
+    wait until the session is open, or failed to open. Several requests may be opening one session
+    at once.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[str, Opening] = {}
+
+    @contextmanager
+    def track(self, session_id: str) -> Iterator[Opening | None]:
+        """Note that the block opens a session; yields an earlier opening that has not ended."""
+        before = self._latest.get(session_id)
+        opening = self._latest[session_id] = Opening(before)
+        try:
+            yield before
+        finally:
+            opening.done.set()
+            if self._latest.get(session_id) is opening:
+                del self._latest[session_id]
+
+    @property
+    def are_under_way(self) -> bool:
+        """True while any session is being opened."""
+        return bool(self._latest)
+
+    def has(self, session_id: str) -> bool:
+        """Return True if the session is being opened."""
+        return session_id in self._latest
+
+    async def wait(self, session_id: str, prompt: Request | None = None) -> bool:
+        """Wait until the session is open, or failed to open; return True if the prompt was
+        cancelled."""
+        is_cancelled = False
+        while (opening := self._latest.get(session_id)) is not None:
+            is_cancelled = await opening.wait(prompt) or is_cancelled
+        return is_cancelled
+
+    def cancel(self, session_id: str) -> None:
+        """Cancel the prompts that wait for the session: `session/cancel` has arrived."""
+        if (opening := self._latest.get(session_id)) is not None:
+            opening.cancel()
+
+
+class Wanted(Struct, frozen=True):
+    """A request to open a session that exists: its params, where the client resumes, and the setup.
+    `open` opens it here. The client has all entries up to `after`; with None it gets only new
+    ones."""
+
+    request: Request
+    asked: OpenParams
+    said: Resuming
+    setup: Setup
+    open: OpenAtDesk
+    after: int | None
+
+    @property
+    def session_id(self) -> str:
+        return self.asked.session_id or ""
+
+
 class SessionOpener:
     """Opens sessions for one client.
 
@@ -92,7 +179,7 @@ class SessionOpener:
     def __init__(
         self,
         desk: Desk,
-        client: OwnersClient,
+        client: Client,
         entrance: Entrance,
         principal: Principal,
         limit: int,
@@ -128,14 +215,10 @@ class SessionOpener:
 
         return handle
 
-    async def new(self, request: Request) -> None:
-        await self.open_new(request, NewSessionRequest)
-
-    async def open_new(
-        self, request: Request, kind: type[OpenRequest], fork_of: str | None = None
-    ) -> None:
+    async def new(self, request: Request, fork_of: str | None = None) -> None:
         """Answer with a new session, or with the agent's own fork of the one that it knows by the
-        id `fork_of`; the params are of this kind."""
+        id `fork_of`."""
+        kind = NewSessionRequest if fork_of is None else ResumeSessionRequest
         made: str | None = None
         try:
             if "prompt" not in self._client.scopes_in(""):
@@ -158,18 +241,19 @@ class SessionOpener:
             # A new set, because open sessions keep theirs: a replay has the client's own prompts,
             # too.
             self._client.known_prompts = set()
-            await self._open(request, asked, before, setup, self._desk.load, 0)
+            await self._open(
+                Wanted(request, asked, resuming_in(asked.meta), setup, self._desk.load, 0), before
+            )
 
     async def resume(self, request: Request) -> None:
         async with self._track(request) as (asked, before):
-            after, lineage, plain = position_in(asked.meta), None, asked
-            if after is not None:
-                self._client.known_prompts |= set(ids_in(asked.meta, SENT))
-                lineage = lineage_in(asked.meta)
+            said, plain = resuming_in(asked.meta), asked
+            if said.after is not None:
+                self._client.known_prompts |= set(said.sent[: bounds.SENT_PROMPTS])
                 plain = asked.without(AFTER, LINEAGE, SENT, ANSWERED)
             setup = await self.setup(ResumeSessionRequest, plain)
-            resume = partial(self._desk.resume, after=after, lineage=lineage)
-            await self._open(request, asked, before, setup, resume, after)
+            resume = partial(self._desk.resume, after=said.after, lineage=said.lineage)
+            await self._open(Wanted(request, asked, said, setup, resume, said.after), before)
 
     @asynccontextmanager
     async def _track(self, request: Request) -> AsyncIterator[tuple[OpenParams, Opening | None]]:
@@ -193,18 +277,9 @@ class SessionOpener:
                 request.params = asked.params
             yield asked, before
 
-    async def _open(
-        self,
-        request: Request,
-        asked: OpenParams,
-        before: Opening | None,
-        setup: Setup,
-        open_: OpenAtDesk,
-        after: int | None,
-    ) -> None:
-        """Open a session for a client that has all entries up to `after`; with None it gets only
-        new ones. It waits for the opening `before`."""
-        session_id = asked.session_id or ""
+    async def _open(self, wanted: Wanted, before: Opening | None) -> None:
+        """Open a session, here or at its owner, once the opening `before` has ended."""
+        session_id = wanted.session_id
         if before is not None:
             # One after the other: attaching anew ends the replay of the opening before.
             await before.wait_with_earlier()
@@ -215,7 +290,7 @@ class SessionOpener:
             held: errors.HeldElsewhereError | None = None
             try:
                 if not self.remote.has(session_id):
-                    await self._open_here(request, asked, setup, open_, after)
+                    await self._open_here(wanted)
                     return
             except errors.LeaseLostError as exc:
                 # Lost while it was being opened; the client has seen nothing of it.
@@ -229,10 +304,10 @@ class SessionOpener:
             except errors.StoppedError:
                 if not self._client.offer.is_line:
                     raise
-                request.abandon()  # the line sends it to the next owner
+                wanted.request.abandon()  # the line sends it to the next owner
                 return
             try:
-                if await self._open_at_owner(request, asked, after, held):
+                if await self._open_at_owner(wanted, held):
                     return
             except errors.ConnectionLostError as exc:
                 why = str(exc)
@@ -244,61 +319,48 @@ class SessionOpener:
             await asyncio.sleep(pause)
             pause = min(0.5, pause * 2 or 0.01)
 
-    async def _open_here(
-        self,
-        request: Request,
-        asked: OpenParams,
-        setup: Setup,
-        open_: OpenAtDesk,
-        after: int | None,
-    ) -> None:
+    async def _open_here(self, wanted: Wanted) -> None:
         """Open a session in this process. Raises HeldElsewhereError, and LeaseLostError if the
         client has seen nothing of the session yet."""
-        session_id = asked.session_id or ""
-        conversation, attachment = await open_(self._client, session_id, setup)
+        session_id, said, setup = wanted.session_id, wanted.said, wanted.setup
+        conversation, attachment = await wanted.open(self._client, session_id, setup)
         if not setup.joins:
             conversation.session.row.is_listed_elsewhere = setup.is_listed_elsewhere
         try:
             result = self.answer(conversation.load_result, conversation, attachment)
-            position, ids = position_in(asked.meta), ids_in(asked.meta, ANSWERED)
-            if position is not None and ids:  # report which of its answers were accepted
+            if said.after is not None and said.answered:  # report which of them were accepted
+                ids = {*said.answered[: bounds.SENT_PROMPTS]}
                 whereabouts = self._desk.hub.whereabouts
-                accepted = await whereabouts.find_accepted(conversation.id, {*ids}, position)
+                accepted = await whereabouts.find_accepted(conversation.id, ids, said.after)
                 result = with_meta(result, ANSWERED, encode(accepted))
         except BaseException:
             conversation.put_back(attachment)
             raise
-        if after == 0 and air.REPLAY_END in (self._client.offer.air or ()):
+        if wanted.after == 0 and air.REPLAY_END in (self._client.offer.air or ()):
             frames = Frames(session_id, self._client.offer)
             self._client.send(frames.aside(air.REPLAY_ENDED))
-        request.answer(result)
+        wanted.request.answer(result)
         lacks_servers = conversation.side.setup.joins and conversation.waiting.is_awake
-        if setup.joins and (lacks_servers or "mcpServers" in asked.left_out):
+        if setup.joins and (lacks_servers or "mcpServers" in wanted.asked.left_out):
             self._tell_of_servers(session_id)
         self.go_live(conversation, attachment, setup)
 
-    async def _open_at_owner(
-        self,
-        request: Request,
-        asked: OpenParams,
-        after: int | None,
-        held: errors.HeldElsewhereError | None,
-    ) -> bool:
+    async def _open_at_owner(self, wanted: Wanted, held: errors.HeldElsewhereError | None) -> bool:
         """Open a session over the client's line for it, which is made if it is `held` elsewhere.
 
         Return False if there is none: it may be opened here. Raises ConnectionLostError if its
         owner cannot be reached at present.
         """
-        session_id = asked.session_id or ""
+        session_id, after = wanted.session_id, wanted.after
         if after is None:  # it must not miss an entry from now on, even if the owner ends at once
             after = await self._desk.hub.whereabouts.last_seq(session_id)
-        opening = OpenSession(request.params, after, lineage_in(asked.meta))
+        opening = OpenSession(wanted.request.params, after, wanted.said.lineage)
         if held is not None:
             await self.remote.reach(held)
         if not self.remote.has(session_id):
             return False
-        await self.remote.open(request, session_id, opening)
-        if "mcpServers" in asked.left_out and self.remote.has(session_id):
+        await self.remote.open(wanted.request, session_id, opening)
+        if "mcpServers" in wanted.asked.left_out and self.remote.has(session_id):
             self._tell_of_servers(session_id)
         return True
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_wire import schema
 from acp_wire.rpc import Peer
@@ -42,81 +44,53 @@ SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
 
 
-class SessionHome(Protocol):
-    """The place where a session is live. A method that gets a request answers it, now or later."""
+class AskedPrompt(Struct, frozen=True):
+    """A request to prompt: the members `prompt` and `_meta` of its params, and if it was cancelled
+    already."""
 
-    def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
-        """Begin a turn, or queue it; a prompt that is cancelled already is only answered.
-
-        `prompt` and `meta` are members of the params of the request.
-        """
-
-    async def cancel(self, params: bytes) -> None:
-        """Handle `session/cancel`, for one prompt if the params name it."""
-
-    async def answer(self, request: Request) -> None:
-        """Answer any other request; a method that we do not know goes to the agent."""
-
-    async def tell(self, method: str, params: bytes) -> None:
-        """Handle a notification of the agent's own."""
+    request: Request
+    prompt: bytes
+    meta: bytes
+    is_cancelled: bool
 
 
-class LocalHome:
+class LocalHome(Struct, frozen=True):
     """This process. Without a session, requests go to the agent itself.
 
     `in_order` is held while a repeated prompt is looked up in the journal.
     """
 
-    def __init__(
-        self,
-        desk: Desk,
-        client: Client,
-        peer: Peer,
-        session_id: str | None,
-        entrance: Entrance,
-        in_order: asyncio.Lock,
-    ) -> None:
-        self._desk = desk
-        self._client = client
-        self._peer = peer
-        self._session_id = session_id
-        self._entrance = entrance
-        self._in_order = in_order
+    desk: Desk
+    client: Client
+    peer: Peer
+    entrance: Entrance
+    in_order: asyncio.Lock
+    session_id: str | None = None
 
-    def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
-        conversation = self._desk.hub.conversation(self._session_id or "")
-        sent = find_sent_in_meta(meta)
-        if sent is None:
-            self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
-        elif sent.after is None:
-            if conversation.turns.find(sent.id) is not None:
+    def prompt(self, asked: AskedPrompt) -> None:
+        """Begin a turn, or queue it; a prompt that is cancelled already is only answered."""
+        conversation = self.desk.hub.conversation(self.session_id or "")
+        sent = find_sent_in_meta(asked.meta)
+        if sent is None or sent.after is None:
+            if sent is not None and conversation.turns.find(sent.id) is not None:
                 # The client has repeated it already, and that has arrived before this one.
                 raise errors.InvalidParamsError(f"the prompt {sent.id!r} has come again already")
-            self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
-        elif not self._join(conversation, request, sent):
-            work = self._repeat(conversation, request, prompt, sent, is_cancelled=is_cancelled)
-            self._peer.continue_with(request, work)
+            self._begin(conversation, asked, sent)
+        elif not self._join(conversation, asked.request, sent):
+            self.peer.continue_with(asked.request, self._repeat(conversation, asked, sent))
 
-    def _begin(
-        self,
-        conversation: Conversation,
-        request: Request,
-        prompt: bytes,
-        sent: Sent | None,
-        *,
-        is_cancelled: bool,
-    ) -> None:
-        author = conversation.session.attachments.of(self._client)
+    def _begin(self, conversation: Conversation, asked: AskedPrompt, sent: Sent | None) -> None:
+        request, author = asked.request, conversation.session.attachments.of(self.client)
         params = request.params if sent is None else without_position(request.params)
 
         def reply(answer: bytes | Exception) -> None:
             if isinstance(answer, errors.RemoteError) and answer.code == errors.AUTH_REQUIRED:
-                self._entrance.require_again()  # the agent asks the person who prompts to sign in
+                self.entrance.require_again()  # the agent asks the person who prompts to sign in
             request.reply(answer)
 
-        turn = PromptTurn(params, prompt, author, reply, "" if sent is None else sent.id)
+        turn = PromptTurn(params, asked.prompt, author, reply, "" if sent is None else sent.id)
         self._give_up_on_cancel(conversation, request, turn)
-        conversation.turns.begin(turn, is_cancelled=is_cancelled)
+        conversation.turns.begin(turn, is_cancelled=asked.is_cancelled)
 
     def _join(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
         """Let the turn of a repeated prompt answer this request; False if no such turn waits or
@@ -126,70 +100,63 @@ class LocalHome:
             return False
         tenant, author = conversation.session.tenant, turn.author
         is_owners = author is not None and author.client.owns(tenant)
-        if is_owners and not self._client.owns(tenant):
+        if is_owners and not self.client.owns(tenant):
             raise errors.InvalidParamsError(f"another client has sent the prompt {sent.id!r}")
-        turn.author = conversation.session.attachments.of(self._client)
+        turn.author = conversation.session.attachments.of(self.client)
         turn.reply = request.reply
         self._give_up_on_cancel(conversation, request, turn)
         return True
 
-    async def _repeat(
-        self,
-        conversation: Conversation,
-        request: Request,
-        prompt: bytes,
-        sent: Sent,
-        *,
-        is_cancelled: bool,
-    ) -> None:
+    async def _repeat(self, conversation: Conversation, asked: AskedPrompt, sent: Sent) -> None:
         """Handle a prompt that its client has sent before: begin it if it never arrived here,
         otherwise answer it."""
-        async with self._in_order:
-            ended = await self._desk.hub.whereabouts.end_of_sent(
-                conversation.id, sent.id, sent.after or 0
-            )
-            if self._join(conversation, request, sent):  # it has arrived meanwhile
+        async with self.in_order:
+            whereabouts = self.desk.hub.whereabouts
+            ended = await whereabouts.end_of_sent(conversation.id, sent.id, sent.after or 0)
+            if self._join(conversation, asked.request, sent):  # it has arrived meanwhile
                 return
             if ended is None:
-                self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
+                self._begin(conversation, asked, sent)
                 return
         # The updates of the turn are on their way to this client, and come before its end.
-        attachment = conversation.session.attachments.of(self._client)
-        attachment.when_reached(ended.seq, partial(request.reply, answer_in(ended.raw)))
+        attachment = conversation.session.attachments.of(self.client)
+        attachment.when_reached(ended.seq, partial(asked.request.reply, answer_in(ended.raw)))
 
     def _give_up_on_cancel(
         self, conversation: Conversation, request: Request, turn: PromptTurn
     ) -> None:
         def give_up() -> None:
-            if not self._peer.is_lost:  # the turn of a client that has gone continues
+            if not self.peer.is_lost:  # the turn of a client that has gone continues
                 conversation.turns.give_up(turn)
 
         request.on_cancel = give_up
 
     async def cancel(self, params: bytes) -> None:
-        conversation = self._desk.hub.conversation(self._session_id or "")
+        """Handle `session/cancel`, for one prompt if the params name it."""
+        conversation = self.desk.hub.conversation(self.session_id or "")
         if (sent := find_sent(params)) is not None:
             await conversation.turns.cancel_sent(sent.id)
         else:
-            await conversation.cancel(self._client)
+            await conversation.cancel(self.client)
 
     async def answer(self, request: Request) -> None:
-        session_id, client = self._session_id or "", self._client
+        """Answer any other request; a method that we do not know goes to the agent."""
+        session_id, client = self.session_id or "", self.client
         match request.method:
             case schema.CLOSE_SESSION.name:
-                await self._desk.close(session_id, client)
+                await self.desk.close(session_id, client)
                 request.answer(b"{}")
             case schema.DELETE_SESSION.name:
-                owner = await self._desk.hub.whereabouts.owner_if_kept(session_id)
-                await self._desk.delete(session_id, client)
+                owner = await self.desk.hub.whereabouts.owner_if_kept(session_id)
+                await self.desk.delete(session_id, client)
                 await tell_owner(owner, session_id)  # it notifies the clients there
                 request.answer(b"{}")
             case schema.SET_SESSION_MODE.name:
-                conversation = self._desk.hub.conversation(session_id)
+                conversation = self.desk.hub.conversation(session_id)
                 author = conversation.session.attachments.of(client)
                 await conversation.set_mode(request.params, author, request.answer)
             case schema.SET_SESSION_CONFIG_OPTION.name:
-                conversation = self._desk.hub.conversation(session_id)
+                conversation = self.desk.hub.conversation(session_id)
                 author = conversation.session.attachments.of(client)
                 await conversation.set_config_option(
                     request.params,
@@ -197,7 +164,7 @@ class LocalHome:
                     lambda result: request.answer(as_readable(result, client)),
                 )
             case capabilities.QUEUE_METHOD:
-                conversation = self._desk.hub.conversation(session_id)
+                conversation = self.desk.hub.conversation(session_id)
                 request.answer(await self._queue(conversation, request.params))
             case _:
                 await self._relay(request)
@@ -209,15 +176,15 @@ class LocalHome:
         result: dict[str, object] = {}
         if asked.change is not None:
             await conversation.waiting.wake()
-            is_guest = not self._client.owns(conversation.session.tenant)
+            is_guest = not self.client.owns(conversation.session.tenant)
             result["id"] = await conversation.waiting.change(
-                asked.change, self._client.info, guest=is_guest
+                asked.change, self.client.info, guest=is_guest
             )
         if asked.read:
             result["prompt"] = (await conversation.waiting.content(asked.read)).prompt
         attachments = conversation.session.attachments
-        if not result or not attachments.knows_queue(self._client):
-            result |= attachments.queue_state(self._client)
+        if not result or not attachments.knows_queue(self.client):
+            result |= attachments.queue_state(self.client)
         return schema.encode(result)
 
     async def _relay(self, request: Request) -> None:
@@ -225,42 +192,43 @@ class LocalHome:
 
         def answer(result: bytes) -> None:
             if request.method in SIGN_IN:
-                self._desk.sign_in_changed()
+                self.desk.sign_in_changed()
                 # The result of these is an object, also if the agent answers `null`.
                 result = b"{}" if result == b"null" else result
             request.answer(result)
 
-        asker = Asker(self._client, request.id)
-        await self._desk.router.relay(
-            request.method, request.params, self._session_id, asker, answer
-        )
+        asker = Asker(self.client, request.id)
+        await self.desk.router.relay(request.method, request.params, self.session_id, asker, answer)
 
     async def tell(self, method: str, params: bytes) -> None:
-        await self._desk.router.tell(method, params, self._session_id, self._client)
+        """Handle a notification of the agent's own."""
+        await self.desk.router.tell(method, params, self.session_id, self.client)
 
 
-class RemoteHome:
-    """The owner of a session, at the end of the client's line."""
+class RemoteHome(Struct, frozen=True):
+    """The owner of a session, at the end of the client's line; as `LocalHome`."""
 
-    def __init__(self, remote: RemoteSessions, session_id: str) -> None:
-        self._remote = remote
-        self._session_id = session_id
+    remote: RemoteSessions
+    session_id: str
 
-    def prompt(self, request: Request, prompt: bytes, meta: bytes, *, is_cancelled: bool) -> None:
-        if is_cancelled:
-            request.answer(CANCELLED)
+    def prompt(self, asked: AskedPrompt) -> None:
+        if asked.is_cancelled:
+            asked.request.answer(CANCELLED)
         else:
-            self._remote.ask(self._session_id, request)
+            self.remote.ask(self.session_id, asked.request)
 
     async def cancel(self, params: bytes) -> None:
         await self.tell(schema.CANCEL.name, params)
 
     async def answer(self, request: Request) -> None:
-        self._remote.ask(self._session_id, request)
+        self.remote.ask(self.session_id, request)
 
     async def tell(self, method: str, params: bytes) -> None:
-        self._remote.tell(self._session_id, method, params)
+        self.remote.tell(self.session_id, method, params)
 
+
+SessionHome = LocalHome | RemoteHome
+"""The place where a session is live. A method that gets a request answers it, now or later."""
 
 Handler = Callable[[Request], Awaitable[bytes | None] | None]
 """Handles the requests of one method: see `ClientConnection`."""
@@ -277,13 +245,9 @@ class SessionRequests:
         entrance: Entrance,
         opener: SessionOpener,
     ) -> None:
-        self._desk = desk
-        self._client = client
-        self._peer = peer
-        self._entrance = entrance
+        self._here = LocalHome(desk, client, peer, entrance, asyncio.Lock())
         self._openings = opener.openings
         self._remote = opener.remote
-        self._in_order = asyncio.Lock()
 
     def prompt(self, request: Request) -> Awaitable[None] | None:
         session_id, prompt, meta = prompt_in(request.params)
@@ -291,16 +255,17 @@ class SessionRequests:
 
             async def prompt_when_open() -> None:
                 is_cancelled = await self._openings.wait(session_id, request)
-                self.home(session_id).prompt(request, prompt, meta, is_cancelled=is_cancelled)
+                asked = AskedPrompt(request, prompt, meta, is_cancelled)
+                self.home(session_id).prompt(asked)
 
             return prompt_when_open()
-        self.home(session_id).prompt(request, prompt, meta, is_cancelled=False)
+        self.home(session_id).prompt(AskedPrompt(request, prompt, meta, False))
         return None
 
     async def cancel(self, params: bytes) -> None:
         session_id = session_id_of(params)
         self._openings.cancel(session_id)
-        is_open = self._desk.hub.holds(session_id) or self._remote.has(session_id)
+        is_open = self._here.desk.hub.holds(session_id) or self._remote.has(session_id)
         if is_open or not self._openings.has(session_id):
             await self.home(session_id).cancel(params)
 
@@ -308,14 +273,7 @@ class SessionRequests:
         """Return the home of a session, whether it is open to this client or not."""
         if session_id is not None and self._remote.has(session_id):
             return RemoteHome(self._remote, session_id)
-        return LocalHome(
-            self._desk,
-            self._client,
-            self._peer,
-            session_id,
-            self._entrance,
-            self._in_order,
-        )
+        return replace(self._here, session_id=session_id)
 
     async def answer(self, request: Request) -> None:
         """Let the session's home answer, once the session is open; at once if the client leaves the

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-
-import msgspec
+from functools import partial
 
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import ResumeSessionRequest, decode, encode
@@ -28,7 +27,7 @@ from acphold.live.agents.extensions import FORK_METHOD, CopiedFiles, CopyRequest
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
 from acphold.live.reading.neighbours import tell_owner
-from acphold.live.server.checked_params import session_id_of
+from acphold.live.server.checked_params import decode_params, session_id_of
 from acphold.live.server.open_params import OpenParams
 from acphold.live.server.principals import Note, Principal
 from acphold.live.server.session_opener import SessionOpener
@@ -81,7 +80,7 @@ class UnstableMethods:
             air.SET_TITLE: self._set_title,
             air.RENAME: self._rename,
             **dict.fromkeys(air.ARCHIVING, self.archive),
-            **dict.fromkeys(air.UNARCHIVING, self._unarchive),
+            **dict.fromkeys(air.UNARCHIVING, partial(self.archive, archived=False)),
             STATUS: self._status,
         }
 
@@ -122,22 +121,17 @@ class UnstableMethods:
         await tell_owner(await self._desk.hub.whereabouts.owner(session_id), session_id)
         await self._desk.sessions.agents.tell(session_id, title, archived=archived)
 
-    async def archive(self, request: Request) -> bytes:
-        """Take a session out of the lists, and close it."""
+    async def archive(self, request: Request, *, archived: bool = True) -> bytes:
+        """Take a session out of the lists, and close it; or put it back into them."""
         session_id = session_id_of(request.params)
-        if (answer := await self._answer_of_agent(request, archived=True)) is not None:
+        if (answer := await self._answer_of_agent(request, archived=archived)) is not None:
             return answer
-        await self._opener.remote.close(session_id)
-        await self._desk.listed.archive(session_id, self._client)
-        await self._tell(session_id, None, archived=True)
-        return b"{}"
-
-    async def _unarchive(self, request: Request) -> bytes:
-        session_id = session_id_of(request.params)
-        if (answer := await self._answer_of_agent(request, archived=False)) is not None:
-            return answer
-        await self._desk.listed.unarchive(session_id)
-        await self._tell(session_id, None, archived=False)
+        if archived:
+            await self._opener.remote.close(session_id)
+            await self._desk.listed.archive(session_id, self._client)
+        else:
+            await self._desk.listed.unarchive(session_id)
+        await self._tell(session_id, None, archived=archived)
         return b"{}"
 
     async def _status(self, request: Request) -> bytes:
@@ -146,9 +140,8 @@ class UnstableMethods:
         is_open = self._desk.hub.holds(session_id)
         if not is_open:
             try:
-                is_open = (
-                    other_owner(await self._desk.hub.whereabouts.owner(session_id)) is not None
-                )
+                owner = await self._desk.hub.whereabouts.owner(session_id)
+                is_open = other_owner(owner) is not None
             except UnknownSessionError:
                 if await self._desk.sessions.agents.look_up(session_id) is None:
                     raise
@@ -174,7 +167,7 @@ class UnstableMethods:
             known = row.downstream_id if row.agent == agent.key else None
             if at is not None or known is None or not agent.can_fork:
                 raise
-            await self._opener.open_new(request, ResumeSessionRequest, known)
+            await self._opener.new(request, known)
             return
         self._note(request.method, copy_id)
         try:
@@ -193,10 +186,7 @@ async def copy_session(desk: Desk, principal: Principal, params: bytes) -> bytes
     A client on this machine may name the folder of the files; for any other it is one beside the
     project. Raises InvalidParamsError, WorkspaceError and what `hub.forks.fork` raises.
     """
-    try:
-        asked = msgspec.json.decode(params, type=CopyRequest)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidParamsError(str(error)) from None
+    asked = decode_params(params, CopyRequest)
     if asked.at is not None and asked.at < 1:
         raise InvalidParamsError(f"at: {asked.at} is not the number of an entry", "at")
     if asked.folder is not None and not principal.is_here:
