@@ -170,7 +170,7 @@ async def test_an_agent_without_acphold_keeps_no_queue_and_that_is_said() -> Non
     async with in_session(FarAgent()) as session:
         assert not session.queue.is_kept
         assert session.queue.state == PromptQueue()
-        with pytest.raises(CapabilityError, match=r"keeps no queue of prompts.*acphold wrap"):
+        with pytest.raises(CapabilityError, match=r"keep a queue of prompts.*acphold wrap"):
             await session.queue.add("later")
 
 

@@ -90,24 +90,50 @@ class Advertised:
         """Check that it can load sessions; raises CapabilityError, as all methods here."""
         self._require(self.capabilities.load_session, "load sessions", "loadSession")
 
-    def to_resume(self) -> None:
-        self._require_method("resume", "resume sessions")
-
-    def to_list(self) -> None:
-        self._require_method("list", "list sessions")
-
-    def to_close(self) -> None:
-        self._require_method("close", "close sessions")
-
-    def to_delete(self) -> None:
-        self._require_method("delete", "delete sessions")
+    def check(self, verb: str) -> None:
+        """Check that it can `resume`, `list`, `close` or `delete` sessions."""
+        has_it = getattr(self.capabilities.session_capabilities, verb) is not None
+        self._require(has_it, f"{verb} sessions", f"sessionCapabilities.{verb}")
 
     def to_log_out(self) -> None:
         self._require(self.capabilities.auth.logout is not None, "log out", "auth.logout")
 
     def blocks(self, content: Sequence[Content]) -> tuple[ContentBlock, ...]:
-        """Return the blocks of a prompt, as `content_blocks` does."""
-        return content_blocks(content, self.capabilities.prompt_capabilities, self.name)
+        """Return the blocks of a prompt.
+
+        An image or a text file is sent with its contents if the agent accepts that, any other path
+        as a link, which every agent accepts. Raises CapabilityError, MissingFileError,
+        DeclarationError.
+        """
+        if not content:
+            raise DeclarationError("a prompt must not be empty")
+        takes = self.capabilities.prompt_capabilities
+        blocks: list[ContentBlock] = []
+        for item in content:
+            if isinstance(item, str):
+                blocks.append(TextContent(text=item))
+            elif isinstance(item, tuple):
+                blocks.append(_from_bytes(*item))
+            elif isinstance(item, os.PathLike):
+                blocks.append(_from_path(Path(os.path.abspath(item)), takes))
+            else:
+                blocks.append(item)
+        for block in blocks:  # clients must send nothing else (spec v1, prompt turn)
+            match block:
+                case ImageContent() if not takes.image:
+                    missing = "image"
+                case AudioContent() if not takes.audio:
+                    missing = "audio"
+                case EmbeddedResource() if not takes.embedded_context:
+                    missing = "embeddedContext"
+                case UnknownContent(kind=kind):
+                    raise CapabilityError(
+                        f"it is unknown if {self.name} accepts content of type {kind!r}"
+                    )
+                case _:
+                    continue
+            self._require(False, "accept this content", f"promptCapabilities.{missing}")
+        return tuple(blocks)
 
     def servers(self, servers: Sequence[McpServer]) -> tuple[McpServer, ...]:
         """Return MCP servers as they are sent: commands with absolute paths (spec v1, session
@@ -139,54 +165,11 @@ class Advertised:
             self._require(has_them, "use additional directories", capability)
         return tuple(map(absolute, folders))
 
-    def _require_method(self, capability: str, what: str) -> None:
-        has_it = getattr(self.capabilities.session_capabilities, capability) is not None
-        self._require(has_it, what, f"sessionCapabilities.{capability}")
-
     def _require(self, has_it: bool, what: str, capability: str) -> None:
         if not has_it:
             raise CapabilityError(
                 f"{self.name} cannot {what}: it does not advertise `{capability}`"
             )
-
-
-def content_blocks(
-    content: Sequence[Content], takes: PromptCapabilities, agent: str
-) -> tuple[ContentBlock, ...]:
-    """Return the blocks for a prompt.
-
-    An image or a text file is sent with its contents if the agent accepts that, any other path as a
-    link, which every agent accepts. Raises CapabilityError, MissingFileError, DeclarationError.
-    """
-    if not content:
-        raise DeclarationError("a prompt must not be empty")
-    blocks: list[ContentBlock] = []
-    for item in content:
-        if isinstance(item, str):
-            blocks.append(TextContent(text=item))
-        elif isinstance(item, tuple):
-            blocks.append(_from_bytes(*item))
-        elif isinstance(item, os.PathLike):
-            blocks.append(_from_path(Path(os.path.abspath(item)), takes))
-        else:
-            blocks.append(item)
-    for block in blocks:  # clients must send nothing else (spec v1, prompt turn)
-        match block:
-            case ImageContent() if not takes.image:
-                missing = "image"
-            case AudioContent() if not takes.audio:
-                missing = "audio"
-            case EmbeddedResource() if not takes.embedded_context:
-                missing = "embeddedContext"
-            case UnknownContent(kind=kind):
-                raise CapabilityError(f"it is unknown if {agent} accepts content of type {kind!r}")
-            case _:
-                continue
-        raise CapabilityError(
-            f"{agent} cannot accept this content: "
-            f"it does not advertise `promptCapabilities.{missing}`"
-        )
-    return tuple(blocks)
 
 
 def _from_bytes(data: bytes, mime_type: str) -> ContentBlock:

@@ -313,12 +313,6 @@ async def leave_to_others(session_id: str) -> None:
         await asyncio.sleep(bounds.OTHERS_LOOK_SECONDS)
 
 
-def _give_up(session: AskingSession | None, error: Exception) -> None:
-    """Have the turn raise what a callback of the program raised; else the agent is told of it."""
-    if session is None or not session.give_up(error):
-        raise error
-
-
 class Duties:
     """Answers requests as `answers` says; closing it ends terminals."""
 
@@ -397,12 +391,8 @@ class Duties:
             return outcome(rule == "allow", asked.options)
         assert self._answers.on_permission is not None  # the policy was checked
         question = PermissionQuestion(asked.session_id, tool, asked.options, asked)
-        try:
-            answer = await self._ask(self._answers.on_permission, question, asking_session, None)
-            return outcome(answer, asked.options)
-        except Exception as exc:  # the program's own
-            _give_up(session, exc)
-            return CancelledPermissionOutcome()
+        asking = self._ask(self._answers.on_permission, question, asking_session, None)
+        return await _decide(asking, session, lambda it: outcome(it, asked.options), None)
 
     async def _elicit(self, params: bytes, session: AskingSession | None) -> object:
         asked = decode(CREATE_ELICITATION.params, params).value
@@ -414,25 +404,14 @@ class Duties:
             form = asked.requested_schema
             assert isinstance(form, ElicitationSchema)  # the type has checked it
             question = FormQuestion(asked.message, form, session_id, asked.tool_call_id)
-            try:
-                filled = await self._ask(
-                    self._answers.on_form, question, asking_session, "dismissed"
-                )
-                return form_answer(filled, form)
-            except Exception as exc:  # the program's own
-                _give_up(session, exc)
-                return DISMISSED
+            asking = self._ask(self._answers.on_form, question, asking_session, "dismissed")
+            return await _decide(asking, session, lambda it: form_answer(it, form), "dismissed")
         if asked.mode == "url" and self._answers.on_page is not None:
             assert isinstance(asked.url, str)
             assert isinstance(asked.elicitation_id, str)
             page = PageQuestion(asked.message, asked.url, asked.elicitation_id, session_id)
-            try:
-                return page_answer(
-                    await self._ask(self._answers.on_page, page, asking_session, None)
-                )
-            except Exception as exc:  # the program's own
-                _give_up(session, exc)
-                return DISMISSED
+            asking = self._ask(self._answers.on_page, page, asking_session, None)
+            return await _decide(asking, session, page_answer, None)
         raise MethodNotFoundError(CREATE_ELICITATION.name)
 
     async def _ask(
@@ -450,3 +429,19 @@ class Duties:
             del self._open[asking]
             asking.cancel()  # if the question is withdrawn; no effect once there is an answer
         return cancelled if asking.cancelled() else asking.result()
+
+
+async def _decide(
+    asking: Awaitable[Any],
+    session: AskingSession | None,
+    meaning: Callable[[Any], object],
+    no_answer: Any,
+) -> object:
+    """Return the meaning of the answer of one of the program's callbacks. What that raises is
+    raised by the turn, which is cancelled; without a turn, the agent is told of it."""
+    try:
+        return meaning(await asking)
+    except Exception as exc:
+        if session is None or not session.give_up(exc):
+            raise
+        return meaning(no_answer)

@@ -16,11 +16,7 @@ from acphold.client.advertised import Folder, absolute, require_folder
 from acphold.client.answers import Answers, AskForm, AskPage, AskPermission, Duties, Handler, Policy
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart, TransportEndpoint
 from acphold.client.remote_agent import RemoteAgent
-from acphold.client.uplink import (
-    Endpoint,
-    Uplink,
-    UplinkSettings,
-)
+from acphold.client.uplink import Endpoint, Uplink, UplinkSettings
 from acphold.errors import DeclarationError
 from acphold.live.agents.wrapped import START_TIMEOUT
 from acphold.serve_options import ServeOptions
@@ -117,12 +113,22 @@ async def connect(
             'connect needs the words of a command one by one, as in connect("gemini", "--acp"): '
             f"{error}"
         ) from None
+    start_timeout = options.get("start_timeout", START_TIMEOUT)
+    max_message = options.get("max_message", MAX_MESSAGE)
     if session is not None:
         from acphold.client.journal_endpoints import OwnerEndpoint  # imports SQLite
 
         endpoint: Endpoint = OwnerEndpoint(session, journal)
     elif len(words) == 1 and is_url(words[0]):
-        endpoint = _address(words[0], token, ca, options)
+        from acphold.client.far_line import ServerEndpoint  # imports TLS
+
+        endpoint = ServerEndpoint(
+            words[0],
+            token,
+            seconds=start_timeout,
+            limit=max_message,
+            ca=None if ca is None else os.fspath(ca),
+        )
     else:
         program = ProgramStart(
             command=words,
@@ -131,43 +137,22 @@ async def connect(
             log_file=None if log_file is None else os.fspath(log_file),
             show_stderr=show_stderr,
         )
-        endpoint = _keep(program, journal, name, options) if durable else ProgramEndpoint(program)
+        if durable:
+            from acphold.client.journal_endpoints import DurableEndpoint  # imports the server
+
+            serve_options = ServeOptions(
+                journal=journal,
+                cancel_grace=options.get("cancel_grace", bounds.CANCEL_GRACE_SECONDS),
+                max_message=max_message,
+                snapshots=False,  # a program that wants the files kept serves the agent by `wrap`
+            )
+            endpoint = DurableEndpoint(
+                program, serve_options, name=name, start_timeout=start_timeout
+            )
+        else:
+            endpoint = ProgramEndpoint(program)
     async with connected_to(endpoint, **options) as agent:
         yield agent
-
-
-def _address(
-    url: str, token: Token | None, ca: str | os.PathLike[str] | None, options: Options
-) -> Endpoint:
-    """Return the agent that a server serves at this URL."""
-    from acphold.client.far_line import ServerEndpoint  # imports TLS
-
-    return ServerEndpoint(
-        url,
-        token,
-        seconds=options.get("start_timeout", START_TIMEOUT),
-        limit=options.get("max_message", MAX_MESSAGE),
-        ca=None if ca is None else os.fspath(ca),
-    )
-
-
-def _keep(
-    program: ProgramStart,
-    journal: str | os.PathLike[str] | None,
-    name: str | None,
-    options: Options,
-) -> Endpoint:
-    """Return a program whose sessions are kept in a journal."""
-    from acphold.client.journal_endpoints import DurableEndpoint  # imports the server
-
-    serve_options = ServeOptions(
-        journal=journal,
-        cancel_grace=options.get("cancel_grace", bounds.CANCEL_GRACE_SECONDS),
-        max_message=options.get("max_message", MAX_MESSAGE),
-        snapshots=False,  # a program that wants the files kept serves the agent by `wrap`
-    )
-    start_timeout = options.get("start_timeout", START_TIMEOUT)
-    return DurableEndpoint(program, serve_options, name=name, start_timeout=start_timeout)
 
 
 @asynccontextmanager

@@ -71,6 +71,7 @@ class Inbox:
         self._raws: deque[bytes] = deque()
         self._is_full = False
         self._ended = False
+        self._error: Exception | None = None
         self._news: asyncio.Future[None] | None = None
 
     def put(self, raws: Sequence[bytes]) -> None:
@@ -84,13 +85,13 @@ class Inbox:
             self._flow.mark(self, full=True)
         self._wake()
 
-    def end(self) -> None:
-        """End it: nothing more will come; its updates can still be taken."""
-        self._ended = True
+    def end(self, error: Exception | None = None) -> None:
+        """End it: nothing more will come; its updates can still be taken, and then the error."""
+        self._ended, self._error = True, self._error or error
         self._wake()
 
     async def take(self) -> bytes | None:
-        """Return the oldest update; None after the last one."""
+        """Return the oldest update; None after the last one. Raises the error of its end."""
         if not self._raws and not await self._wait_for_update():
             return None
         raw = self._raws.popleft()
@@ -98,7 +99,8 @@ class Inbox:
         return raw
 
     async def take_all(self) -> list[bytes]:
-        """Return all available updates, at least one; [] after the last one."""
+        """Return all available updates, at least one; [] after the last one. Raises the error of
+        its end."""
         if not self._raws and not await self._wait_for_update():
             return []
         raws = list(self._raws)
@@ -114,6 +116,8 @@ class Inbox:
                     raise RuntimeError("another task is reading these updates already")
                 self._news = asyncio.get_running_loop().create_future()
                 await self._news
+        if not self._raws and self._error is not None:
+            raise self._error
         return bool(self._raws)
 
     def _release(self, size: int) -> None:

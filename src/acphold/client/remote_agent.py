@@ -38,6 +38,7 @@ from acphold.client.advertised import Folder, absolute
 from acphold.client.remote_session import RemoteSession
 from acphold.client.session_feed import SessionFeed
 from acphold.errors import AcpError, AgentError, CapabilityError, ConnectionLostError
+from acphold.live.hub.annotations import AGENT
 
 if TYPE_CHECKING:
     from acp_wire.schema.methods import Method
@@ -152,7 +153,7 @@ class RemoteAgent:
         agent: str | None = None,
     ) -> RemoteSession:
         """Continue a conversation without a replay; otherwise as `load_session`."""
-        self._uplink.advertised.to_resume()
+        self._uplink.advertised.check("resume")
         folders = cwd, additional_directories
         return await self._open(RESUME_SESSION, session, *folders, mcp_servers, agent)
 
@@ -161,7 +162,7 @@ class RemoteAgent:
 
         The first pages are read again after the last, for sessions that moved to the top meanwhile.
         """
-        self._uplink.advertised.to_list()
+        self._uplink.advertised.check("list")
         folder = None if cwd is None else absolute(cwd)
         seen: set[str] = set()
         for walk in range(bounds.LIST_WALKS):
@@ -193,7 +194,7 @@ class RemoteAgent:
 
     async def delete_session(self, session_id: str) -> None:
         """Have the agent delete a conversation for good."""
-        self._uplink.advertised.to_delete()
+        self._uplink.advertised.check("delete")
         await self._uplink.ask(DELETE_SESSION, DeleteSessionRequest(session_id=session_id))
 
     # -- signing in -----------------------------------------------------------------------
@@ -267,7 +268,7 @@ class RemoteAgent:
                 raise  # it has gone again: not a problem of this session
             except AcpError as error:
                 self._uplink.drop(feed.id, feed)
-                feed.lose(error)
+                feed.end(error)
 
         return SessionFeed(self._uplink, session_id, roots, reopen)
 
@@ -299,7 +300,7 @@ class RemoteAgent:
                 self._uplink.adopt(feed.id, before)
             raise
         if before is not None:
-            before.lose(ConnectionLostError(f"session {feed.id!r} was opened again"))
+            before.end(ConnectionLostError(f"session {feed.id!r} was opened again"))
         return self._session(feed)
 
     async def _continue(
@@ -316,7 +317,7 @@ class RemoteAgent:
             cwd=feed.roots[0],
             mcp_servers=tuple(servers),
             additional_directories=feed.roots[1:],
-            meta=feed.opening_meta,
+            meta=None if feed.continued_by is None else {AGENT: feed.continued_by},
         )
         opened = feed.begin_live
         if method is LOAD_SESSION:

@@ -37,7 +37,7 @@ from acp_wire.schema.updates import (
 from acp_wire.tasks import finish
 from acphold.client.remote_turn import RemoteTurn, Replay, TurnFeed, UpdateStream, as_update
 from acphold.client.session_feed import QueueReport, SessionFeed
-from acphold.errors import CapabilityError, ConnectionLostError
+from acphold.errors import ConnectionLostError
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, CopyRequest, SessionCopy
 from acphold.record.history.prompt_queue import PromptQueue, QueueChange
@@ -132,12 +132,7 @@ class RemoteQueue:
         return (await self._ask(change=encode(change))).id
 
     async def _ask(self, **asked: bytes) -> QueueReport:
-        await self._uplink.ready()
-        if not self.is_kept:
-            raise CapabilityError(
-                f"{self._uplink.name} keeps no queue of prompts: that takes an acphold in front of "
-                "it, as by `acphold wrap` or with durable=True"
-            )
+        await self._uplink.require_acphold("keep a queue of prompts")
         params = splice(b"{}", {"sessionId": encode(self._feed.id), **asked})
         answer = await self._uplink.ask_raw(QUEUE_METHOD, params, on_result=self._feed.hear_queue)
         return decode(QueueReport, answer).value
@@ -297,22 +292,17 @@ class RemoteSession:
         `.worktreeinclude` names. Raises CapabilityError for an agent without acphold in front, and
         RemoteError if nothing was kept.
         """
-        await self._uplink.ready()
-        if not self._uplink.keeps_queue:
-            raise CapabilityError(
-                f"{self._uplink.name} cannot copy sessions; use it with `acphold wrap` in front, "
-                "or durable=True"
-            )
+        await self._uplink.require_acphold("copy sessions")
         asked = CopyRequest(self.id, at, before, files, include)
         answer = await self._uplink.ask_raw(FORK_METHOD, encode(asked))
         return decode(SessionCopy, answer).value
 
     async def close(self) -> None:
         """Close it, which cancels its turn; CapabilityError if the agent cannot."""
-        self._feed.advertised.to_close()
+        self._feed.advertised.check("close")
         await self._uplink.ask(CLOSE_SESSION, CloseSessionRequest(session_id=self.id))
         self._uplink.drop(self.id, self._feed)
-        self._feed.close()
+        self._feed.end(None)
         await finish(partial(self._uplink.duties.forget, self.id))
 
     # -- its state ------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, Self, overload
@@ -191,7 +191,6 @@ class TurnFeed:
         self.stage: FeedStage = FeedStage.WAITING
         self.holds_agent: bool = False
         self.stop_reason: str | None = None
-        self.error: Exception | None = None
         self._uplink = uplink
         self._session = session
         self._state: LiveState | None = None  # once it has begun
@@ -282,10 +281,6 @@ class TurnFeed:
 
     # -- what becomes of it ---------------------------------------------------------------
 
-    def put(self, raws: Sequence[bytes]) -> None:
-        """Take its updates; called in the inbound lane."""
-        self.inbox.put(raws)
-
     def stop(self) -> None:
         """Cancel it if it is not over: nobody waits for it any more."""
         if not self.is_over:
@@ -320,16 +315,11 @@ class TurnFeed:
             self.stage = FeedStage.CANCELLING
             self._later("grace", grace, self._end, "cancelled", None)
 
-    def lose(self, error: errors.AcpError) -> None:
-        """End it: the agent has gone, and nothing more will come."""
+    def abandon(self, error: errors.AcpError | None) -> None:
+        """End it: nothing more will come. The agent has gone, or without an error the session was
+        closed, which cancels it."""
         self.holds_agent = False
-        self._end(None, error)
-        self._note_free()
-
-    def close(self) -> None:
-        """End it as cancelled: the session was closed."""
-        self.holds_agent = False
-        self._end("cancelled", None)
+        self._end("cancelled" if error is None else None, error)
         self._note_free()
 
     async def _take_answer(self, answer: Answer) -> None:
@@ -355,8 +345,8 @@ class TurnFeed:
             if isinstance(error, errors.AcpError):
                 answer = error
             self._behind = self._state.end_turn(end_entry(answer))
-        self.stage, self.stop_reason, self.error = FeedStage.OVER, stop_reason, error
-        self.inbox.end()
+        self.stage, self.stop_reason = FeedStage.OVER, stop_reason
+        self.inbox.end(error)
         self._note_free()
 
     def _note_free(self) -> None:
@@ -371,6 +361,19 @@ def as_update(raw: bytes) -> Update:
         return decode_update(raw).value
     except errors.InvalidParamsError:
         return UnknownUpdate(update_kind(raw), raw)
+
+
+def said_by(role: Role, items: Iterable[Item]) -> str:
+    """Return all words of the agent in this role."""
+    said = [item for item in items if isinstance(item, Message)]
+    return "".join(message.text for message in said if message.role == role)
+
+
+async def _next(inbox: Inbox) -> Update:
+    """Return the next update for an iterator; at the end, raises what ends that."""
+    if (raw := await inbox.take()) is None:
+        raise StopAsyncIteration
+    return as_update(raw)
 
 
 class RemoteTurn:
@@ -422,47 +425,33 @@ class RemoteTurn:
     @property
     def text(self) -> str:
         """The agent's words in it so far."""
-        return self._text_of("agent")
+        return said_by("agent", self.items)
 
     @property
     def thoughts(self) -> str:
         """The agent's thoughts in it so far."""
-        return self._text_of("thought")
+        return said_by("thought", self.items)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls in it, each as it stands."""
         return tuple(item for item in self.items if isinstance(item, ToolCall))
 
-    def _text_of(self, role: Role) -> str:
-        said = [item for item in self.items if isinstance(item, Message)]
-        return "".join(message.text for message in said if message.role == role)
-
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Update:
-        feed = self._feed
-        if feed.stage is FeedStage.WAITING:
-            await feed.wait_until_sent()
-        raw = await feed.inbox.take()
-        if raw is not None:
-            return as_update(raw)
-        if feed.error is not None:
-            raise feed.error
-        raise StopAsyncIteration
+        if self._feed.stage is FeedStage.WAITING:
+            await self._feed.wait_until_sent()
+        return await _next(self._feed.inbox)
 
     async def take_all(self) -> list[bytes]:
         """Return the updates that are there, at least one, as JSON; [] at the end.
 
         Faster than one by one. Raises as the iterator does.
         """
-        feed = self._feed
-        await feed.wait_until_sent()
-        raws = await feed.inbox.take_all()
-        if not raws and feed.error is not None:
-            raise feed.error
-        return raws
+        await self._feed.wait_until_sent()
+        return await self._feed.inbox.take_all()
 
     def __await__(self) -> Generator[object, None, Self]:
         return self._over().__await__()
@@ -492,31 +481,20 @@ class UpdateStream:
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._error: errors.AcpError | None = None
 
     def __aiter__(self) -> UpdateStream:
         return self
 
     async def __anext__(self) -> Update:
-        raw = await self._inbox.take()
-        if raw is not None:
-            return as_update(raw)
-        if self._error is not None:
-            raise self._error
-        raise StopAsyncIteration
+        return await _next(self._inbox)
 
     async def take_all(self) -> list[bytes]:
         """Return the updates that are there, at least one, as JSON; [] at the end."""
-        raws = await self._inbox.take_all()
-        if not raws and self._error is not None:
-            raise self._error
-        return raws
+        return await self._inbox.take_all()
 
     def end(self, error: errors.AcpError | None = None) -> None:
         """End it; unread updates can still be read."""
-        if self._error is None:
-            self._error = error
-        self._inbox.end()
+        self._inbox.end(error)
 
 
 class Replay(Sequence["Update"]):

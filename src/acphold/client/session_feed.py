@@ -23,7 +23,6 @@ from acphold.client.uplink import Uplink
 from acphold.errors import AcpError, AgentBusyError, ConnectionLostError, InvalidParamsError
 from acphold.live.agents.capabilities import INTRODUCTION, QUEUE_METHOD
 from acphold.live.agents.interface import update_of
-from acphold.live.hub.annotations import AGENT
 from acphold.record.history.entries import CHILD
 from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.record.history.queue_delta import QueueDelta, apply_delta
@@ -117,7 +116,7 @@ class SessionFeed:
         else:
             self._next = turn
         if self._is_over:
-            turn.lose(self._loss or ConnectionLostError(f"session {self.id!r} was closed"))
+            turn.abandon(self._loss or ConnectionLostError(f"session {self.id!r} was closed"))
         return turn
 
     def give_up(self, error: Exception) -> bool:
@@ -207,18 +206,13 @@ class SessionFeed:
     def _deliver(self, kind: str, raws: Sequence[bytes], plain: Sequence[bytes]) -> None:
         self.live.hear(kind, raws)
         if self._turn is not None and self._turn.has_begun:
-            self._turn.put(plain)
+            self._turn.inbox.put(plain)
         for inbox in self._readers.values():
             inbox.put(plain)
         if self._unclaimed is not None:
             self._unclaimed.put(plain)
             if self._unclaimed.held > bounds.UNCLAIMED_BYTES:
                 self._unclaimed = None
-
-    @property
-    def opening_meta(self) -> dict[str, object] | None:
-        """The `_meta` of a request that opens it."""
-        return None if self.continued_by is None else {AGENT: self.continued_by}
 
     def replay_begins(self) -> None:
         """Take the following updates as the replay."""
@@ -247,20 +241,10 @@ class SessionFeed:
             self.live, self._is_known = LiveState(), False
         await self._reopen(self)
 
-    def lose(self, error: AcpError) -> None:
-        """End it: the agent has gone for good."""
-        self._loss = error
+    def end(self, error: AcpError | None) -> None:
+        """End it: the agent has gone for good, or without an error has closed the session."""
+        self._loss, self._is_over = error, True
         for turn in filter(None, (self._next, self._turn)):
-            turn.lose(error)
-        self._end()
-
-    def close(self) -> None:
-        """End it: the agent has closed the session."""
-        for turn in filter(None, (self._next, self._turn)):
-            turn.close()
-        self._end()
-
-    def _end(self) -> None:
-        self._is_over = True
+            turn.abandon(error)
         for stream in list(self._readers):
-            stream.end(self._loss)
+            stream.end(error)

@@ -67,8 +67,8 @@ class Hearing(AskingSession, Protocol):
     def hear_queue(self, report: bytes) -> None:
         """Handle the state of its queue of prompts: an answer, or the params of a notification."""
 
-    def lose(self, error: errors.AcpError) -> None:
-        """End it: the agent has gone for good."""
+    def end(self, error: errors.AcpError | None) -> None:
+        """End it: the agent has gone for good, or without an error has closed the session."""
 
     async def reopen(self, *, anew: bool) -> None:
         """Open the session again: the agent is back.
@@ -175,7 +175,7 @@ class Uplink:
         is_first = self.is_closed
         transport = await self._endpoint.open()
         if self.is_closed and not is_first:  # the program has left while we reached it again
-            await self._drop()
+            await finish(self._end_peer)
             raise await self.loss_error()
         peer = self._peer = Peer(
             transport,
@@ -195,10 +195,14 @@ class Uplink:
             self.loss, self.state = await self.loss_error(), UplinkState.LOST
             if not self.can_restart:
                 for session in list(self.sessions.values()):
-                    session.lose(self.loss)
+                    session.end(self.loss)
 
         self._tasks = [pump, asyncio.create_task(follow(), name="agent end")]
-        self.hello = await self._introduce(peer)
+        try:
+            self.hello = await self._introduce(peer)
+        except BaseException:
+            await finish(self._end_peer)
+            raise
         self.loss = None
         for session in list(self.sessions.values()):
             await session.reopen(anew=self._endpoint.is_acphold)
@@ -214,15 +218,12 @@ class Uplink:
             f"the connection to {self.name} was closed"
         )
         for session in list(self.sessions.values()):
-            session.lose(self.loss)
+            session.end(self.loss)
         await self._end_peer()
         await self.duties.aclose()
 
-    async def _drop(self) -> None:
-        """End the connection and the agent."""
-        await finish(self._end_peer)
-
     async def _end_peer(self) -> None:
+        """End the connection and the agent."""
         peer = self._peer
         await end(*self._tasks)
         await self._endpoint.aclose()
@@ -258,10 +259,6 @@ class Uplink:
             problem = str(refusal)
             if not self._endpoint.is_acphold:
                 problem = f"{self.name} refused `initialize`: {problem}"
-        except BaseException:
-            await self._drop()
-            raise
-        await self._drop()
         raise errors.AgentStartError(problem)
 
     @property
@@ -288,8 +285,17 @@ class Uplink:
             raise await self.loss_error()
         async with self._starting:
             if self._peer is peer and not self.is_closed:
-                await self._drop()
+                await finish(self._end_peer)
                 await self.start()
+
+    async def require_acphold(self, what: str) -> None:
+        """Return when the agent is there; CapabilityError if it is not behind an acphold."""
+        await self.ready()
+        if not self.keeps_queue:
+            raise errors.CapabilityError(
+                f"{self.name} cannot {what}: that takes an acphold in front of it, as by "
+                "`acphold wrap` or with durable=True"
+            )
 
     async def loss_error(self) -> errors.AcpError:
         """Return the reason why there is no agent any more."""
