@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acp_wire.schema import ClientCapabilities, FileSystemCapabilities
+from acp_wire.schema import ClientCapabilities, FileSystemCapabilities, InitializeRequest
 from acphold.errors import (
     FileAccessError,
     InvalidParamsError,
@@ -118,7 +118,8 @@ def files_of(work: Path, answer: Exception, *, served: bool = True) -> SessionFi
         fs=FileSystemCapabilities(read_text_file=served, write_text_file=served)
     )
     editor = Editor(answer)
-    side = ClientSide("s", editor, can, None, Outbox("s", Post(editor)))
+    introduced = InitializeRequest(protocol_version=1, client_capabilities=can)
+    side = ClientSide("s", editor, introduced, Outbox("s", Post(editor)))
     return SessionFiles(side, Folders(str(work), ()))
 
 

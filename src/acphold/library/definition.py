@@ -28,6 +28,7 @@ from acp_wire.schema import (
     SessionAdditionalDirectoriesCapabilities,
     SessionCapabilities,
     SessionCloseCapabilities,
+    SessionConfigSelectOption,
     SessionMode,
     SessionResumeCapabilities,
     encode,
@@ -35,7 +36,7 @@ from acp_wire.schema import (
 from acp_wire.schema.splice import members, splice
 from acphold.errors import DeclarationError, InvalidParamsError, MethodNotFoundError
 from acphold.extras import is_installed
-from acphold.library.session import MODE, Option, Session, mode_option
+from acphold.library.session import MODE, Option, Session
 
 if TYPE_CHECKING:
     from acphold.library.tools import RunningTool, StepKind
@@ -223,7 +224,12 @@ class Definition(Struct):
             MODE in (option.id, option.category) for option in self.declared_options
         ):
             return self.declared_options
-        return [mode_option(self.modes), *self.declared_options]
+        values = tuple(
+            SessionConfigSelectOption(value=it.id, name=it.name, description=it.description)
+            for it in self.modes
+        )
+        mode = Option(MODE, "Mode", self.modes[0].id, values, category=MODE)
+        return [mode, *self.declared_options]
 
 
 class SignIn:

@@ -18,7 +18,7 @@ import msgspec
 from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.rpc.wire_errors import as_remote, guard, incident
-from acp_wire.schema.splice import members, splice
+from acp_wire.schema.splice import members, session_id_in, splice
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet
 from acphold import errors
@@ -160,8 +160,7 @@ class InProcessAgent:
 
     async def tell(self, method: str, params: bytes) -> None:
         if method == schema.CANCEL.name:
-            session_id = msgspec.json.decode(params, type=_SessionParams).session_id
-            if (turn := self._turns.get(session_id)) is not None:
+            if (turn := self._turns.get(session_id_in(params) or "")) is not None:
                 turn.cancel()
         elif method == MCP_MESSAGE and self._channel is not None and self._channel.hear(params):
             pass  # for a request of ours to a server of the client's
@@ -223,14 +222,14 @@ class InProcessAgent:
             opened.session.tenant, _ = opener(params)
             answer = await self._open(opened, self.definition.new_hooks)
             return opened, splice(answer, {"sessionId": schema.encode(opened.id)})
-        session_id = schema.decode(_SessionParams, params).value.session_id
+        session_id = session_id_in(params) or ""
         if await session_of(self._journal, self.key, session_id) != session_id:
             raise errors.UnknownSessionError(session_id)  # the journal is all this agent remembers
         if (known := self._sessions.get(session_id)) is not None:
             await self._leave(known)
         opened = self._session(session_id, params)
         opened.session.tenant = (await self._journal.session(session_id)).tenant
-        await opened.restore()
+        opened.slash.shown = await opened.history.restore(opened.store) or opened.slash.shown
         return opened, await self._open(opened, self.definition.load_hooks)
 
     def _session(self, session_id: str, params: bytes) -> AuthorSession:
@@ -243,13 +242,7 @@ class InProcessAgent:
         client = schema.decode(schema.InitializeRequest, introduction).value
         outbox = Outbox(session_id, self._post)
         opened = AuthorSession(
-            ClientSide(
-                session_id,
-                self._listener,
-                client.client_capabilities,
-                client.client_info,
-                outbox,
-            ),
+            ClientSide(session_id, self._listener, client, outbox),
             setup.cwd,
             setup.additional_directories,
             agent=definition.name,
@@ -266,7 +259,7 @@ class InProcessAgent:
         if given.strip() in (b"[]", b"null"):
             return None
         from acphold.library.session_servers import SessionServers  # late: most name none
-        from acphold.live.mcp import Channel, parse_servers
+        from acphold.live.mcp import Channel, OurSide, parse_servers
 
         if self._channel is None:  # one for all sessions: its requests have unique ids
 
@@ -278,17 +271,20 @@ class InProcessAgent:
         def report_failure(name: str, why: str) -> None:
             opened.notice(f"MCP server {name!r} is not available", why, "warning")
 
-        return SessionServers(
-            opened.client,
-            opened.roots,
-            parse_servers(
-                given, self.capabilities.mcp_capabilities, self.surroundings.path, acp=True
-            ),
-            self.surroundings,
+        our_side = OurSide(
+            cwd=opened.cwd,
+            surroundings=self.surroundings,
+            roots=opened.roots,
             name=self.definition.name,
             version=self.definition.version,
-            timeout=self._mcp_timeout,
+            deadline=self._mcp_timeout,
             channel=self._channel,
+        )
+        can, path = self.capabilities.mcp_capabilities, self.surroundings.path
+        return SessionServers(
+            opened.client,
+            parse_servers(given, can, path, acp=True),
+            our_side,
             on_prompts=opened.slash.offer,
             on_failure=report_failure,
         )
@@ -338,10 +334,6 @@ class InProcessAgent:
             raise errors.InvalidParamsError(
                 f"sessionId: {session_id!r} is not open", field="sessionId"
             ) from None
-
-
-class _SessionParams(msgspec.Struct, rename="camel"):
-    session_id: str
 
 
 async def _log_errors(work: Awaitable[object]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,13 +37,13 @@ from acphold.client.answers import (
     PermissionAnswer,
 )
 from acphold.client.endpoints import TransportEndpoint
-from acphold.client.remote_turn import TurnFeed, as_update
-from acphold.client.uplink import Endpoint, Uplink, UplinkSettings
+from acphold.client.remote_turn import TurnFeed, as_update, said_by
+from acphold.client.uplink import Uplink, UplinkSettings
 from acphold.errors import MissingFileError, RemoteError, UnknownSessionError
 from acphold.record.history.entries import UPDATE, Entry
 from acphold.record.history.fold import SessionState, fold
 from acphold.record.history.raw_update import PROMPT_BEGUN
-from acphold.record.history.timeline import Message, ToolCall, shorten
+from acphold.record.history.timeline import ToolCall, shorten
 from acphold.record.journal import ListFilter, RowChange
 from acphold.record.journal.lineage import identity
 from acphold.record.journal.stores import journal_name, open_journal
@@ -68,12 +69,12 @@ class Received(Struct, frozen=True):
     @property
     def text(self) -> str:
         """All text of the agent's messages."""
-        return self._text_of("agent")
+        return said_by("agent", self.state.timeline)
 
     @property
     def thoughts(self) -> str:
         """All text of the agent's thoughts."""
-        return self._text_of("thought")
+        return said_by("thought", self.state.timeline)
 
     @property
     def tool_calls(self) -> list[ToolCall]:
@@ -89,10 +90,6 @@ class Received(Struct, frozen=True):
         """Return the updates of a kind (`plan`, `notice`, `tool_call_update` …), as JSON."""
         found = [msgspec.json.decode(raw, type=dict[str, Any]) for raw in self.raws]
         return [update for update in found if update["sessionUpdate"] == kind]
-
-    def _text_of(self, role: str) -> str:
-        items = [item for item in self.state.timeline if isinstance(item, Message)]
-        return "".join(item.text for item in items if item.role == role)
 
 
 class Recording:
@@ -213,8 +210,9 @@ class Recording:
             )
             duties = _WatchedDuties(self._answers, self._hear_request)
             endpoint = TransportEndpoint(ours)
-            self.uplink = _WatchedUplink(endpoint, duties, self._settings, self.raising)
-            await self.uplink.start()
+            self.uplink = uplink = _WatchedUplink(endpoint, duties, self._settings)
+            uplink.raising = self.raising
+            await uplink.start()
         finally:
             on_incident.reset(token)
 
@@ -265,26 +263,11 @@ async def _continue_in(copy: Path, *, of: str | None) -> None:
 class _WatchedUplink(Uplink):
     """Raises exceptions of the agent's code in place of an answer."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        duties: Duties,
-        settings: UplinkSettings,
-        raising: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        super().__init__(endpoint, duties, settings)
-        self._raising = raising
+    raising: Callable[[], AbstractContextManager[None]]
 
-    async def ask_raw(
-        self,
-        method: str,
-        params: bytes,
-        *,
-        on_result: Callable[[bytes], object] = bool,
-        again: bool = True,
-    ) -> bytes:
-        with self._raising():
-            return await super().ask_raw(method, params, on_result=on_result, again=again)
+    async def ask_raw(self, method: str, params: bytes, **how: Any) -> bytes:
+        with self.raising():
+            return await super().ask_raw(method, params, **how)
 
 
 class _WatchedDuties(Duties):
@@ -488,7 +471,8 @@ class WatchedSession(RemoteSession):
         """Begin a turn: see `RemoteSession.prompt`. It ends within the deadline of the test."""
         since = len(self.received.raws)
         turn = self._begin(content, self._recording.deadline if timeout is None else timeout)
-        return WatchedTurn(turn, self._recording, self._recording.reader(self.id), since)
+        received = partial(self._recording.reader(self.id), since)
+        return WatchedTurn(turn, self._recording, received)
 
     async def until(self, holds: Callable[[Received], object]) -> Received:
         """Wait until the received updates satisfy `holds`, called for each update."""
@@ -506,21 +490,16 @@ class WatchedTurn(RemoteTurn):
     """
 
     def __init__(
-        self,
-        turn: TurnFeed,
-        recording: Recording,
-        received: Callable[[int], Received],
-        since: int,
+        self, turn: TurnFeed, recording: Recording, received: Callable[[], Received]
     ) -> None:
         super().__init__(turn)
         self._recording = recording
         self._received = received
-        self._since = since
 
     @property
     def received(self) -> Received:
         """All updates of the session since the prompt."""
-        return self._received(self._since)
+        return self._received()
 
     async def __anext__(self) -> Update:
         with self._recording.raising():

@@ -361,7 +361,8 @@ class TurnOutbox:
     def __init__(self, outbox: Outbox) -> None:
         self.over: bool = False
         self.add: Callable[[bytes], bool] = outbox.add
-        self._outbox = outbox
+        self.breathe, self.pause, self.flush = outbox.breathe, outbox.pause, outbox.flush
+        self._put = outbox.put
 
     def check(self) -> None:
         """Raise DeclarationError if the turn is over."""
@@ -371,19 +372,7 @@ class TurnOutbox:
     async def put(self, *raws: bytes) -> None:
         """Like `Outbox.put`; DeclarationError if the turn is over."""
         self.check()
-        await self._outbox.put(*raws)
-
-    async def breathe(self) -> None:
-        """Like `Outbox.breathe`."""
-        await self._outbox.breathe()
-
-    async def pause(self) -> None:
-        """Like `Outbox.pause`."""
-        await self._outbox.pause()
-
-    async def flush(self) -> None:
-        """Like `Outbox.flush`."""
-        await self._outbox.flush()
+        await self._put(*raws)
 
     def close(self) -> None:
         """End the turn: refuse updates from now on."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from acp_wire.schema import (
     COMPLETE_ELICITATION,
@@ -66,60 +67,38 @@ class Decision(Struct, frozen=True):
         return self.allowed
 
 
-class Permissions:
-    """The permission requests of one session, and the answers it remembers."""
-
-    def __init__(self, client: ClientSide, store: Store) -> None:
-        self._client = client
-        self._store = store
-
-    def recall(self, key: str) -> Decision | None:
-        """Return the decision for always; None if there is none."""
-        found = self._store.get(ALLOWED + key)
-        return None if found is None else Decision(**found)
-
-    async def ask(
-        self, call: ToolCallPatch, key: str, options: Sequence[PermissionOption] | None
-    ) -> Decision | None:
-        """Ask about a tool call; returns the decision, kept under `key` if it is for always.
-
-        Returns None when the client says that the turn was cancelled before a decision.
-        """
-        offered = OPTIONS if options is None else tuple(options)
-        request = RequestPermissionRequest(
-            session_id=self._client.session_id, tool_call=call, options=offered
-        )
-        outcome = (await self._client.ask(REQUEST_PERMISSION, request)).outcome
-        if isinstance(outcome, CancelledPermissionOutcome):
-            return None
-        chosen = next((each for each in offered if each.option_id == outcome.option_id), None)
-        if chosen is None:
-            return Decision(False)
-        decision = Decision(chosen.kind.startswith("allow"), chosen.option_id)
-        if chosen.kind.endswith("always"):
-            self._store[ALLOWED + key] = {
-                "allowed": decision.allowed,
-                "option_id": decision.option_id,
-            }
-            await self._store.save()
-        return decision
+def recall_permission(store: Store, key: str) -> Decision | None:
+    """Return the decision for always; None if there is none."""
+    found = store.get(ALLOWED + key)
+    return None if found is None else Decision(**found)
 
 
-def check_options(options: Sequence[PermissionOption] | None) -> None:
-    """Raise DeclarationError unless a person can choose from the options."""
-    if options is not None:
-        ids = {option.option_id for option in options}
-        if not ids or len(ids) < len(options):
-            raise errors.DeclarationError(
-                "a permission request needs options, each with a unique id"
-            )
+async def ask_permission(
+    client: ClientSide,
+    store: Store,
+    call: ToolCallPatch,
+    key: str,
+    options: Sequence[PermissionOption] | None,
+) -> Decision | None:
+    """Ask about a tool call; returns the decision, kept under `key` if it is for always.
 
-
-def forget_permissions(store: Store) -> None:
-    """Forget the decisions for always, so that the person is asked again."""
-    for key in store:
-        if key.startswith(ALLOWED):
-            del store[key]
+    Returns None when the client says that the turn was cancelled before a decision.
+    """
+    offered = OPTIONS if options is None else tuple(options)
+    request = RequestPermissionRequest(
+        session_id=client.session_id, tool_call=call, options=offered
+    )
+    outcome = (await client.ask(REQUEST_PERMISSION, request)).outcome
+    if isinstance(outcome, CancelledPermissionOutcome):
+        return None
+    chosen = next((each for each in offered if each.option_id == outcome.option_id), None)
+    if chosen is None:
+        return Decision(False)
+    decision = Decision(chosen.kind.startswith("allow"), chosen.option_id)
+    if chosen.kind.endswith("always"):
+        store[ALLOWED + key] = asdict(decision)
+        await store.save()
+    return decision
 
 
 class FormAnswer(Mapping[str, "ElicitationContentValue"]):

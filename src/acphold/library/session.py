@@ -32,7 +32,7 @@ from acp_wire.schema import (
 from acp_wire.schema.splice import splice
 from acp_wire.surroundings import Surroundings
 from acphold.errors import DeclarationError
-from acphold.library.questions import forget_permissions
+from acphold.library.questions import ALLOWED
 from acphold.library.store import Store
 from acphold.library.workspace import ClientSide, Folders, SessionFiles
 
@@ -91,15 +91,6 @@ class Option(Struct, frozen=True):
             current_value=value,
             options=self.values or (),
         )
-
-
-def mode_option(modes: Sequence[SessionMode]) -> Option:
-    """Return an option for the modes of an agent that declares none for them itself."""
-    values = tuple(
-        SessionConfigSelectOption(value=mode.id, name=mode.name, description=mode.description)
-        for mode in modes
-    )
-    return Option(MODE, "Mode", modes[0].id, values, category=MODE)
 
 
 class Selection:
@@ -171,25 +162,25 @@ class Selection:
 class SlashCommands:
     """The commands that the client is shown, and the meaning of a prompt that begins with `/name`.
 
-    `declared` are the author's commands by name; `shown` is the list the client was last shown, a
-    JSON array.
+    `declared` are the author's commands, `prompts` the MCP prompts behind the others, by name;
+    `shown` is the list the client was last shown, a JSON array.
     """
 
     def __init__(self, declared: Mapping[str, AvailableCommand], outbox: Outbox) -> None:
         self.shown: bytes = b"[]"
-        self._declared = declared
+        self.declared = declared
         self._outbox = outbox
-        self._prompts: dict[str, Prompt] = {}
+        self.prompts: dict[str, Prompt] = {}
 
     def offer(self, prompts: Sequence[Prompt] = ()) -> None:
         """Show the author's commands and these prompts, unless the client has this list already."""
-        self._prompts = {}
+        self.prompts = {}
         for prompt in prompts:
             name = "-".join(f"{prompt.server}:{prompt.name}".split())
-            if name not in self._declared:
-                self._prompts.setdefault(name, prompt)
-        commands = list(self._declared.values())
-        for name, prompt in self._prompts.items():
+            if name not in self.declared:
+                self.prompts.setdefault(name, prompt)
+        commands = list(self.declared.values())
+        for name, prompt in self.prompts.items():
             hint = " ".join(
                 argument.name if argument.required else f"[{argument.name}]"
                 for argument in prompt.arguments
@@ -204,14 +195,6 @@ class SlashCommands:
         if raw != self.shown:
             self.shown = raw
             self._outbox.add(encode(AvailableCommandsUpdate(available_commands=tuple(commands))))
-
-    def is_command(self, name: str) -> bool:
-        """Return True if the author declared `/name`."""
-        return name in self._declared
-
-    def prompt(self, name: str) -> Prompt | None:
-        """Return the MCP prompt behind `/name`, if it is one."""
-        return self._prompts.get(name)
 
 
 def slash_command(prompt: tuple[ContentBlock, ...]) -> tuple[str, str] | None:
@@ -282,6 +265,7 @@ class AuthorSession:
         self.client = client
         self.cwd = cwd
         self.additional_directories = additional_directories
+        self.roots: tuple[str, ...] = (cwd, *additional_directories)
         self.selection = selection
         self.slash = slash
         self.outbox = outbox
@@ -294,11 +278,6 @@ class AuthorSession:
         self._surroundings = surroundings
         self._terminals: Terminals | None = None
         self.session: Session = Session(self)
-
-    @property
-    def roots(self) -> tuple[str, ...]:
-        """The folders that tools may touch: `cwd`, then the additional ones."""
-        return (self.cwd, *self.additional_directories)
 
     def terminals(self) -> Terminals:
         """The commands that run in this process, not in the client."""
@@ -317,10 +296,6 @@ class AuthorSession:
         body = {"severity": severity, "title": title, "description": description}
         raw = NOTICE_START + b':{"from":%b}},%b' % (encode(self._agent), encode(body)[1:])
         self.outbox.keep("update", raw)  # alone in its batch, as the hub looks at the beginning
-
-    async def restore(self) -> None:
-        """Restore the session from the journal."""
-        self.slash.shown = await self.history.restore(self.store) or self.slash.shown
 
     async def aclose(self) -> None:
         """Release what it holds; whatever was set is in the journal."""
@@ -431,4 +406,6 @@ class Session:
 
     def forget_permissions(self) -> None:
         """Forget permissions allowed or rejected for always: the person is asked again."""
-        forget_permissions(self.store)
+        for key in self.store:
+            if key.startswith(ALLOWED):
+                del self.store[key]

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from acp_wire.schema import (
     CREATE_ELICITATION,
@@ -20,7 +21,6 @@ from acp_wire.schema import (
     ToolKind,
     encode,
 )
-from acp_wire.surroundings import Surroundings
 from acphold.errors import AcpError, McpError
 from acphold.library.workspace import UNANSWERED, ClientSide
 from acphold.live.mcp.reconnection import McpListener
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from acphold.library.tools import Entering, RunningTool, StepKind
     from acphold.live.mcp import (
         CallResult,
-        Channel,
         McpConnection,
+        OurSide,
         Progress,
         Prompt,
         Server,
@@ -52,38 +52,22 @@ class SessionServers(McpListener):
     def __init__(
         self,
         client: ClientSide,
-        roots: tuple[str, ...],
         servers: tuple[Server, ...],
-        surroundings: Surroundings,
+        our_side: OurSide,
         *,
-        name: str,
-        version: str,
-        timeout: float,
-        channel: Channel,
         on_prompts: Callable[[tuple[Prompt, ...]], None],
         on_failure: Callable[[str, str], None],
     ) -> None:
-        from acphold.live.mcp import OurSide, Servers
+        from acphold.live.mcp import Servers
 
         self._client = client
         self._on_prompts = on_prompts
         self._on_failure = on_failure
         self._offering: asyncio.Task[None] | None = None
         forms = client.capabilities.elicitation
-        self.pool: Servers = Servers(
-            servers,
-            OurSide(
-                cwd=roots[0],
-                surroundings=surroundings,
-                roots=roots,
-                name=name,
-                version=version,
-                elicitation=None if forms is None or forms.form is None else self._elicit,
-                deadline=timeout,
-                channel=channel,
-            ),
-            self,
-        )
+        if forms is not None and forms.form is not None:
+            our_side = replace(our_side, elicitation=self._elicit)
+        self.pool: Servers = Servers(servers, our_side, self)
 
     def start(self) -> None:
         """Connect to all of them; returns at once."""

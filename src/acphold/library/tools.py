@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypedDict, get_args
 
@@ -36,8 +36,6 @@ from acphold.library.workspace import CommandExit, RunningCommand
 from acphold.record.history.timeline import shorten
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from acphold.library.outbox import TurnOutbox
 
 
@@ -132,34 +130,28 @@ class RunningTool:
         return f"<RunningTool {self.id!r} {self.status}: {shorten(self.title)!r}>"
 
     async def __aenter__(self) -> Self:
-        await self._step.__aenter__()
-        try:
-            await self.start()
-        except BaseException as exc:
-            await self._step.__aexit__(type(exc), exc, exc.__traceback__)
-            raise
+        self._block = self._run()
+        await self._block.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if error is None:
-                await self.complete()
-            else:
+    async def __aexit__(self, *raised: Any) -> None:
+        await self._block.__aexit__(*raised)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        async with self._step:
+            await self.start()
+            try:
+                yield
+            except BaseException as error:
                 why = None  # a cancellation needs no words
                 if isinstance(error, AcpError):
                     why = str(error)
                 elif isinstance(error, Exception):
                     why = f"{type(error).__name__}: {error}".removesuffix(": ")
                 await self.fail(why)
-        except BaseException as exc:
-            await self._step.__aexit__(type(exc), exc, exc.__traceback__)
-            raise
-        await self._step.__aexit__(kind, error, traceback)
+                raise
+            await self.complete()
 
     # -- how it goes ----------------------------------------------------------------------
 
@@ -188,7 +180,7 @@ class RunningTool:
         await self.announce()
         if self.status == "pending":
             self.status = "in_progress"
-            await self._send(status="in_progress")
+            await self._send(ToolCallUpdate(tool_call_id=self.id, status="in_progress"))
 
     async def complete(self) -> None:
         """Set the status to completed; leaving the block does this."""
@@ -221,7 +213,8 @@ class RunningTool:
             self._passing.clear()
             self._stale.add("content")
         self.status = status
-        await self._send(status=status, **self._take_changes())
+        shown = self._take_changes()
+        await self._send(ToolCallUpdate(tool_call_id=self.id, status=status, **shown))
 
     # -- what it shows --------------------------------------------------------------------
 
@@ -278,12 +271,12 @@ class RunningTool:
         """Keep the tool's output, any JSON value; raises TypeError for what JSON cannot hold."""
         raw = _json(output)
         self._has_output = True
-        await self._send(raw_output=raw)
+        await self._send(ToolCallUpdate(tool_call_id=self.id, raw_output=raw))
 
     async def rename(self, title: str) -> None:
         """Change the title, once more is known about the call."""
         self.title = title
-        await self._send(title=title)
+        await self._send(ToolCallUpdate(tool_call_id=self.id, title=title))
 
     async def _show(self, *items: ToolCallContent) -> None:
         self._outbox.check()
@@ -326,25 +319,9 @@ class RunningTool:
         self._stale.clear()
         return shown
 
-    async def _send(
-        self,
-        *,
-        title: str | None = None,
-        status: ToolCallStatus | None = None,
-        content: tuple[ToolCallContent, ...] | None = None,
-        locations: tuple[ToolCallLocation, ...] | None = None,
-        raw_output: Raw | UnsetType = UNSET,
-    ) -> None:
+    async def _send(self, update: ToolCallUpdate) -> None:
         self._outbox.check()
         if self.announced:  # earlier values are shown with the announcement, or with the end
-            update = ToolCallUpdate(
-                tool_call_id=self.id,
-                title=title,
-                status=status,
-                content=content,
-                locations=locations,
-                raw_output=raw_output,
-            )
             await self._outbox.put(encode(update))
 
     async def _keep_output(self, command: RunningCommand) -> None:

@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from msgspec import UNSET, Struct
 
 from acp_wire.schema import (
-    AudioContent,
     ContentBlock,
     Cost,
-    EmbeddedResource,
-    ImageContent,
     PermissionOption,
     Plan,
     PlanEntry,
-    ResourceLink,
     SessionInfoUpdate,
     TextContent,
     ToolKind,
@@ -41,11 +37,11 @@ from acphold.library.outbox import (
 from acphold.library.questions import (
     Decision,
     FormAnswer,
-    Permissions,
     Visit,
     ask_form,
     ask_page,
-    check_options,
+    ask_permission,
+    recall_permission,
 )
 from acphold.library.tools import Entering, Location, RunningTool, permission_view, plain_step
 from acphold.library.workspace import Command, PendingCommand, SessionFiles, TurnCommands
@@ -58,14 +54,8 @@ if TYPE_CHECKING:
 
 LONGEST: Final = bounds.PIECE_CHARACTERS
 
-BLOCKS = (
-    TextContent,
-    ImageContent,
-    AudioContent,
-    ResourceLink,
-    EmbeddedResource,
-    UnknownContent,
-)
+BLOCKS: Final = get_args(ContentBlock)[0] | UnknownContent
+"""The types of content blocks."""
 
 
 class TurnScope:
@@ -203,16 +193,7 @@ class Turn:
 
     async def think(self, content: str | ContentBlock) -> None:
         """Send a piece of thought; clients show thoughts apart from the answer."""
-        message = self._scope.speaking
-        if (
-            message is None
-            or message.voice is not THOUGHT
-            or content.__class__ is not str
-            or len(content) > LONGEST
-        ):
-            await self._utter(THOUGHT, content)
-        elif self._outbox.add(message.text(content)):
-            await self._outbox.breathe()
+        await self._utter(THOUGHT, content)
 
     async def _utter(self, voice: Voice, content: object) -> None:
         self._scope.check()
@@ -354,11 +335,13 @@ class Turn:
         Permission".
         """
         self._scope.check()
-        check_options(options)
+        if options is not None:
+            ids = {option.option_id for option in options}
+            if not ids or len(ids) < len(options):
+                raise DeclarationError("a permission request needs options, each with a unique id")
         opened = self._scope.opened
-        permissions = Permissions(opened.client, opened.store)
         key = remember or question
-        if (remembered := permissions.recall(key)) is not None:
+        if (remembered := recall_permission(opened.store, key)) is not None:
             if tool is not None and not remembered:
                 await tool.fail("not allowed")
             return remembered
@@ -367,7 +350,8 @@ class Turn:
         await self._outbox.flush()
         with self._scope.waiting():
             async with self._scope.around("permission", question, asked) as step:
-                decision = await permissions.ask(permission_view(asked), key, options)
+                view = permission_view(asked)
+                decision = await ask_permission(opened.client, opened.store, view, key, options)
                 step.result = decision
         if decision is None:  # the client reports that the turn was cancelled
             self._scope.cancel()

@@ -104,16 +104,11 @@ class TurnTask:
             async with scope.around("turn", self._definition.name, None) as step:
                 step.result = reason = stop_reason(await self._handle(turn, scope))
             return stop_answer(reason)
-        except StopTurn as stop:
-            return stop_answer(stop.reason)
-        except asyncio.CancelledError as exc:
-            if self._cancelled:
-                return stop_answer("cancelled")
-            return as_remote(incident(exc))  # not our cancellation: a library leaked its own
         except BaseException as exc:  # whatever it is, it ends the turn and not the process
             if self._cancelled:
                 # A library may turn the cancellation into an exception of its own: it still is one.
-                log.info("a cancelled turn raised %r", exc)
+                if not isinstance(exc, asyncio.CancelledError | StopTurn):
+                    log.info("a cancelled turn raised %r", exc)
                 return stop_answer("cancelled")
             match meaning(exc):
                 case StopTurn(reason=reason):
@@ -121,7 +116,7 @@ class TurnTask:
                 case errors.AcpError() as meant:
                     log.warning("a turn failed: %s%s", meant, _author_line(meant))
                     return failure(meant)
-            return as_remote(incident(exc))
+            return as_remote(incident(exc))  # also for a cancellation that a library leaked
         finally:
             self._runs_author_code = False
 
@@ -132,14 +127,14 @@ class TurnTask:
         if called is None:
             return await self._definition.prompt_handler(turn)
         name, words = called
-        if commands.is_command(name):
+        if name in commands.declared:
             turn.command = called
             handler = self._definition.command_handlers.get(name)
             if handler is not None:
                 async with scope.around("command", name, None) as step:
                     step.result = reason = stop_reason(await handler(turn, words))
                 return reason
-        elif (prompt := commands.prompt(name)) is not None:
+        elif (prompt := commands.prompts.get(name)) is not None:
             turn.command = called
             given = arguments(prompt, words)
             if lacking := missing(prompt, given):

@@ -24,10 +24,9 @@ from acp_wire.schema import (
     TERMINAL_OUTPUT,
     WAIT_FOR_TERMINAL_EXIT,
     WRITE_TEXT_FILE,
-    ClientCapabilities,
     CreateTerminalRequest,
     EnvVariable,
-    Implementation,
+    InitializeRequest,
     KillTerminalRequest,
     Method,
     ReadTextFileRequest,
@@ -67,23 +66,21 @@ busy."""
 
 
 class ClientSide:
-    """The client on the other end of session `session_id`.
+    """The client on the other end of session `session_id`, as it was `introduced`.
 
-    The client sent `capabilities` and `info` with `initialize`. A request leaves after everything
-    that the author said before it, which is in `outbox`.
+    A request leaves after everything that the author said before it, which is in `outbox`.
     """
 
     def __init__(
         self,
         session_id: str,
         listener: AgentListener,
-        capabilities: ClientCapabilities,
-        info: Implementation | None,
+        introduced: InitializeRequest,
         outbox: Outbox,
     ) -> None:
         self.session_id = session_id
-        self.capabilities = capabilities
-        self.info = info
+        self.capabilities = introduced.client_capabilities
+        self.info = introduced.client_info
         self._listener = listener
         self._outbox = outbox
 
@@ -182,12 +179,9 @@ class SessionFiles:
                 line=line,
                 limit=limit,
             )
-            try:
-                return (await self._client.ask(READ_TEXT_FILE, request)).content
-            except UNANSWERED:
-                pass  # the client that prompted is not the one with that capability
-            except errors.RemoteError as exc:
-                raise _refusal(path, "read", exc) from exc
+            answer = await self._ask_client(READ_TEXT_FILE, request, path, "read")
+            if answer is not None:
+                return answer.content
         return await self._folders.files.read(path, line=line, limit=limit)
 
     async def write(self, path: str, content: str) -> None:
@@ -198,13 +192,7 @@ class SessionFiles:
                 path=await self._folders.client_path(path),
                 content=content,
             )
-            try:
-                await self._client.ask(WRITE_TEXT_FILE, request)
-            except UNANSWERED:
-                pass
-            except errors.RemoteError as exc:
-                raise _refusal(path, "write", exc) from exc
-            else:
+            if await self._ask_client(WRITE_TEXT_FILE, request, path, "write") is not None:
                 return
         await self._folders.files.write(path, content)
 
@@ -212,11 +200,17 @@ class SessionFiles:
         """Return the absolute path of a folder inside the session's; raises WorkspaceError."""
         return await self._folders.folder(path)
 
-
-def _refusal(path: str, verb: str, error: errors.RemoteError) -> errors.WorkspaceError:
-    if error.code == errors.RESOURCE_NOT_FOUND:
-        return errors.MissingFileError(f"there is no file {path!r}: {error}")
-    return errors.FileAccessError(f"the client cannot {verb} {path!r}: {error}")
+    async def _ask_client(self, method: Method[P, R], request: P, path: str, verb: str) -> R | None:
+        """Return the client's answer; None if the client that prompted is not the one with that
+        capability."""
+        try:
+            return await self._client.ask(method, request)
+        except UNANSWERED:
+            return None
+        except errors.RemoteError as exc:
+            if exc.code == errors.RESOURCE_NOT_FOUND:
+                raise errors.MissingFileError(f"there is no file {path!r}: {exc}") from exc
+            raise errors.FileAccessError(f"the client cannot {verb} {path!r}: {exc}") from exc
 
 
 class CommandExit(Struct, frozen=True):
