@@ -301,8 +301,8 @@ class _Table:
 
 
 async def short_id(journal: Sessions, session_id: str) -> str:
-    """Return the shortest unique prefix of an id, at least SHORT_ID characters."""
-    return (await journal.short_ids([session_id], SHORT_ID))[0]
+    """Return the shortest unique prefix of an id, at least SHORT_ID characters, to be shown."""
+    return on_one_line((await journal.short_ids([session_id], SHORT_ID))[0])
 
 
 def cells(
@@ -337,17 +337,6 @@ def cells(
     ]
 
 
-def without_empty(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return headings and rows, without the empty columns of IF_ANY."""
-    shown = [
-        n
-        for n, column in enumerate(COLUMNS)
-        if column.heading not in IF_ANY or any(row[n] for row in rows)
-    ]
-    table = [[column.heading for column in COLUMNS], *rows]
-    return [[row[n] for n in shown] for row in table]
-
-
 def _print_coloured(rows: Sequence[Sequence[str]], days: Sequence[str]) -> None:
     """Print the table, with days above their sessions if there are several days."""
     from rich.text import Text
@@ -376,19 +365,22 @@ def style_cell(cell: str, column: Column) -> Iterator[tuple[str, str]]:
 
 def fit_columns(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     """Return headings and rows with the columns that fit into `width`, cells cut to fit."""
-    headings, *lines = without_empty(rows)
-    known = {column.heading: column for column in COLUMNS}
-    shown = [place for place, name in enumerate(headings) if width >= known[name].from_width]
+    shown = [
+        place
+        for place, column in enumerate(COLUMNS)
+        if width >= column.from_width
+        and (column.heading not in IF_ANY or any(row[place] for row in rows))
+    ]
     table = [
-        [headings[place] for place in shown],
+        [COLUMNS[place].heading for place in shown],
         *(
-            [cut(row[place], known[headings[place]].most) if place else row[0] for place in shown]
-            for row in lines
+            [cut(row[place], COLUMNS[place].most) if place else row[0] for place in shown]
+            for row in rows
         ),
     ]
     title, *others = _widths(table)
     room = width - len(GAP) * len(others) - 1
-    least = [known[headings[place]].least for place in shown[1:]]
+    least = [COLUMNS[place].least for place in shown[1:]]
     for _ in range(sum(others) + min(title, WANTED_TITLE) - room):  # too wide: the widest gives
         can = [place for place, wide in enumerate(others) if wide > least[place]]
         if not can:
@@ -428,13 +420,13 @@ async def follow_list(
     from acphold.faces.screen.plain import is_unread
 
     async def report_changes() -> None:
-        is_shown = show is None
+        pending = show
         async with aclosing(reader.changes(limit or bounds.FOLLOWED_SESSIONS)) as changes:
             async for news in changes:
                 report(news)
-                if show is not None and not is_shown:
-                    await show()
-                    is_shown = True
+                if pending is not None:
+                    await pending()
+                    pending = None
                 sys.stdout.flush()
 
     async with beside(report_changes(), "follow") as task:

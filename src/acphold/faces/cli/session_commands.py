@@ -132,20 +132,17 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
                 for given in session_ids
             }
             for row in rows.values():
-                facts = f"{quantity(row.message_count, 'message')}, {age(row.updated_at, now_ms())}"
-                short = on_one_line(await short_id(kept, row.session_id))
-                line = f"{on_one_line(row.title or '(no title)')}\n  {short}  "
-                if (owner := other_owner(await kept.owner(row.session_id))) is not None:
-                    facts += f"\n  it is running in {on_one_line(str(owner))}"
-                print(line + facts, file=sys.stderr)
+                owner = other_owner(await kept.owner(row.session_id))
+                more = "" if owner is None else f"\n  it is running in {on_one_line(str(owner))}"
+                short = await short_id(kept, row.session_id)
+                print(f"{_about(row, short)}{more}", file=sys.stderr)
         return list(rows)
 
     found = asyncio.run(show())
     if not sure and not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask for confirmation; use --yes to delete")
     # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
-    if not sure and not is_confirmed(f"Delete {quantity(len(found), 'session')}?"):
-        print("Nothing was deleted.", file=sys.stderr)
+    if not sure and not _is_confirmed(len(found)):
         return Exit.ERROR
 
     async def delete_all() -> None:
@@ -159,6 +156,20 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
     asyncio.run(delete_all())
     print(f"Deleted {quantity(len(found), 'session')}.")
     return Exit.OK
+
+
+def _is_confirmed(count: int) -> bool:
+    """Ask whether to delete so many sessions; True if the person wants it."""
+    wanted = is_confirmed(f"Delete {quantity(count, 'session')}?")
+    if not wanted:
+        print("Nothing was deleted.", file=sys.stderr)
+    return wanted
+
+
+def _about(row: SessionRow, short: str) -> str:
+    """Return two lines about a session with this `short` id."""
+    facts = f"{quantity(row.message_count, 'message')}, {age(row.updated_at, now_ms())}"
+    return f"{on_one_line(row.title or '(no title)')}\n  {on_one_line(short)}  {facts}"
 
 
 def prune_parser() -> Parser:
@@ -215,8 +226,7 @@ def prune(
     _show_old(found, short_ids, all_of_them=dry_run)
     if not found or dry_run:
         return Exit.OK
-    if is_asked and not is_confirmed(f"Delete {quantity(len(found), 'session')}?"):
-        print("Nothing was deleted.", file=sys.stderr)
+    if is_asked and not _is_confirmed(len(found)):
         return Exit.ERROR
     gone = asyncio.run(_prune(journal, found, before))
     print(f"Deleted {quantity(gone, 'session')}.")
@@ -263,14 +273,11 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
 def _show_old(found: list[SessionRow], short_ids: list[str], *, all_of_them: bool) -> None:
     """Name the sessions to delete: on stderr before a question, on stdout for a dry run."""
     stream = sys.stdout if all_of_them else sys.stderr
-    now = now_ms()
     most = len(found) if all_of_them else bounds.PRUNED_SESSIONS
     for row, short in zip(found[:most], short_ids, strict=False):
-        title = on_one_line(row.title or "(no title)")
-        facts = f"{quantity(row.message_count, 'message')}, {age(row.updated_at, now)}"
-        print(f"{title}\n  {on_one_line(short)}  {facts}", file=stream)
-    if not all_of_them and len(found) > bounds.PRUNED_SESSIONS:
-        print(f"and {quantity(len(found) - bounds.PRUNED_SESSIONS, 'more session')}", file=stream)
+        print(_about(row, short), file=stream)
+    if (more := len(found) - most) > 0:
+        print(f"and {quantity(more, 'more session')}", file=stream)
     if not found:
         print("There is nothing to delete.", file=stream)
     elif all_of_them:

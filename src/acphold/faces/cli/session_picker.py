@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -103,40 +103,32 @@ class _LineMaker:
         self._folder = cache(folder)
         self._now = now_ms()
 
-    def of(self, row: SessionRow, live: LiveSession | None = None) -> PickerLine:
-        """Return the line of a session."""
-        if live is not None:
+    def of(
+        self,
+        it: SessionRow | SearchHit | SessionInfo,
+        agent: str,
+        at: int | None,
+        live: LiveSession | None = None,
+        excerpt: str | None = None,
+    ) -> PickerLine:
+        """Return the line of a session, last active `at` (ms since the epoch); one that was found
+        has an `excerpt`."""
+        if excerpt is not None:
+            group = FOUND
+        elif live is not None:
             group = WAITS if live.waiting else LIVE
         else:
-            group = HERE if self._is_here(row.cwd) else ELSEWHERE
+            group = HERE if self._is_here(it.cwd) else ELSEWHERE
         return PickerLine(
-            row.session_id,
-            on_one_line(row.title or "(no title)"),
+            it.session_id,
+            on_one_line(it.title or "(no title)"),
             "" if live is None else live.state,
-            self._called(row.agent),
-            self._folder(row.cwd),
-            short_age(row.updated_at, self._now),
+            self._called(agent),
+            self._folder(it.cwd),
+            "" if at is None else short_age(at, self._now),
             group,
+            on_one_line(excerpt or ""),
         )
-
-    def of_hits(self, hits: Iterable[SearchHit]) -> Sequence[PickerLine]:
-        """Return the lines of sessions with hits, each with its first hit."""
-        seen: dict[str, SearchHit] = {}
-        for hit in hits:
-            seen.setdefault(hit.session_id, hit)
-        return [
-            PickerLine(
-                hit.session_id,
-                on_one_line(hit.title or "(no title)"),
-                "",
-                self._called(hit.agent),
-                self._folder(hit.cwd),
-                short_age(hit.at, now_ms()),
-                FOUND,
-                on_one_line(hit.excerpt),
-            )
-            for hit in seen.values()
-        ]
 
 
 class _ReadSessions:
@@ -163,14 +155,19 @@ class _ReadSessions:
                     and (self._among is None or it.row.session_id in self._among)
                 ]
                 shown.update(it.row.session_id for it in new)
-                yield [self._lines.of(it.row, it.live) for it in new]
+                yield [
+                    self._lines.of(it.row, it.row.agent, it.row.updated_at, it.live) for it in new
+                ]
 
     async def search(self, words: str) -> Sequence[PickerLine]:
         if not terms(words):
             return ()
         found = await self._reader.search(Sought(words, limit=bounds.PICKER_HITS))
-        some = self._among
-        return self._lines.of_hits(it for it in found if some is None or it.session_id in some)
+        first: dict[str, SearchHit] = {}  # of each session
+        for hit in found:
+            if self._among is None or hit.session_id in self._among:
+                first.setdefault(hit.session_id, hit)
+        return [self._lines.of(it, it.agent, it.at, excerpt=it.excerpt) for it in first.values()]
 
     async def preview(self, session_id: str) -> Sequence[str]:
         found = await last_entries(self._reader, session_id, bounds.PREVIEW_ENTRIES)
@@ -190,19 +187,12 @@ class _SessionsOfAgent:
         self.infos: dict[str, SessionInfo] = {}
 
     async def lines(self) -> AsyncIterator[Sequence[PickerLine]]:
-        here, now = resolve_folder(os.curdir), now_ms()
+        lines = _LineMaker()
         async for info in self._agent.sessions():
             self.infos[info.session_id] = info
+            agent = str((info.meta or {}).get(AGENT, self._agent.name))
             yield [
-                PickerLine(
-                    info.session_id,
-                    on_one_line(info.title or "(no title)"),
-                    "",
-                    on_one_line(agent_name(str((info.meta or {}).get(AGENT, self._agent.name)))),
-                    folder(info.cwd),
-                    short_age(milliseconds(info.updated_at), now) if info.updated_at else "",
-                    HERE if resolve_folder(info.cwd) == here else ELSEWHERE,
-                )
+                lines.of(info, agent, milliseconds(info.updated_at) if info.updated_at else None)
             ]
 
     async def search(self, words: str) -> Sequence[PickerLine]:

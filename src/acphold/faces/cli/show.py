@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from acphold.errors import ConnectionLostError, RewrittenError
@@ -101,40 +101,59 @@ async def show(
     async with source as reader:
         await list_growth(reader, journal)
         row, seq = await place(reader, session_id, "shows it")
-        live = await reader.live_state(row.session_id)
         all_entries = reader.entries(row.session_id)
+        number, turn = 0, list[Entry]()
+        if seq is not None:
+            async for turn in entries_by_turn(all_entries):
+                number += any(entry.kind == entries.PROMPT for entry in turn)
+                if turn[-1].seq >= seq:
+                    break
+        if as_json:
+            if seq is not None:
+                sys.stdout.buffer.writelines(map(_json_line, turn))
+            else:
+                async for entry in all_entries:
+                    sys.stdout.buffer.write(_json_line(entry))
+            return Exit.OK
+        from acphold.faces.cli.findings import files_of  # late: JSON does without these
+        from acphold.faces.screen.layout import passage
+        from acphold.live.reading.inbox import rule_answers
+
+        live = await reader.live_state(row.session_id)
         ids = [row.session_id, *(origin.session_id for origin in row.origins)]
         short_ids = await reader.short_ids(ids)
         command = _command(reader, short_ids[row.session_id])
         facts = _facts(row, short_ids)
         if isinstance(reader, LocalReader):
-            from acphold.faces.cli.findings import files_of  # late: JSON does without it
-
             facts += await files_of(reader.journal, row)
-            from acphold.live.reading.inbox import rule_answers
-
             if ruled := await rule_answers(reader.journal, row.session_id):
                 facts.append(f"your rules answered {quantity(ruled, 'question')}")
-        if seq is not None:
-            command = f"{command}@{seq}"
-            await _show_place(
-                row, seq, all_entries, facts, command, full=full, as_json=as_json, live=live
-            )
-        elif as_json:
-            async for entry in all_entries:
-                sys.stdout.buffer.write(_json_line(entry))
-        else:
-            # Late: JSON does without it.
-            from acphold.faces.screen.layout import passage
-
-            layout = transcript_layout()
+        layout = transcript_layout()
+        if seq is None:
+            more = f"; `{command} --full` shows them"
             layout.head(_title(row), facts)
             is_empty = True
             async for scene in scenes(all_entries):
-                layout.put(passage(at_present(scene, live), full=full, more=_more(command)))
+                layout.put(passage(at_present(scene, live), full=full, more=more))
                 is_empty = False
             if is_empty:
                 layout.head("", ["This session has no messages."])
+            return Exit.OK
+        more = f"; `{command}@{seq} --full` shows them"
+        layout.head(_title(row), [*facts, f"turn {number}, around @{seq}"])
+        inside = [at_present(scene, live) for scene in turn_scenes(turn)]
+        wanted = scene_at(turn, seq)
+        shown = [
+            index
+            for index in range(len(inside))
+            if full or index == 0 or abs(index - wanted) <= bounds.SCENES_AROUND
+        ]
+        for index, following in zip(shown, [*shown[1:], len(inside)], strict=True):
+            scene = inside[index]
+            is_wanted = index == wanted
+            layout.put(passage(scene, full=full or is_wanted, more=more), marked=is_wanted)
+            if left_out := following - index - 1:
+                layout.gap(f"… {left_out} more in this turn{more}")
     return Exit.OK
 
 
@@ -147,51 +166,10 @@ async def show_in_pager(session_id: str, journal: str | None) -> None:
         await show(session_id=session_id, server=None, journal=journal, **options)
 
 
-async def _show_place(
-    row: SessionRow,
-    seq: int,
-    all_entries: AsyncIterator[Entry],
-    facts: list[str],
-    command: str,
-    *,
-    full: bool,
-    as_json: bool,
-    live: str | None,
-) -> None:
-    from acphold.faces.screen.layout import passage  # late: JSON does without it
-
-    number, turn = 0, list[Entry]()
-    async for turn in entries_by_turn(all_entries):
-        number += any(entry.kind == entries.PROMPT for entry in turn)
-        if turn[-1].seq >= seq:
-            break
-    if as_json:
-        sys.stdout.buffer.writelines(map(_json_line, turn))
-        return
-    layout = transcript_layout()
-    layout.head(_title(row), [*facts, f"turn {number}, around @{seq}"])
-    inside = [at_present(scene, live) for scene in turn_scenes(turn)]
-    wanted = scene_at(turn, seq)
-    shown = [
-        index
-        for index in range(len(inside))
-        if full or index == 0 or abs(index - wanted) <= bounds.SCENES_AROUND
-    ]
-    for index, following in zip(shown, [*shown[1:], len(inside)], strict=True):
-        scene = passage(inside[index], full=full or index == wanted, more=_more(command))
-        layout.put(scene, marked=index == wanted)
-        if left_out := following - index - 1:
-            layout.gap(f"… {left_out} more in this turn{_more(command)}")
-
-
 def _command(reader: SessionReader, short: str) -> str:
     """Return the command that shows this session, for a person to type."""
     there = f" --server {reader.origin}" if reader.origin else host_option()
     return f"acphold show{there} {on_one_line(short)}"
-
-
-def _more(command: str) -> str:
-    return f"; `{command} --full` shows them"
 
 
 def _json_line(entry: Entry) -> bytes:

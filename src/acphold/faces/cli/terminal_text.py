@@ -173,22 +173,6 @@ PLAIN_WIDTH = 100
 """Columns of a report that goes into a file or a pipe."""
 
 
-def plain_console(file: TextIO) -> Console:
-    """Return a rich console for a file: plain text of PLAIN_WIDTH columns."""
-    from rich.console import Console
-    from rich.theme import Theme
-
-    return Console(
-        file=file,
-        theme=Theme(STYLES),
-        width=PLAIN_WIDTH,
-        color_system=None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-
-
 def transcript_layout() -> Gutter | LabelledText:
     """Return the layout of a transcript on stdout: in columns on a terminal, else with labels."""
     from acphold.faces.screen.layout import Gutter, LabelledText  # late: JSON does without it

@@ -107,23 +107,23 @@ async def usage(
             total = found.total if len(found.groups) > 1 else None
             _print(names, shown, total, grouping)
         unread = "" if local is None else await unread_and_resumed(local, journal)
+    remarks: list[str] = []
     if not as_json:
         lines = len(found.groups)
         if not lines:
-            print("No matching sessions. `acphold list` shows all.", file=sys.stderr)
+            remarks.append("No matching sessions. `acphold list` shows all.")
         if limit is not None and lines > limit:
-            print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
-        for name in sorted(LAST_REQUEST_ONLY & found.by_request):
-            print(
-                f"{agent_name(name)} reports only the last request of each turn, so it used more "
-                "than that.",
-                file=sys.stderr,
-            )
+            remarks.append(f"There are more; `--limit {limit * 4}` shows them.")
+        partly = "reports only the last request of each turn, so it used more than that."
+        remarks += [
+            f"{agent_name(it)} {partly}" for it in sorted(LAST_REQUEST_ONLY & found.by_request)
+        ]
         if unread:
-            print(f"{unread}.", file=sys.stderr)
+            remarks.append(f"{unread}.")
     if lagging:
         some = quantity(lagging, "older session")
-        print(f"Not counted yet: {some}; `acphold import --wait` reads them all.", file=sys.stderr)
+        remarks.append(f"Not counted yet: {some}; `acphold import --wait` reads them all.")
+    sys.stderr.writelines(f"{remark}\n" for remark in remarks)
     return Exit.OK
 
 
@@ -149,13 +149,12 @@ def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:
             currency: before.costs.get(currency, 0.0) + sum_.costs.get(currency, 0.0)
             for currency in {**before.costs, **sum_.costs}
         }
-        named[name] = UsageSum(
-            name,
-            None,
-            before.sessions + sum_.sessions,
-            before.not_reported + sum_.not_reported,
-            Tokens(*counts),
-            costs,
+        named[name] = replace(
+            before,
+            sessions=before.sessions + sum_.sessions,
+            not_reported=before.not_reported + sum_.not_reported,
+            tokens=Tokens(*counts),
+            costs=costs,
         )
     return sorted(named.values(), key=lambda sum_: (-(sum_.tokens.total or 0), sum_.name))
 

@@ -8,13 +8,13 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
 from acp_wire.markdown_text import plain
 from acp_wire.processes.program_group import ProgramGroup
-from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.regular_files import contents
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
@@ -134,21 +134,13 @@ def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
                 f"{target!r} is neither FILE:LINE nor a commit of this repository"
             ) from None
         added = [it for it in reader.additions(commit) if it.lines]
-        if len(added) > bounds.COMMIT_FILES:
-            only = f"Only the first {bounds.COMMIT_FILES:,} of {len(added):,} files are checked."
+        read = added[: bounds.COMMIT_FILES]
+        if len(added) > len(read):
+            only = f"Only the first {len(read):,} of {len(added):,} files are checked."
             print(only, file=sys.stderr)
-        found = reader.files.contents(
-            [it.blob for it in added[: bounds.COMMIT_FILES]], bounds.COMMIT_FILE_BYTES
-        )
-    return (
-        checkout,
-        commit,
-        [
-            Lines(it.path, found[it.blob], it.lines)
-            for it in added[: bounds.COMMIT_FILES]
-            if it.blob in found and b"\0" not in found[it.blob]
-        ],
-    )
+        found = reader.files.contents([it.blob for it in read], bounds.COMMIT_FILE_BYTES)
+    texts = [it for it in read if it.blob in found and b"\0" not in found[it.blob]]
+    return checkout, commit, [Lines(it.path, found[it.blob], it.lines) for it in texts]
 
 
 def _lines_of_file(checkout: Checkout, named: re.Match[str]) -> Lines:
@@ -165,16 +157,10 @@ def _lines_of_file(checkout: Checkout, named: re.Match[str]) -> Lines:
 
 async def _redact(journal: Journal, facts: TurnFacts) -> TurnFacts:
     """Return the facts without secrets, as exports have them; RedactionError."""
-    from acphold.record.redaction.redactor import Redactor  # late: few need it
+    from acphold.faces.exports.redacted import redactor_of  # late: few need it
 
-    redactor = Redactor(Surroundings.here().home)
     texts = {"title": facts.title, "prompt": facts.prompt, "allowed": [*facts.allowed]}
-    redactor.learn_value(texts)
-    async for entry in entries_of(journal, facts.session_id):
-        redactor.look(entry)
-    while not redactor.is_done():
-        async for entry in entries_of(journal, facts.session_id):
-            redactor.look(entry)
+    redactor = await redactor_of(texts, partial(entries_of, journal, facts.session_id))
     shown = redactor.value(texts)
     assert isinstance(shown, dict)
     return replace(

@@ -48,20 +48,9 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
     @classmethod
     def of(cls, row: SessionRow) -> Head:
         """Return the head of a session of the journal."""
-        return cls(
-            row.session_id,
-            row.agent,
-            row.cwd,
-            row.created_at,
-            row.updated_at,
-            row.title,
-            row.additional_directories,
-            None if row.downstream_id == row.session_id else row.downstream_id,
-            row.message_count,
-            row.renamed,
-            row.archived,
-            row.origins,
-        )
+        theirs = None if row.downstream_id == row.session_id else row.downstream_id
+        same = (name for name in cls.__struct_fields__ if name != "agent_session_id")
+        return cls(**{name: getattr(row, name) for name in same}, agent_session_id=theirs)
 
     @property
     def name(self) -> str:

@@ -181,11 +181,7 @@ def _scene(scene: Scene) -> str:
                 else _scene(item)
                 for item in scene.timeline
             )
-            return (
-                f'<details class="block tool {_status(status)}"><summary>'
-                f'<b class="mark">{scenes.step_mark(status)}</b> {_text(on_one_line(scene.name))} '
-                f"<span>{about}</span></summary>{inside}</details>\n"
-            )
+            return _step(status, scene.name, f"<span>{about}</span>", inside)
         case Planned():
             steps = "".join(
                 f'<li class="{_status(step.status)}">{scenes.step_mark(step.status)} '
@@ -266,13 +262,18 @@ def _tool(call: ToolCall) -> str:
     # The lines it added and removed: foreign tags are escaped by now.
     added, removed = inside.count("<ins>"), inside.count("<del>")
     change = f' <ins class="sum">+{added}</ins> <del class="sum">&minus;{removed}</del>'
-    title = on_one_line(call.title or call.tool_call_id)
     about = _text(f"{call.kind} · {call.status.replace('_', ' ')}")
+    about = f"<span>{about}</span>{change if added or removed else ''}"
+    title = call.title or call.tool_call_id
+    return _step(call.status, title, about, "".join(parts), is_open=is_open)
+
+
+def _step(status: str, title: str, about: str, inside: str, *, is_open: bool = False) -> str:
+    """Return a fold with a mark for its status; `about` is HTML."""
     return (
-        f'<details class="block tool {_status(call.status)}"{" open" if is_open else ""}><summary>'
-        f'<b class="mark">{scenes.step_mark(call.status)}</b> {_text(title)} '
-        f"<span>{about}</span>{change if added or removed else ''}</summary>"
-        f"{''.join(parts)}</details>\n"
+        f'<details class="block tool {_status(status)}"{" open" if is_open else ""}><summary>'
+        f'<b class="mark">{scenes.step_mark(status)}</b> {_text(on_one_line(title))} '
+        f"{about}</summary>{inside}</details>\n"
     )
 
 

@@ -47,29 +47,22 @@ class Redaction:
 
         Entries that are added meanwhile are left out.
         """
-        redactor = Redactor(Surroundings.here().home)
         facts = msgspec.to_builtins(head)
         with _failing_closed(head.session_id):
-            redactor.learn_value(facts)
-            async for entry in read():
-                redactor.look(entry)
-            while not redactor.is_done():
-                async for _, entry in _first(redactor.count, read()):
-                    redactor.look(entry)
+            redactor = await redactor_of(facts, read)
             shown = msgspec.convert(redactor.value(facts), Head)
-        return shown, self._entries(redactor, head.session_id, read)
 
-    async def _entries(
-        self, redactor: Redactor, session_id: str, read: Read
-    ) -> AsyncIterator[Entry]:
-        with _failing_closed(session_id):
-            async for place, entry in _first(redactor.count, read()):
-                if shown := redactor.entry(place, entry):
-                    yield shown
-        self.removed += [
-            Removed(session_id, seq, kind, count)
-            for (seq, kind), count in sorted(redactor.removed.items())
-        ]
+        async def entries() -> AsyncIterator[Entry]:
+            with _failing_closed(head.session_id):
+                async for place, entry in _first(redactor.count, read()):
+                    if redacted := redactor.entry(place, entry):
+                        yield redacted
+            self.removed += [
+                Removed(head.session_id, seq, kind, count)
+                for (seq, kind), count in sorted(redactor.removed.items())
+            ]
+
+        return shown, entries()
 
     def summary(self) -> list[tuple[str, int]]:
         """Return each kind with its number of removals, most first."""
@@ -77,6 +70,18 @@ class Redaction:
         for removed in self.removed:
             kinds[removed.kind] += removed.count
         return kinds.most_common()
+
+
+async def redactor_of(facts: object, read: Read) -> Redactor:
+    """Return the redactor for a session's entries and these facts about it; RedactionError."""
+    redactor = Redactor(Surroundings.here().home)
+    redactor.learn_value(facts)
+    async for entry in read():
+        redactor.look(entry)
+    while not redactor.is_done():
+        async for _, entry in _first(redactor.count, read()):
+            redactor.look(entry)
+    return redactor
 
 
 async def _first(count: int, entries: AsyncIterable[Entry]) -> AsyncIterator[tuple[int, Entry]]:
