@@ -135,115 +135,104 @@ async def rules(
             )
             if rule.verdict == "allow" or cwd is not None:
                 rule = replace(rule, folder=real(cwd or os.getcwd()))
-            if deed == "try":
-                return await _try(journal, rule)
-            return await _add(journal, rule, session, although=although)
-        case "rm":
-            return await _revoke(journal, person, words)
-        case "off" | "on":
-            return await _switch(journal, person, is_off=deed == "off")
-        case "why":
-            if len(words) != 1:
-                raise UsageError("name a session or a question: acphold rules why ID")
-            return await _why(journal, person, words[0])
-        case "suggest":
-            return await _suggest(journal, person)
-    return await _list(journal, person, json=json)
+        case "rm" if not words or not all(word.isdecimal() for word in words):
+            raise UsageError("name rules by their numbers: acphold rules rm 3")
+        case "why" if len(words) != 1:
+            raise UsageError("name a session or a question: acphold rules why ID")
+    if deed == "list":
+        async with journal_if_any(journal) as found:
+            await _list(found, person, json=json)
+        return Exit.OK
+    async with existing_journal(journal) as kept:
+        match deed:
+            case "add":
+                await _add(kept, rule, session, although=although)
+            case "try":
+                await _try(kept, rule)
+            case "rm":
+                await _revoke(kept, person, [int(word) for word in words])
+            case "off" | "on":
+                await _switch(kept, person, is_off=deed == "off")
+            case "why":
+                await _why(kept, person, words[0])
+            case "suggest":
+                await _suggest(kept, person)
+    return Exit.OK
 
 
 async def _add(
-    location: str | None, rule: StandingRule, session: str | None, *, although: bool
-) -> int:
-    async with existing_journal(location) as journal:
-        if session is not None:
-            row = await find_session(LocalReader(journal), session)
-            rule = replace(rule, session=row.session_id, folder=real(row.cwd))
-        try:
-            [added] = await add_rules(journal, [rule], although=although)
-        except AllowsRefusedError as error:
-            for each in error.questions[:10]:
-                print(_line("you refused", each))
-            raise UsageError(f"{error}; to add it anyway, use --although") from None
-        await _note(journal, "add rule", added.text)
-        print(_describe(added, added.places[0]))
-        print(f"   {visible(added.meaning)}")
-    return Exit.OK
+    journal: Journal, rule: StandingRule, session: str | None, *, although: bool
+) -> None:
+    if session is not None:
+        row = await find_session(LocalReader(journal), session)
+        rule = replace(rule, session=row.session_id, folder=real(row.cwd))
+    try:
+        [added] = await add_rules(journal, [rule], although=although)
+    except AllowsRefusedError as error:
+        for each in error.questions[:10]:
+            print(_line("you refused", each))
+        raise UsageError(f"{error}; to add it anyway, use --although") from None
+    await _note(journal, "add rule", added.text)
+    print(_describe(added, added.places[0]))
+    print(f"   {visible(added.meaning)}")
 
 
-async def _revoke(location: str | None, user: str, words: Sequence[str]) -> int:
-    if not words or not all(word.isdecimal() for word in words):
-        raise UsageError("name rules by their numbers: acphold rules rm 3")
-    numbers = [int(word) for word in words]
-    async with existing_journal(location) as journal:
-        known = {rule.number for rule in await journal.access.rules(user) if not rule.ended_at}
-        if missing := [number for number in numbers if number not in known]:
-            raise UsageError(f"there is no rule {missing[0]}; see `acphold rules`")
-        ended = await journal.access.change_rules(user, numbers, RuleChange(ended_at=now_ms()))
-        for rule in ended:
-            await _note(journal, "revoke rule", rule.text)
-            print(f"revoked: {visible(on_one_line(rule.sentence))}")
-    return Exit.OK
+async def _revoke(journal: Journal, user: str, numbers: Sequence[int]) -> None:
+    known = {rule.number for rule in await journal.access.rules(user) if not rule.ended_at}
+    if missing := [number for number in numbers if number not in known]:
+        raise UsageError(f"there is no rule {missing[0]}; see `acphold rules`")
+    for rule in await journal.access.change_rules(user, numbers, RuleChange(ended_at=now_ms())):
+        await _note(journal, "revoke rule", rule.text)
+        print(f"revoked: {visible(on_one_line(rule.sentence))}")
 
 
-async def _switch(location: str | None, user: str, *, is_off: bool) -> int:
-    async with existing_journal(location) as journal:
-        change = RuleChange(is_off=is_off)
-        if not is_off:
-            change = replace(change, place=await rule_place(journal))
-        changed = await journal.access.change_rules(user, None, change)
-        now = now_ms()
-        count = sum(rule.is_live(now) for rule in changed)
-        await _note(journal, "rules off" if is_off else "rules on", "")
-        print(f"{quantity(count, 'rule')} {'off' if is_off else 'on'}")
-    return Exit.OK
+async def _switch(journal: Journal, user: str, *, is_off: bool) -> None:
+    change = RuleChange(is_off=is_off)
+    if not is_off:
+        change = replace(change, place=await rule_place(journal))
+    changed = await journal.access.change_rules(user, None, change)
+    now = now_ms()
+    count = sum(rule.is_live(now) for rule in changed)
+    await _note(journal, "rules off" if is_off else "rules on", "")
+    print(f"{quantity(count, 'rule')} {'off' if is_off else 'on'}")
 
 
-async def _list(location: str | None, user: str, *, json: bool) -> int:
-    async with journal_if_any(location) as journal:
-        found = [] if journal is None else await journal.access.rules(user)
-        place = "" if journal is None else await rule_place(journal)
-        now = now_ms()
-        live = [rule for rule in found if rule.is_live(now)]
-        for rule in live:
-            if json:
-                print(rule_json(rule, place))
-            else:
-                print(_describe(rule, place))
-        here = this_terminal()
-        new = [rule.number for rule in live if rule.is_unseen_at(here)]
-        # A program that reads this does not mean that a person has seen the new rules.
-        if journal is not None and new and not json and here != NO_TERMINAL:
-            await journal.access.change_rules(user, new, RuleChange(is_seen=True))
-        if not live and not json:
-            print(
-                "No rules. You are asked every question; `acphold rules suggest` lists candidates."
-            )
-    return Exit.OK
+async def _list(journal: Journal | None, user: str, *, json: bool) -> None:
+    found = [] if journal is None else await journal.access.rules(user)
+    place = "" if journal is None else await rule_place(journal)
+    now = now_ms()
+    live = [rule for rule in found if rule.is_live(now)]
+    for rule in live:
+        print(rule_json(rule, place) if json else _describe(rule, place))
+    here = this_terminal()
+    new = [rule.number for rule in live if rule.is_unseen_at(here)]
+    # A program that reads this does not mean that a person has seen the new rules.
+    if journal is not None and new and not json and here != NO_TERMINAL:
+        await journal.access.change_rules(user, new, RuleChange(is_seen=True))
+    if not live and not json:
+        print("No rules. You are asked every question; `acphold rules suggest` lists candidates.")
 
 
-async def _why(location: str | None, user: str, given: str) -> int:
-    async with existing_journal(location) as journal:
-        questions = _questions(journal, user, given)
-        any_found = False
-        modes: dict[str, str] = {}
-        async for each in questions:
-            any_found, session = True, each.row.session_id
-            if session not in modes:
-                modes[session] = (await journal.summary(session)).attributes.mode_words
-            rules = await journal.access.rules(user or each.row.tenant)
-            known = [rule for rule in rules if not rule.watches]
-            verdict = each.judge(known, now=now_ms(), mode=modes[session])
-            print(_line("allow" if verdict.allows else "ask", each))
-            print(f"   {visible(on_one_line(verdict.why))}")
-            if each.rules:
-                print(f"   then: answered by your rule {' and '.join(map(str, each.rules))}")
-            elif each.unruled and each.unruled != verdict.why:
-                print(visible(on_one_line(f"   then: {each.unruled}")))
-            elif each.decided:
-                print(f"   then: you {each.decided} it")
-        if not any_found:
-            print("No question of this session has been decided.")
-    return Exit.OK
+async def _why(journal: Journal, user: str, given: str) -> None:
+    any_found = False
+    modes: dict[str, str] = {}
+    async for each in _questions(journal, user, given):
+        any_found, session = True, each.row.session_id
+        if session not in modes:
+            modes[session] = (await journal.summary(session)).attributes.mode_words
+        rules = await journal.access.rules(user or each.row.tenant)
+        known = [rule for rule in rules if not rule.watches]
+        verdict = each.judge(known, now=now_ms(), mode=modes[session])
+        print(_line("allow" if verdict.allows else "ask", each))
+        print(f"   {visible(on_one_line(verdict.why))}")
+        if each.rules:
+            print(f"   then: answered by your rule {' and '.join(map(str, each.rules))}")
+        elif each.unruled and each.unruled != verdict.why:
+            print(visible(on_one_line(f"   then: {each.unruled}")))
+        elif each.decided:
+            print(f"   then: you {each.decided} it")
+    if not any_found:
+        print("No question of this session has been decided.")
 
 
 async def _questions(journal: Journal, user: str, given: str) -> AsyncIterator[PastQuestion]:
@@ -263,42 +252,38 @@ async def _questions(journal: Journal, user: str, given: str) -> AsyncIterator[P
         yield each
 
 
-async def _try(location: str | None, rule: StandingRule) -> int:
+async def _try(journal: Journal, rule: StandingRule) -> None:
     counts: Counter[str] = Counter()
-    async with existing_journal(location) as journal:
-        async for each in past_questions(
-            journal, rule.made_at - REFUSED_SINCE, Whose(rule.person or None)
-        ):
-            if not is_readable(each.action):
-                counts["cannot be read"] += 1
-            elif not each.is_allowed_by(rule):
-                counts["asked as before"] += 1
-            else:
-                said = {"allowed": "you allowed", "refused": "YOU REFUSED"}.get(
-                    each.decided, "a rule allowed" if each.rules else "nobody decided"
-                )
-                counts[said] += 1
-                print(_line(said, each))
+    since, whose = rule.made_at - REFUSED_SINCE, Whose(rule.person or None)
+    async for each in past_questions(journal, since, whose):
+        if not is_readable(each.action):
+            counts["cannot be read"] += 1
+        elif not each.is_allowed_by(rule):
+            counts["asked as before"] += 1
+        else:
+            said = {"allowed": "you allowed", "refused": "YOU REFUSED"}.get(
+                each.decided, "a rule allowed" if each.rules else "nobody decided"
+            )
+            counts[said] += 1
+            print(_line(said, each))
     print(f"{visible(on_one_line(rule.sentence))}: {visible(rule.meaning)}")
     for what, count in sorted(counts.items()):
         print(f"{count:>6}  {what}")
-    return Exit.OK
 
 
-async def _suggest(location: str | None, user: str) -> int:
+async def _suggest(journal: Journal, user: str) -> None:
     allowed: Counter[tuple[str, str]] = Counter()
     refused: set[tuple[str, str]] = set()
-    async with existing_journal(location) as journal:
-        rules = [rule for rule in await journal.access.rules(user) if not rule.watches]
-        now = now_ms()
-        async for each in past_questions(journal, now - REFUSED_SINCE, Whose(user)):
-            if not isinstance(each.action, RunAction) or len(each.action.lines) != 1:
-                continue
-            key = (real(each.row.cwd), each.action.lines[0])
-            if each.decided == "refused":
-                refused.add(key)
-            elif each.decided == "allowed" and not each.judge(rules, now=now).allows:
-                allowed[key] += 1
+    rules = [rule for rule in await journal.access.rules(user) if not rule.watches]
+    now = now_ms()
+    async for each in past_questions(journal, now - REFUSED_SINCE, Whose(user)):
+        if not isinstance(each.action, RunAction) or len(each.action.lines) != 1:
+            continue
+        key = (real(each.row.cwd), each.action.lines[0])
+        if each.decided == "refused":
+            refused.add(key)
+        elif each.decided == "allowed" and not each.judge(rules, now=now).allows:
+            allowed[key] += 1
     shown = 0
     for (folder, line), count in allowed.most_common():
         if count < bounds.OFTEN_ALLOWED or (folder, line) in refused:
@@ -312,7 +297,6 @@ async def _suggest(location: str | None, user: str) -> int:
             print(visible(f"{count:>4} times  {rule.text}  in {folder}"))
     if not shown:
         print(f"No command was allowed {bounds.OFTEN_ALLOWED} times or more and never refused.")
-    return Exit.OK
 
 
 async def _note(journal: Journal, deed: str, name: str) -> None:
