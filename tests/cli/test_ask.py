@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.transports.first_frame import BRIEF
 from acphold.errors import AgentStartError
 from acphold.faces.cli import ask_streams, bounds
-from acphold.faces.cli.ask_streams import TextOutput
-from acphold.faces.cli.ask_turn import AskingTurn, Inquiry
+from acphold.faces.cli.ask_streams import AskArguments, TextOutput
+from acphold.faces.cli.ask_turn import AskedAgent, AskingTurn, Inquiry
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.front import OwnFront, first_frame, journal_of
 from acphold.faces.cli.session_setup import AS_IT_IS
+from acphold.faces.cli.settings import NamedAgent
 from acphold.faces.cli.starts import Start
 from acphold.live.reading import neighbours
 from acphold.sync import connect
@@ -186,27 +186,26 @@ def test_a_journal_that_cannot_be_used_is_told_by_its_own_code(
 async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
     journal: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    question = Inquiry(
-        called=None,
-        agent=tuple(scripted_agent()),
-        start=Start("", tuple(scripted_agent())),
-        content=(steps({"say": "so far"}, {"until": "cancel"}, {"say": " and no further"}),),
+    agent = NamedAgent(tuple(scripted_agent()))
+    given = AskArguments(
+        prompt="",
+        file=[],
+        at=None,
         json=False,
         session=None,
         newest=False,
         cwd="/tmp",
-        moves_to=None,
-        setup=AS_IT_IS,
+        mcp_config=[],
+        mode=None,
+        option=[],
         permission="reject",
-        rejects=False,
-        person=None,
-        deadline=None,
+        timeout=None,
         journal=str(journal),
-        start_timeout=SECONDS,
-        cancel_grace=SECONDS,
-        max_message=MAX_MESSAGE,
     )
-    frame = first_frame(question.start.words, question.agent, kind=BRIEF)
+    content = (steps({"say": "so far"}, {"until": "cancel"}, {"say": " and no further"}),)
+    settings = AskedAgent(SECONDS, start_timeout=SECONDS)
+    question = Inquiry(given, agent, settings, Start("", agent.command), content, AS_IT_IS)
+    frame = first_frame(question.start.words, agent.command, kind=BRIEF)
     front = OwnFront(frame, journal_of((), journal))
     asking = AskingTurn(question, front, stopping := Stopping())
     stopping.asking = asking

@@ -47,16 +47,17 @@ class TerminalPerson:
         self._flow = flow
         self._reads = reads
         self._writes = writes
-        self._is_asked = False
+        self.asks = False
+        """True while a question is on the terminal."""
 
     async def decide(self, question: PermissionQuestion) -> str | bool:
         """Return the id of the chosen option; no answer rejects."""
-        answer = await self._answers.on_permission(question)
+        answer = await self.answers.on_permission(question)
         return False if answer is None else answer
 
     def put_away(self) -> AbstractContextManager[None]:
         """Put the question away in this block, for other output on this terminal."""
-        return self._screen.put_away() if self._is_asked else nullcontext()
+        return self._screen.put_away() if self.asks else nullcontext()
 
     @property
     def flow(self) -> Flow:
@@ -68,7 +69,8 @@ class TerminalPerson:
         return await self._screen.in_front(program)
 
     @cached_property
-    def _answers(self) -> PersonAnswers:
+    def answers(self) -> PersonAnswers:
+        """Their answers to an agent's requests."""
         from acphold.faces.screen.answers import PersonAnswers
 
         answers = PersonAnswers(self.flow)
@@ -92,11 +94,6 @@ class TerminalPerson:
 
     # -- as the face of the questions -----------------------------------------------------
 
-    @property
-    def asks(self) -> bool:
-        """True while a question is on the terminal."""
-        return self._is_asked
-
     def refresh(self) -> None:
         """Print the questions and their outcomes."""
         while self._screen.print_finished():
@@ -112,7 +109,7 @@ class TerminalPerson:
 
     async def _there(self, asking: Coroutine[None, None, str | None]) -> str | None:
         """Show the screen until there is an answer; None if the terminal is gone."""
-        self._is_asked = True
+        self.asks = True
         try:
             async with (
                 beside(self._screen.run(), "screen of a question") as screen,
@@ -125,7 +122,7 @@ class TerminalPerson:
                     await screen
                 return None
         finally:
-            self._is_asked = False
+            self.asks = False
 
     # -- as the target of the keys --------------------------------------------------------
 

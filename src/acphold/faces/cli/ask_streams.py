@@ -1,4 +1,4 @@
-"""The input and output of `acphold ask`: prompt and stdin; words or JSON on stdout."""
+"""The input and output of `acphold ask`: arguments, prompt, stdin; words or JSON on stdout."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import select
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -24,6 +24,24 @@ from acphold.record.history.raw_update import encode_object, encode_text, is_our
 if TYPE_CHECKING:
     from acphold.client import PermissionQuestion, RemoteSession
     from acphold.errors import AcpError
+
+
+class AskArguments(msgspec.Struct):
+    """The arguments of `ask` that say what is asked, how and when."""
+
+    prompt: str
+    file: list[str]
+    at: int | None
+    json: bool
+    session: str | None
+    newest: bool
+    cwd: str | None
+    mcp_config: list[str]
+    mode: str | None
+    option: list[str]
+    permission: Literal["allow", "reject", "ask"] | None
+    timeout: float | None
+    journal: str | None
 
 
 FROM_STDIN = "-"
@@ -91,30 +109,6 @@ def print_message(words: str) -> None:
     print(f"{name} {words}", file=sys.stderr)
 
 
-class Output(Protocol):
-    """Shows a question and its answer."""
-
-    def begins(self, agent: str, session: RemoteSession) -> None:
-        """Show that the session is open; `agent` is its agent's name in `acphold list`."""
-
-    def updates(self, raws: Sequence[bytes]) -> None:
-        """Show updates of the agent."""
-
-    def end_line(self) -> None:
-        """End the line: the next text on the terminal is not ours."""
-
-    def show_decision(
-        self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
-    ) -> None:
-        """Show that a permission request was answered, by a person or by the arguments."""
-
-    def show_end(self, stop_reason: str | None, code: Exit) -> None:
-        """Show that the turn is over."""
-
-    def show_failure(self, error: AcpError) -> None:
-        """Show that the turn failed."""
-
-
 class TextOutput:
     """The agent's text as it comes; tool calls are named on stderr if that is a terminal."""
 
@@ -124,10 +118,8 @@ class TextOutput:
         self._last = "\n"
         self._message: str | None = None
 
-    def begins(self, agent: str, session: RemoteSession) -> None:
-        return None
-
     def updates(self, raws: Sequence[bytes]) -> None:
+        """Show updates of the agent."""
         for raw in raws:
             match update := as_update(raw):
                 case AgentMessageChunk(content=TextContent(text=text), message_id=message):
@@ -151,6 +143,7 @@ class TextOutput:
         sys.stdout.flush()
 
     def end_line(self) -> None:
+        """End the line: the next text on the terminal is not ours."""
         if sys.stdout.isatty():
             self._end_line()
             sys.stdout.flush()
@@ -164,11 +157,13 @@ class TextOutput:
     def show_decision(
         self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
     ) -> None:
+        """Show that a permission request was answered, by a person or by the arguments."""
         if answer is False and not by_person:  # the person has just seen it
             what = on_one_line(question.tool_call.title or "a tool call")
             print_message(f"not permitted (see --permission): {what}")
 
     def show_end(self, stop_reason: str | None, code: Exit) -> None:
+        """Show that the turn is over."""
         self._end_line()
         sys.stdout.flush()
         if code:
@@ -176,16 +171,18 @@ class TextOutput:
             print_message(visible(f"{code.meaning} {how}"))
 
     def show_failure(self, error: AcpError) -> None:
+        """Show that the turn failed."""
         self._end_line()
 
 
 class JsonOutput:
-    """One JSON object per line, as things happen."""
+    """One JSON object per line, as things happen; otherwise like TextOutput."""
 
     def __init__(self) -> None:
         self._tame = visible_json if sys.stdout.isatty() else str
 
     def begins(self, agent: str, session: RemoteSession) -> None:
+        """Show that the session is open; `agent` is its agent's name in `acphold list`."""
         self._print("session", sessionId=session.id, agent=agent, cwd=session.cwd)
 
     def updates(self, raws: Sequence[bytes]) -> None:

@@ -8,7 +8,6 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -26,7 +25,7 @@ from acphold.client.uplink import Endpoint
 from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, UnknownSessionError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import TerminalPerson, person_here
-from acphold.faces.cli.ask_streams import JsonOutput, Output, TextOutput, prompt_and_stdin
+from acphold.faces.cli.ask_streams import AskArguments, JsonOutput, TextOutput, prompt_and_stdin
 from acphold.faces.cli.command_line import Exit, UsageError
 from acphold.faces.cli.continuation import move_to_folder
 from acphold.faces.cli.journals import existing_journal
@@ -43,7 +42,6 @@ from acphold.version import __version__
 
 if TYPE_CHECKING:
     from acphold.faces.cli.front import OwnFront
-    from acphold.faces.screen.sign_in import TerminalSignIn
 
 ENDS: Final = {
     "end_turn": Exit.OK,
@@ -55,53 +53,8 @@ ENDS: Final = {
 """The exit code for each stop reason of the protocol; a newer one counts as the first."""
 
 
-class Inquiry(Struct, frozen=True, kw_only=True):
-    """A question: its content, its agent and how to ask; times in seconds, `deadline` monotonic.
-
-    `called` is the agent's name in the settings file, None for a command; `start` is how it is
-    started. Without `agent` the session is live.
-    `moves_to` is the folder that a continued session moves to. `person` can be
-    asked; None if nobody can be, or needs to be. It `rejects` if a person has said so: then no rule
-    answers, either.
-    """
-
-    agent: tuple[str, ...]
-    called: str | None
-    start: Start
-    content: tuple[str | Path, ...]
-    json: bool
-    session: str | None
-    newest: bool
-    cwd: str
-    moves_to: str | None
-    setup: SessionSetup
-    permission: Literal["allow", "reject", "ask"]
-    rejects: bool
-    person: TerminalPerson | None
-    deadline: float | None
-    journal: str | None
-    start_timeout: float
-    cancel_grace: float
-    max_message: int
-
-
-class _Arguments(Struct):
-    prompt: str
-    file: list[str]
-    json: bool
-    session: str | None
-    newest: bool
-    cwd: str | None
-    mcp_config: list[str]
-    mode: str | None
-    option: list[str]
-    permission: Literal["allow", "reject", "ask"] | None
-    timeout: float | None
-    journal: str | None
-
-
-class _OfAgent(Struct):
-    """The part of an agent's settings that matters here."""
+class AskedAgent(Struct):
+    """The part of an agent's settings that matters here; times in seconds."""
 
     cancel_grace: float
     journal: str | None = None
@@ -109,17 +62,46 @@ class _OfAgent(Struct):
     max_message: int = MAX_MESSAGE
 
 
+class Inquiry(Struct, frozen=True):
+    """A question: its content, its agent and how to ask; `deadline` is monotonic, in seconds.
+
+    The `agent` has no command if the session is live; `start` is how it is started. `person` can be
+    asked; None if nobody can be, or needs to be.
+    """
+
+    given: AskArguments
+    agent: NamedAgent
+    settings: AskedAgent
+    start: Start
+    content: tuple[str | Path, ...]
+    setup: SessionSetup
+    person: TerminalPerson | None = None
+    deadline: float | None = None
+
+    @property
+    def journal(self) -> str | None:
+        """The journal as the person or the settings name it."""
+        return self.given.journal or self.settings.journal
+
+    @property
+    def cwd(self) -> str:
+        """The folder for a new session."""
+        return self.given.cwd or os.getcwd()
+
+    @property
+    def permission(self) -> Literal["allow", "reject", "ask"]:
+        """The answer to permission requests."""
+        return self.given.permission or ("reject" if self.person is None else "ask")
+
+
 def question_of(
-    agent: NamedAgent,
-    start: Start,
-    arguments: Mapping[str, object],
-    started: float,
+    agent: NamedAgent, start: Start, arguments: Mapping[str, object], started: float
 ) -> Inquiry:
     """Return the question that the arguments mean; reads stdin. Raises UsageError, SettingsError,
     TimeoutError."""
-    given = convert(arguments, _Arguments)
+    given = convert(arguments, AskArguments)
     deadline = None if given.timeout is None else started + given.timeout
-    own = convert(options_of(agent, start.options), _OfAgent)
+    settings = convert(options_of(agent, start.options), AskedAgent)
     person = None if given.permission in ("allow", "reject") else person_here()
     if given.permission == "ask" and person is None:
         raise UsageError("--permission ask needs a terminal; use allow or reject")
@@ -129,31 +111,13 @@ def question_of(
     setup = setup_of(given.mcp_config, given.mode, given.option)
     if setup.servers and not agent.command:
         raise UsageError(LIVE_SERVERS)
-    return Inquiry(
-        agent=agent.command,
-        called=agent.name or None,
-        start=start,
-        content=(*prompt_and_stdin(given.prompt, deadline), *files),
-        json=given.json,
-        session=given.session,
-        newest=given.newest,
-        cwd=given.cwd or os.getcwd(),
-        moves_to=given.cwd,
-        setup=setup,
-        rejects=given.permission == "reject",
-        permission=given.permission or ("reject" if person is None else "ask"),
-        person=person,
-        deadline=deadline,
-        journal=given.journal or own.journal,
-        start_timeout=own.start_timeout,
-        cancel_grace=own.cancel_grace + bounds.CANCEL_SECONDS,  # the hub's own comes first
-        max_message=own.max_message,
-    )
+    content: tuple[str | Path, ...] = (*prompt_and_stdin(given.prompt, deadline), *files)
+    return Inquiry(given, agent, settings, start, content, setup, person, deadline)
 
 
 def ask_once(question: Inquiry, front: OwnFront | None) -> int:
     """Ask the question; returns the exit code. Raises the AcpError that stopped the turn."""
-    output: Output = JsonOutput() if question.json else TextOutput()
+    output = JsonOutput() if question.given.json else TextOutput()
     log = logging.getLogger("acphold")
     level = log.level
     # Errors that a server logs are raised here as well; only of incidents does the log say more.
@@ -171,7 +135,9 @@ def ask_once(question: Inquiry, front: OwnFront | None) -> int:
 class AskingTurn:
     """One question in progress; a signal, or the deadline, cancels its turn."""
 
-    def __init__(self, question: Inquiry, front: OwnFront | None, output: Output) -> None:
+    def __init__(
+        self, question: Inquiry, front: OwnFront | None, output: TextOutput | JsonOutput
+    ) -> None:
         self._question = question
         self._front = front
         self._output = output
@@ -216,30 +182,30 @@ class AskingTurn:
                         session = await self._open(agent, row)
                         await self._question.setup.apply(session)
                         self._session = session
-                        if self._question.json:  # nobody else asks for the agent's key
-                            await self._begin_output(session)
+                        if isinstance(self._output, JsonOutput):
+                            async with existing_journal(self._question.journal) as journal:
+                                opened = await journal.session(session.id)
+                            self._output.begins(opened.agent, session)
                     turn = self._turn = self._session.prompt(*self._question.content)
                     while raws := await turn.take_all():
                         with self._beside_question():
                             self._output.updates(raws)
                 except AuthRequiredError as error:
-                    await self._sign_in.sign_in(agent, error)
+                    await self._sign_in(agent, error)
                 else:
                     break
             self._end = self._stopped or ENDS.get(turn.stop_reason or "", Exit.OK)
             with self._beside_question():
                 self._output.show_end(turn.stop_reason, self._end)
 
-    @cached_property
-    def _sign_in(self) -> TerminalSignIn:
+    async def _sign_in(self, agent: RemoteAgent, error: AuthRequiredError) -> None:
         from acphold.faces.cli.sign_in import sign_in_program
         from acphold.faces.screen.flow import Flow
         from acphold.faces.screen.sign_in import TerminalSignIn
 
-        question = self._question
-        program = sign_in_program(question.start)
-        person = question.person
-        return TerminalSignIn(program, person, Flow() if person is None else person.flow)
+        program, person = sign_in_program(self._question.start), self._question.person
+        flow = Flow() if person is None else person.flow
+        await TerminalSignIn(program, person, flow).sign_in(agent, error)
 
     # -- the agent and the session --------------------------------------------------------
 
@@ -249,17 +215,18 @@ class AskingTurn:
         question, front = self._question, self._front
         try:
             row = None
-            if question.session is not None:
+            if (named := question.given.session) is not None:
                 async with existing_journal(question.journal) as journal:
-                    row = await find_session(LocalReader(journal), question.session, "continues it")
-                if question.agent:
-                    cwd = await move_to_folder(question.journal, row, question.moves_to)
+                    row = await find_session(LocalReader(journal), named, "continues it")
+                if question.agent.command:
+                    cwd = await move_to_folder(question.journal, row, question.given.cwd)
                     row = replace(row, cwd=cwd)
             if front is None:
                 owned = "" if row is None else row.session_id
                 endpoint: Endpoint = OwnerEndpoint(owned, question.journal)
             else:
-                name = question.called or display_name(question.agent, os.getcwd())
+                agent = question.agent
+                name = agent.name or display_name(agent.command, os.getcwd())
                 endpoint = FrontEndpoint(front, name)
             async with connected_to(
                 endpoint,
@@ -268,28 +235,28 @@ class AskingTurn:
                 capabilities=replace(
                     Answers().capabilities,
                     auth=AuthCapabilities(terminal=question.person is not None and bool(front)),
-                    meta=_meta(question),
+                    meta={
+                        AUTOMATIC: question.person is None,
+                        # Whatever the rules say: a person has said so.
+                        UNRULED: question.given.permission == "reject",
+                    },
                 ),
-                start_timeout=question.start_timeout,
-                cancel_grace=question.cancel_grace,
-                max_message=question.max_message,
-            ) as agent:
-                yield agent, row
+                start_timeout=question.settings.start_timeout,
+                # The hub's own comes first.
+                cancel_grace=question.settings.cancel_grace + bounds.CANCEL_SECONDS,
+                max_message=question.settings.max_message,
+            ) as there:
+                yield there, row
         finally:
             if front is not None:
                 front.close()  # even without a connection: the daemon may have started the agent
-
-    async def _begin_output(self, session: RemoteSession) -> None:
-        async with existing_journal(self._question.journal) as journal:
-            row = await journal.session(session.id)
-        self._output.begins(row.agent, session)
 
     async def _open(self, agent: RemoteAgent, row: SessionRow | None) -> RemoteSession:
         question = self._question
         servers = question.setup.servers
         if row is not None:
             return await agent.resume_session(row.session_id, row.cwd, mcp_servers=servers)
-        if question.newest:
+        if question.given.newest:
             async for info in agent.sessions(question.cwd):
                 return await agent.resume_session(info, mcp_servers=servers)
             raise UnknownSessionError(
@@ -355,14 +322,3 @@ class FrontEndpoint(Endpoint):
                     async with asyncio.timeout(bounds.BRIEF_END_SECONDS):
                         await asyncio.get_running_loop().sock_recv(connection, 1)
         self._front.close()
-
-
-def _meta(question: Inquiry) -> dict[str, object]:
-    """Return what acphold has to know of this client: that it answers by itself, and that it
-    refuses, whatever the rules say, because a person has said so."""
-    said: dict[str, object] = {}
-    if question.person is None:
-        said[AUTOMATIC] = True
-    if question.rejects:
-        said[UNRULED] = True
-    return said

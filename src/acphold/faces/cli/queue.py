@@ -19,7 +19,7 @@ from acphold.client.advertised import content_blocks
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AcpError, RemoteError
 from acphold.faces.cli import bounds
-from acphold.faces.cli.ask_streams import prompt_and_stdin
+from acphold.faces.cli.ask_streams import AskArguments, prompt_and_stdin
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_later_moment
 from acphold.faces.cli.continuation import (
     make_startable,
@@ -33,7 +33,7 @@ from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import on_one_line, visible
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import NAME, QueueAnswer, ask_over, ask_queue
-from acphold.live.reading.session_reader import Wanted
+from acphold.live.reading.session_reader import QUEUED
 from acphold.record.history.prompt_queue import (
     QueueChange,
     WaitingPrompt,
@@ -43,7 +43,7 @@ from acphold.record.history.prompt_queue import (
     rules,
     why_held,
 )
-from acphold.record.journal import ListFilter, SessionRow, stores
+from acphold.record.journal import SessionRow, stores
 
 DEEDS = ("add", "edit", "move", "drop", "pause", "resume")
 
@@ -108,14 +108,14 @@ async def queue(
     """
     if session_id is None:
         return await _list(journal, as_json=json)
-    change = _change_of(deed, words, at, on_failure, restart)
-    return await _apply(journal, session_id, change, as_json=json)
+    changes = _changes_of(deed, words, at, on_failure, restart)
+    return await _apply(journal, session_id, changes, as_json=json)
 
 
 def ask_later(arguments: Mapping[str, object]) -> int:
     """Put the prompt of `ask` into the queue of the session that it continues; returns the exit
     code. Files go as links. Raises UsageError."""
-    asked = msgspec.convert(arguments, _LaterPrompt)
+    asked = msgspec.convert(arguments, AskArguments)
     content: list[str | Path] = [*prompt_and_stdin(asked.prompt, None), *map(Path, asked.file)]
     blocks = content_blocks(content, PromptCapabilities(), "the agent")
     when: int | UnsetType = UNSET if asked.at is None else asked.at
@@ -127,70 +127,45 @@ def ask_later(arguments: Mapping[str, object]) -> int:
             raise UsageError(
                 "--later: there is no session to continue in this folder; name one with --session"
             )
-        return await _apply(
-            asked.journal, row.session_id, _QueueRequest((change,)), as_json=asked.json
-        )
+        return await _apply(asked.journal, row.session_id, [change], as_json=asked.json)
 
     return asyncio.run(put())
 
 
-class _LaterPrompt(msgspec.Struct):
-    prompt: str
-    file: list[str]
-    session: str | None
-    cwd: str | None
-    at: int | None
-    json: bool
-    journal: str | None
-
-
-class _QueueRequest(msgspec.Struct, frozen=True):
-    """The changes that a person asks for; `numbers` are the prompts that they name, as typed."""
-
-    changes: tuple[QueueChange, ...] = ()
-    numbers: tuple[str, ...] = ()
-    before: str | None = None
-
-
-def _change_of(
+def _changes_of(
     deed: str | None,
     words: Sequence[str],
     at: int | None,
     on_failure: str | None,
     restart: str | None,
-) -> _QueueRequest:
-    """Return the changes that the arguments mean; UsageError."""
+) -> list[QueueChange]:
+    """Return the changes that the arguments mean, of prompts as they are typed; UsageError."""
     if at is not None and deed not in ("add", "edit"):
         raise UsageError("--at works only with add and edit")
-    request = _QueueRequest()
     when: int | UnsetType = UNSET if at is None else at
+    changes: list[QueueChange] = []
     match deed, list(words):
         case "add", [_, *_]:
-            added = QueueChange("add", uuid4().hex[:8], _blocks(words), at=when)
-            request = _QueueRequest((added,))
+            changes = [QueueChange("add", uuid4().hex[:8], _blocks(words), at=when)]
         case "edit", [number, *text] if text or at is not None:
-            edited = QueueChange("edit", prompt=_blocks(text) if text else Raw(), at=when)
-            request = _QueueRequest((edited,), (number,))
+            changes = [QueueChange("edit", number, _blocks(text) if text else Raw(), at=when)]
         case "move", [number]:
-            request = _QueueRequest((QueueChange("move"),), (number,))
+            changes = [QueueChange("move", number)]
         case "move", [number, before]:
-            request = _QueueRequest((QueueChange("move"),), (number,), before)
+            changes = [QueueChange("move", number, before=before)]
         case "drop", [_, *_]:
-            request = _QueueRequest((QueueChange("drop"),) * len(words), tuple(words))
+            changes = [QueueChange("drop", number) for number in words]
         case ("pause" | "resume") as one, []:
-            request = _QueueRequest((QueueChange("hold" if one == "pause" else "go"),))
+            changes = [QueueChange("hold" if one == "pause" else "go")]
         case None, []:
             pass
         case _:
             raise UsageError(f"{deed}: missing or unexpected arguments; see `acphold queue --help`")
     if on_failure is not None or restart is not None:
-        rules = QueueChange(
-            "set",
-            goes_on=UNSET if on_failure is None else on_failure == "continue",
-            restarts=UNSET if restart is None else restart == "continue",
-        )
-        request = msgspec.structs.replace(request, changes=(*request.changes, rules))
-    return request
+        goes_on = UNSET if on_failure is None else on_failure == "continue"
+        restarts = UNSET if restart is None else restart == "continue"
+        changes.append(QueueChange("set", goes_on=goes_on, restarts=restarts))
+    return changes
 
 
 def _blocks(words: Sequence[str]) -> Raw:
@@ -203,8 +178,7 @@ async def _list(location: str | None, *, as_json: bool) -> int:
         short_ids: dict[str, str] = {}
         if journal is not None:
             reader = LocalReader(journal)
-            wanted = ListFilter(queued=True, include_unprompted=True, archived="include")
-            page = await reader.page(Wanted(wanted), limit=bounds.QUEUES_AT_ONCE)
+            page = await reader.page(QUEUED, limit=bounds.QUEUES_AT_ONCE)
             rows = [it.row for it in page.sessions]
             short_ids = await reader.short_ids(row.session_id for row in rows)
         if not rows and not as_json:
@@ -220,17 +194,15 @@ async def _list(location: str | None, *, as_json: bool) -> int:
     return Exit.OK
 
 
-async def _apply(location: str | None, given: str, request: _QueueRequest, *, as_json: bool) -> int:
+async def _apply(
+    location: str | None, given: str, changes: Sequence[QueueChange], *, as_json: bool
+) -> int:
     async with existing_journal(location) as journal:
         reader = LocalReader(journal)
         row = await find_session(reader, given, "shows its queue")
         short = (await reader.short_ids([row.session_id]))[row.session_id]
         answer = await ask_queue(journal, row.session_id)
-        ids = [_prompt_id(answer.queue.waiting, number) for number in request.numbers]
-        before = "" if request.before is None else _prompt_id(answer.queue.waiting, request.before)
-        for place, change in enumerate(request.changes):
-            if change.do in ("edit", "move", "drop"):
-                change = msgspec.structs.replace(change, id=ids[place], before=before)
+        for change in [_with_ids(change, answer.queue.waiting) for change in changes]:
             if change.do == "go" and not answer.is_live and answer.queue.waiting:
                 await _open_in_background(row, location, short)
             try:
@@ -261,6 +233,14 @@ async def _open_in_background(row: SessionRow, location: str | None, short: str)
     finally:
         await wrap.aclose()
     print(f"Opened in the background, with {start_name(start)}.", file=sys.stderr)
+
+
+def _with_ids(change: QueueChange, waiting: Sequence[WaitingPrompt]) -> QueueChange:
+    """Return the change with the ids of the prompts that it names; UsageError."""
+    if change.do not in ("edit", "move", "drop"):
+        return change
+    before = _prompt_id(waiting, change.before) if change.before else ""
+    return msgspec.structs.replace(change, id=_prompt_id(waiting, change.id), before=before)
 
 
 def _prompt_id(waiting: Sequence[WaitingPrompt], number: str) -> str:

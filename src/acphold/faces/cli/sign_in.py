@@ -8,7 +8,7 @@ import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-import msgspec
+from msgspec.structs import replace
 
 from acp_wire.processes.program import on_path
 from acp_wire.schema.initialize import AuthCapabilities
@@ -21,7 +21,6 @@ from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.settings import NamedAgent, agent_command, enter_agent, startable
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import on_one_line
-from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.sign_in import SignInProgram, TerminalSignIn, ways_of
 from acphold.known_agents import KNOWN_AGENTS
@@ -60,7 +59,7 @@ def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | None) 
 async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | None) -> int:
     flow = Flow()
     person = person_here(flow)
-    async with _connect(agent, command, person, flow) as (there, known):
+    async with _connect(agent, command, person) as (there, known):
         signing_in, ways = TerminalSignIn(known, person, flow), ways_of(there, known)
         called = on_one_line(there.name)
         if not ways:
@@ -86,7 +85,7 @@ def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
     agent, command = _resolve_agent(agent, program)
 
     async def leave() -> None:
-        async with _connect(agent, command, None, Flow()) as (there, known):
+        async with _connect(agent, command, None) as (there, known):
             if there.capabilities.auth.logout is None:
                 called = on_one_line(there.name)
                 usual = f"; `{shlex.join(known.usual)}` may" if known.usual else ""
@@ -130,7 +129,7 @@ def _resolve_agent(
 
 @asynccontextmanager
 async def _connect(
-    agent: str | None, command: tuple[str, ...], person: TerminalPerson | None, flow: Flow
+    agent: str | None, command: tuple[str, ...], person: TerminalPerson | None
 ) -> AsyncIterator[tuple[RemoteAgent, SignInProgram]]:
     """Connect to the agent directly: nothing that has to be kept is said to it."""
     endpoint = ProgramEndpoint(
@@ -143,12 +142,9 @@ async def _connect(
     )
     options: Options = {}
     if person is not None:
-        answers = PersonAnswers(flow)
-        answers.face = person
-        options["on_form"], options["on_page"] = answers.on_form, answers.on_page
-        offered = Answers(on_form=answers.on_form, on_page=answers.on_page).capabilities
-        options["capabilities"] = msgspec.structs.replace(
-            offered, auth=AuthCapabilities(terminal=True)
-        )
+        on_form, on_page = person.answers.on_form, person.answers.on_page
+        options["on_form"], options["on_page"] = on_form, on_page
+        offered = Answers(on_form=on_form, on_page=on_page).capabilities
+        options["capabilities"] = replace(offered, auth=AuthCapabilities(terminal=True))
     async with connected_to(endpoint, **options) as there:
         yield there, program
