@@ -24,7 +24,25 @@ from tests.screen.test_flow import taken
 DEADLINE = 20
 
 
-class Maker:
+class NoRecord:
+    """A record that has nothing about any call."""
+
+    async def at_present(self, session_id: str, tool: ToolCall) -> ToolCall:
+        return tool
+
+    async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+        return []
+
+    async def make(
+        self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
+    ) -> str:
+        raise AssertionError("nothing is offered here")
+
+    async def outcome(self, session_id: str, call: str) -> DecidedQuestion | None:
+        raise AssertionError("nothing is asked elsewhere here")
+
+
+class Maker(NoRecord):
     """Makes a rule when it is let; offers one, or fails."""
 
     def __init__(self, *, fails: bool = False) -> None:
@@ -52,7 +70,7 @@ def question(call: str) -> PermissionQuestion:
 
 async def test_a_chosen_rule_is_made_although_the_agent_asks_again() -> None:
     flow, maker = Flow(), Maker()
-    answers = PersonAnswers(flow, rules=maker)
+    answers = PersonAnswers(flow, calls=maker)
     answers.face = Keys("y", "s", "y")
     async with asyncio.timeout(DEADLINE):
         await answers.on_permission(question("a"))
@@ -77,13 +95,13 @@ class Nobody(Keys):
         return None
 
 
-class Elsewhere:
+class Elsewhere(NoRecord):
     """Knows how a question was answered, after a moment; or fails."""
 
     def __init__(self, *found: DecidedQuestion | None) -> None:
         self.found = list(found)
 
-    async def read(self, session_id: str, call: str) -> DecidedQuestion | None:
+    async def outcome(self, session_id: str, call: str) -> DecidedQuestion | None:
         if not self.found:
             raise ConnectionLostError("away")
         return self.found.pop(0)
@@ -109,7 +127,7 @@ async def test_a_question_that_was_answered_elsewhere_says_how_and_where(
     found: list[DecidedQuestion | None], told: str
 ) -> None:
     flow = Flow()
-    answers = PersonAnswers(flow, outcomes=Elsewhere(*found))
+    answers = PersonAnswers(flow, calls=Elsewhere(*found), tells_outcomes=True)
     answers.face = face = Nobody()
     async with asyncio.timeout(DEADLINE):
         asking = asyncio.create_task(answers.on_permission(question("a")))
@@ -122,7 +140,7 @@ async def test_a_question_that_was_answered_elsewhere_says_how_and_where(
 
 async def test_nobody_is_told_of_a_rule_that_nobody_wanted() -> None:
     flow = Flow()
-    answers = PersonAnswers(flow, rules=Maker(fails=True))
+    answers = PersonAnswers(flow, calls=Maker(fails=True))
     answers.face = Keys("y")
     async with asyncio.timeout(DEADLINE):
         await answers.on_permission(question("a"))

@@ -126,7 +126,7 @@ async def test_each_value_of_an_option_can_be_picked_however_many_there_are(
 ) -> None:
     keys = Keys("1", *pressed)
     async with chat(keys, select("model", *MODELS)) as (at, far):
-        at.commands.set_options()
+        at.commands.start("options")
         await far.until("session/set_config_option")
         assert far.params("session/set_config_option")["value"] == value
         assert "there are 40" in keys.menus[1].keys[-2].words
@@ -136,7 +136,7 @@ async def test_a_menu_that_is_left_changes_nothing() -> None:
     keys = Keys("1", "escape", "escape")
     async with chat(keys, select("model", "a", "b")) as (at, far):
         for menus in (2, 3):
-            at.commands.set_options()
+            at.commands.start("options")
             await keys.next_change()
             assert len(keys.menus) == menus
         assert "session/set_config_option" not in far.methods()
@@ -145,7 +145,7 @@ async def test_a_menu_that_is_left_changes_nothing() -> None:
 async def test_a_mode_option_without_any_value_is_no_mode() -> None:
     keys = Keys()
     async with chat(keys, select("mode", category="mode")) as (at, _):
-        at.commands.next_mode()
+        at.commands.start("next mode")
         await keys.next_change()
         assert at.status() == ("this agent has no modes",)
 

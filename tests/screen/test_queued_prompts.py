@@ -104,7 +104,7 @@ async def test_the_commands_move_drop_and_take_back_by_number() -> None:
         at.submit("/queue drop 2")
         while [it.words for it in keys.queue.waiting] != ["three", "two"]:
             await keys.next_change()
-        at.commands.take_back()
+        at.commands.start("take back")
         while keys.back != ["two"]:
             await keys.next_change()
         at.submit("/queue back 1")

@@ -100,18 +100,28 @@ def chat(
         raise UsageError("use --continue or --resume, not both")
     setup = setup_of(mcp_config, mode, option)
     words = "" if resume == CHOOSE else None
-    wanted = WantedConversation(resume or None, words, newest=newest, cwd=cwd, setup=setup)
+    wanted = WantedConversation(
+        resume or None,
+        words,
+        newest=newest,
+        cwd=cwd,
+        setup=setup,
+        agent=agent,
+        program=program,
+        permission=permission,
+    )
     if (far := server_of(server, journal)) is not None:
         if program:
             raise UsageError("--server takes the name of an agent on that server, not a command")
         from acphold.faces.cli.far_chat import talk  # late: it brings TLS
 
-        return asyncio.run(talk(far, agent, wanted, permission))
+        return asyncio.run(talk(far, wanted))
     if resume and agent is None and not program and resume in agent_names():
-        agent, wanted = resume, wanted._replace(session_id=None, words="")  # `--resume AGENT`
+        # `--resume AGENT`
+        wanted = wanted._replace(session_id=None, words="", agent=resume)
     if wanted.words is not None and not on_terminal():
         raise UsageError("in a pipe, --resume needs an ID; see `acphold list`")
-    if wanted.words is not None and agent is None and not program:
+    if wanted.words is not None and not wanted.names_agent:
         if (found := asyncio.run(_choose(journal, ""))) is None:
             return Exit.OK
         wanted = wanted._replace(session_id=found, words=None)
@@ -119,42 +129,23 @@ def chat(
         from acphold.faces.cli.demo_folder import scratch_repository  # late: few want it
 
         wanted = wanted._replace(cwd=scratch_repository())
-    return _talk(agent, program, wanted, permission, journal, host_option())
+    return talk_here(wanted, journal, host_option())
 
 
-def go_on(
-    session_id: str,
-    cwd: str | None,
-    journal: str | None,
-    host: str,
-    agent: str | None = None,
-    program: Sequence[str] = (),
-) -> int:
-    """Continue a session in its folder, or in `cwd`, with its own agent or this one."""
-    return _talk(agent, program, WantedConversation(session_id, cwd=cwd), None, journal, host)
-
-
-def _talk(
-    agent: str | None,
-    program: Sequence[str],
-    wanted: WantedConversation,
-    permission: Rule | None,
-    journal: str | None,
-    host: str,
-) -> int:
+def talk_here(wanted: WantedConversation, journal: str | None, host: str) -> int:
     """Talk in the wanted session, and in each that the person goes to from there."""
+    permission = wanted.permission
     while True:
-        code, left = asyncio.run(_chat(agent, program, wanted, permission, journal, host))
+        code, left = asyncio.run(_chat(wanted, journal, host))
         if left is None:
             return code
         where, words = left.goes_to
         if where == "new":
-            wanted = WantedConversation(left.session_id, is_new_beside=True)
+            wanted = WantedConversation(left.session_id, is_new_beside=True, permission=permission)
         elif (found := asyncio.run(_choose(journal, words))) is not None:
-            wanted = WantedConversation(found)
+            wanted = WantedConversation(found, permission=permission)
         else:
             return code
-        agent, program = None, ()
 
 
 async def _choose(journal: str | None, words: str) -> str | None:
@@ -170,16 +161,11 @@ async def _choose(journal: str | None, words: str) -> str | None:
 
 
 async def _chat(
-    agent: str | None,
-    program: Sequence[str],
-    wanted: WantedConversation,
-    permission: Rule | None,
-    journal: str | None,
-    host: str,
+    wanted: WantedConversation, journal: str | None, host: str
 ) -> tuple[int, LeftSession | None]:
     """Talk in one session; returns the exit code, and where the person went from it."""
     kept = None
-    if wanted.session_id or (wanted.newest and agent is None and not program):
+    if wanted.session_id or (wanted.newest and not wanted.names_agent):
         kept = await continuation.session_to_continue(
             journal, wanted.session_id, wanted.cwd or os.getcwd()
         )
@@ -192,10 +178,10 @@ async def _chat(
                 if wanted.setup.servers:
                     raise UsageError(LIVE_SERVERS)
                 return await join(kept.session_id, journal, host, setup=wanted.setup)
-    if agent is None and not program:
-        start = Start(default_agent(), ()) if kept is None else continuation.start_of(kept)
+    if wanted.names_agent:
+        start = Start(wanted.agent or "", wanted.program)
     else:
-        start = Start(agent or "", tuple(program))
+        start = Start(default_agent(), ()) if kept is None else continuation.start_of(kept)
     start = continuation.make_startable(start, kept)
     cwd = wanted.cwd or os.getcwd()
     if kept is not None and wanted.is_new_beside:
@@ -203,7 +189,7 @@ async def _chat(
         kept = None
     elif kept is not None:
         cwd = await continuation.move_to_folder(journal, kept, wanted.cwd)
-    return await _chat_with(start, wanted, cwd, kept, permission, journal, host)
+    return await _chat_with(start, wanted, cwd, kept, journal, host)
 
 
 async def _chat_with(
@@ -211,7 +197,6 @@ async def _chat_with(
     wanted: WantedConversation,
     cwd: str,
     kept: SessionRow | None,
-    permission: Rule | None,
     journal: str | None,
     host: str,
 ) -> tuple[int, LeftSession | None]:
@@ -225,10 +210,9 @@ async def _chat_with(
         is_acphold=True,
     )
     frontend = ChatFrontend(
-        permission=permission,
+        permission=wanted.permission,
         reads_only=False,
         program=sign_in_program(start, stderr=lambda: wrap.stderr_tail(500)),
-        goes=("new", "resume"),
         journal=journal,
         host=host,
     )
@@ -242,7 +226,7 @@ async def _chat_with(
         if not on_terminal() or not session.state.timeline:
             return
         async with existing_journal(journal) as found:
-            short = on_one_line(await short_id(found, session.id))
+            short = await short_id(found, session.id)
             row = await found.session(session.id)
         if find_start(row.start) is None:  # the wrap behind it takes some seconds to write it
             begun = start_in(within, start.agent, program, start.options)

@@ -17,33 +17,30 @@ class CommandHost(ChatHost):
     """The command that shows the chat.
 
     `program` is the agent's, None if it runs elsewhere; `logged` is what we logged while the screen
-    was drawn. A chat that `is_far` shows a server's session, which our commands here do not know.
+    was drawn.
     """
 
-    def __init__(self, program: SignInProgram | None, journal: str | None, *, is_far: bool) -> None:
-        self.logged = StringIO()
+    def __init__(
+        self, program: SignInProgram | None, journal: str | None, logged: StringIO
+    ) -> None:
         self._program = program
         self._journal = journal
-        self._is_far = is_far
+        self._logged = logged
 
     def stderr(self) -> str | None:
         if self._program is None:
             return None
-        return f"{self._program.stderr()}\n{self.logged.getvalue()}"
+        return f"{self._program.stderr()}\n{self._logged.getvalue()}"
 
     def with_log(self, words: str) -> str:
         return with_log(words)
 
     async def export(self, session_id: str, words: str) -> str:
-        if self._is_far:
-            return await super().export(session_id, words)
         file = str(Path(words).expanduser()) if words else f"{session_id[:12]}.md"
         output = await self._output_of("export", f"--output={file}", session_id)
         return on_one_line(output) or f"written: {on_one_line(file)}"
 
     async def fork(self, session_id: str, words: str) -> str:
-        if self._is_far:
-            return await super().fork(session_id, words)
         files, _, folder = words.partition(" ")
         options = []
         if files == "before":

@@ -6,15 +6,15 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from contextlib import suppress
 
-from msgspec import Struct, convert
+from msgspec import convert
 
 from acp_wire.rpc import Transport
 from acp_wire.transports.known_servers import is_url, origin_of
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
-from acphold.faces.cli.chat import go_on
+from acphold.faces.cli.chat import talk_here
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_host, a_prompt
 from acphold.faces.cli.continuation import title_of
 from acphold.faces.cli.journals import existing_journal, journal_if_any
@@ -30,7 +30,7 @@ from acphold.faces.cli.move_end import (
 from acphold.faces.cli.places import find_session, place
 from acphold.faces.cli.screen_session import WantedConversation, join
 from acphold.faces.cli.servers import server_at, server_of
-from acphold.faces.cli.session_copies import BESIDE, WantedCopy, copy_of_list, copy_session
+from acphold.faces.cli.session_copies import BESIDE, LAST, WantedCopy, copy_of_list, copy_session
 from acphold.faces.cli.session_picker import choose_session, pick_session
 from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.ssh import become_ssh, host_option
@@ -100,21 +100,14 @@ def parser() -> Parser:
     return made
 
 
-class _Options(Struct, frozen=True, kw_only=True):
+class _Options(WantedCopy, kw_only=True):
     """The arguments of `continue`."""
 
     words: list[str]
-    start: int | None
-    before: bool
-    agent: str | None
-    program: tuple[str, ...]
-    files: str | None
-    include: bool
     on: str | None
     source: str | None
     with_files: bool
     watch: bool
-    cwd: str | None
     server: str | None
     journal: str | None
 
@@ -123,16 +116,17 @@ class _Options(Struct, frozen=True, kw_only=True):
         """True if the session goes to another machine, or comes from one."""
         return self.on is not None or self.source is not None
 
-    @property
-    def copy(self) -> WantedCopy:
-        """The copy that is wanted, if one is."""
-        start = self.start
-        if self.before and start is None and not any("@" in word for word in self.words):
-            start = 0
-        files = None if self.is_move else self.files
-        return WantedCopy(
-            start, self.before, self.agent, self.program, files, self.include, self.cwd
-        )
+    def is_copied(self) -> bool:
+        """Return True if a copy is wanted, and not the session itself: by an option, or by
+        `ID@SEQ`; an id may contain an `@` itself."""
+        if self.start is not None or self.agent is not None or self.program:
+            return True
+        if self.files is not None and not self.is_move:
+            return True
+        given, at, seq = self.words[0].rpartition("@") if len(self.words) == 1 else ("", "", "")
+        if not (at and given and seq.isdecimal()) or server_of(self.server, self.journal):
+            return False
+        return asyncio.run(_find_id(self.journal, self.words[0])) is None
 
     def check(self, *, is_copied: bool) -> None:
         """Refuse options that do not go together; raises UsageError."""
@@ -211,29 +205,30 @@ def continue_conversation(**given: object) -> int:
     connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
     options = convert(given, _Options)
-    words, files, cwd, journal = options.words, options.files, options.cwd, options.journal
-    is_copied = options.copy.is_any or (
-        len(words) == 1 and asyncio.run(_is_entry(journal, options.server, words[0]))
-    )
+    words, cwd, journal = options.words, options.cwd, options.journal
+    if options.before and options.start is None and not any("@" in word for word in words):
+        options.start = LAST
+    is_copied = options.is_copied()
     options.check(is_copied=is_copied)
     if options.on is not None:
-        return _move_to(options.on, words, cwd, files, journal, with_files=options.with_files)
+        return _move_to(options.on, options)
     if options.source is not None:
-        where = place_from_options(cwd, files or None, with_files=options.with_files)
+        where = place_from_options(cwd, options.files or None, with_files=options.with_files)
         brought = asyncio.run(_bring(options.source, words[0], where, journal))
-        return go_on(brought, None, journal, "")
+        return talk_here(WantedConversation(brought), journal, "")
     if is_copied:
-        made = asyncio.run(copy_session(journal, words[0] if words else None, options.copy))
+        made = asyncio.run(copy_session(journal, words[0] if words else None, options))
         if not on_terminal():
             return Exit.OK
-        return go_on(made, None, journal, host_option(), options.agent, options.program)
+        wanted = WantedConversation(made, agent=options.agent, program=options.program)
+        return talk_here(wanted, journal, host_option())
     if (there := server_of(options.server, journal)) is not None:
         from acphold.faces.cli.far_chat import talk  # late: it brings TLS
 
         far = WantedConversation(words=" ".join(words), cwd=cwd)
         if len(words) == 1 and not on_terminal():
             far = WantedConversation(words[0], cwd=cwd)
-        return asyncio.run(talk(there, None, far, watch=options.watch))
+        return asyncio.run(talk(there, far, watch=options.watch))
     if not on_terminal() and len(words) != 1:
         raise UsageError(
             "in a pipe, the ID of one session is required: `acphold list` prints them, or type `-` "
@@ -241,45 +236,35 @@ def continue_conversation(**given: object) -> int:
         )
     if options.watch:
         return asyncio.run(_watch(journal, " ".join(words), host_option()))
-    return _continue_here(words, cwd, journal)
-
-
-def _continue_here(words: list[str], cwd: str | None, journal: str | None) -> int:
-    """Continue the session that the words name, or that the person chooses."""
-    if not on_terminal():
-        return go_on(words[0], cwd, journal, host_option())
-    if len(words) == 1 and (found := asyncio.run(_find_id(journal, words[0]))) is not None:
-        return go_on(found, cwd, journal, host_option())
-    while True:
+    found = words[0] if words else None
+    if on_terminal():
+        found = asyncio.run(_find_id(journal, words[0])) if len(words) == 1 else None
+    while found is None:
         choice = asyncio.run(pick_session(journal, " ".join(words), read=show_in_pager))
         if choice is None:
             return Exit.OK
         if choice.action == "open":
-            return go_on(choice.session_id, cwd, journal, host_option())
-        _act(choice, journal)
+            found = choice.session_id
+        else:
+            _act(choice, journal)
+    return talk_here(WantedConversation(found, cwd=cwd), journal, host_option())
 
 
-def _move_to(
-    host: str,
-    words: Sequence[str],
-    cwd: str | None,
-    files: str | None,
-    journal: str | None,
-    *,
-    with_files: bool,
-) -> int:
+def _move_to(host: str, options: _Options) -> int:
     """Move a session to another machine, and continue it there if this is a terminal."""
     if is_url(host):
         raise UsageError("--on takes a machine that ssh reaches, not the URL of a server")
 
     async def move() -> tuple[SessionRow, str, MovedSession]:
-        async with existing_journal(journal) as kept:
-            text = words[0] if words else None
+        async with existing_journal(options.journal) as kept:
+            text = options.words[0] if options.words else None
             row = (await place(LocalReader(kept), text, f"continues it on {host}")).row
             await let_go(kept, row.session_id)
-            options = ["take", *place_words(cwd, files or None, with_files=with_files)]
-            moved = await over_ssh(host, options, lambda far: give(kept, far, row.session_id, host))
-            return row, on_one_line(await short_id(kept, row.session_id)), moved
+            where = place_words(options.cwd, options.files or None, with_files=options.with_files)
+            moved = await over_ssh(
+                host, ["take", *where], lambda far: give(kept, far, row.session_id, host)
+            )
+            return row, await short_id(kept, row.session_id), moved
 
     row, name, moved = asyncio.run(move())
     said = "had already moved to" if moved.was_done else "now continues on"
@@ -309,7 +294,7 @@ async def _bring(source: str, text: str, place: WantedPlace, journal: str | None
         moved = await over_ssh(source, ["give", text], take)
     said = "is already here" if moved.was_done else f"was moved here from {on_one_line(source)}"
     async with existing_journal(journal) as kept:
-        short = on_one_line(await short_id(kept, moved.session_id))
+        short = await short_id(kept, moved.session_id)
     print(visible(f"{short} {said}"), *lines_of(moved, ""), sep="\n")
     print("  on that machine you can still read it, but continue only a copy")
     return moved.session_id
@@ -333,14 +318,6 @@ async def _watch(journal: str | None, words: str, host: str) -> int:
     return (await join(session_id, journal, host, watch=True))[0]
 
 
-async def _is_entry(journal: str | None, server: str | None, word: str) -> bool:
-    """True for `ID@SEQ`; an id may contain an `@` itself."""
-    given, at, seq = word.rpartition("@")
-    if server_of(server, journal) is not None or not (at and given and seq.isdecimal()):
-        return False
-    return await _find_id(journal, word) is None
-
-
 async def _find_id(journal: str | None, word: str) -> str | None:
     """Return the session whose id is this word or begins with it; None if there is none."""
     async with journal_if_any(journal) as kept:
@@ -353,21 +330,17 @@ async def _find_id(journal: str | None, word: str) -> str | None:
 
 def _act(choice: Picked, journal: str | None) -> None:
     """Carry out the person's action; its output stands above the next list."""
+    from acphold.faces.cli import session_commands as commands  # late: few choose them
+
     session_id = choice.session_id
     match choice.action:
         case "rename":
-            from acphold.faces.cli.session_commands import rename
-
             if words := input("New title: ").split():
-                asyncio.run(rename(session_id=session_id, words=words, journal=journal))
+                asyncio.run(commands.rename(session_id=session_id, words=words, journal=journal))
         case "archive":
-            from acphold.faces.cli.session_commands import archive
-
-            asyncio.run(archive(session_ids=[session_id], journal=journal))
+            asyncio.run(commands.archive(session_ids=[session_id], journal=journal))
         case "delete":
-            from acphold.faces.cli.session_commands import delete
-
-            delete(session_ids=[session_id], sure=False, journal=journal)
+            commands.delete(session_ids=[session_id], sure=False, journal=journal)
         case "export":
             from acphold.faces.cli.export import parser as export_parser
 

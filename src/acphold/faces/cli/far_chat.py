@@ -6,11 +6,9 @@ import os
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.schema import SessionInfo
@@ -33,27 +31,19 @@ from acphold.live.agents.capabilities import ALL_AGENTS
 from acphold.live.hub.annotations import AGENT
 from acphold.live.reading.session_reader import Wanted
 
-if TYPE_CHECKING:
-    from acphold.client.answers import Rule
 
-
-async def talk(
-    server: FarServer,
-    agent: str | None,
-    wanted: WantedConversation,
-    permission: Rule | None = None,
-    *,
-    watch: bool = False,
-) -> int:
+async def talk(server: FarServer, wanted: WantedConversation, *, watch: bool = False) -> int:
     """Talk in the wanted session, and in each that the person goes to from there."""
     if wanted.words == "" and not on_terminal():
         raise UsageError(f"in a pipe, an ID is required; see `acphold list{server.option}`")
-    url, token = server.url, await obtain_token(server)
+    url, token, agent = server.url, await obtain_token(server), wanted.agent
+    names_session = wanted.session_id is not None or wanted.words is not None
     frontend = ChatFrontend(
-        permission=permission,
+        permission=wanted.permission,
         reads_only=watch,
-        goes=() if watch else ("new", "resume"),
         server=server,
+        # AGENT is for a session whose own is not there.
+        all_agents=names_no_agent(url) and (agent is None or names_session),
     )
     endpoint = ServerEndpoint(
         url if agent is None else at_agent(url, agent),
@@ -63,17 +53,9 @@ async def talk(
         on_away=frontend.chat.away,
         ca=server.ca,
     )
-    options = frontend.options
-    names_session = wanted.session_id is not None or wanted.words is not None
-    if names_no_agent(url) and (agent is None or names_session):
-        # List the sessions of all agents, each with its own; AGENT is for one whose agent is not
-        # there.
-        can = options["capabilities"]
-        assert can is not None, "a screen says what it can"
-        options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})
-    async with connected_to(endpoint, **options) as there:
+    async with connected_to(endpoint, **frontend.options) as there:
         while True:
-            session = await _open(there, wanted, server, agent)
+            session = await _open(there, wanted, server)
             if session is None:
                 return Exit.OK
             await wanted.setup.apply(session)
@@ -85,14 +67,14 @@ async def talk(
                 return code
             goes, words = frontend.chat.commands.goes_to
             if goes == "new":
-                wanted = WantedConversation(cwd=session.cwd, setup=wanted.setup)
+                wanted = WantedConversation(cwd=session.cwd, setup=wanted.setup, agent=agent)
             else:
-                wanted = WantedConversation(words=words)
+                wanted = WantedConversation(words=words, agent=agent)
             await frontend.leave(session)
 
 
 async def _open(
-    agent: RemoteAgent, wanted: WantedConversation, server: FarServer, named: str | None
+    agent: RemoteAgent, wanted: WantedConversation, server: FarServer
 ) -> RemoteSession | None:
     """Open the wanted session; None when the person chose none."""
     servers = wanted.setup.servers
@@ -103,10 +85,10 @@ async def _open(
             info = await _find_or_choose(agent, wanted.words or "", server)
         if info is None:
             return None
-        return await _load(agent, info, wanted, server, named)
+        return await _load(agent, info, wanted, server)
     newest = await anext(agent.sessions(cwd=wanted.cwd), None)
     if wanted.newest and newest is not None:
-        return await _load(agent, newest, wanted, server, named)
+        return await _load(agent, newest, wanted, server)
     cwd = wanted.cwd
     if cwd is None:
         # If our folder exists over there too, it is probably meant.
@@ -123,21 +105,17 @@ async def _open(
 
 
 async def _load(
-    agent: RemoteAgent,
-    info: SessionInfo,
-    wanted: WantedConversation,
-    server: FarServer,
-    named: str | None,
+    agent: RemoteAgent, info: SessionInfo, wanted: WantedConversation, server: FarServer
 ) -> RemoteSession | None:
-    """Load the session; None when no agent is to continue it. `named` is the agent that the person
-    named for that."""
+    """Load the session; None when no agent is to continue it."""
     load = partial(agent.load_session, info, wanted.cwd, mcp_servers=wanted.setup.servers)
     try:
         return await load()
     except errors.RemoteError as error:
         if error.code != errors.OTHER_AGENT:
             raise
-        if named is None and (named := await _continuing(info, server, error)) is None:
+        named = wanted.agent or await _continuing(info, server, error)
+        if named is None:
             return None
     return await load(agent=named)
 

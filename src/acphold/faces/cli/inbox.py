@@ -15,7 +15,6 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, above_zero
 from acphold.faces.cli.inbox_items import (
     NOTHING,
-    age,
     describe_hold,
     how_to_resume,
     new_rules,
@@ -24,7 +23,7 @@ from acphold.faces.cli.inbox_items import (
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.terminal_text import (
-    age as age_of,
+    age,
     on_one_line,
     on_terminal,
     transcript_layout,
@@ -129,7 +128,7 @@ async def _history(
         assert it.decided is not None, "a decision"
         by = f" · by {on_one_line(it.decided.client)}" if it.decided.client else ""
         layout.head(
-            f"{age_of(it.answered_at, now)}{by}", [where(it.row, short_ids[it.row.session_id])]
+            f"{age(it.answered_at, now)}{by}", [where(it.row, short_ids[it.row.session_id])]
         )
         layout.put(passage(DecidedQuestion(it.asks, it.decided.came)))
     if not found:
@@ -225,7 +224,7 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
     for it in (it for id_, it in found.questions.items() if id_ not in told.questions):
         layout.head(
             on_one_line(question_line(it)),
-            [where(it.row, found.short_ids[it.row.session_id]), age(it)],
+            [where(it.row, found.short_ids[it.row.session_id]), f"asked {age(it.at, now_ms())}"],
         )
         layout.put(question_passage(it))
     for row in (it.row for id_, it in found.queues.items() if found.is_new(id_, told)):

@@ -7,41 +7,45 @@ its open questions. A question left for later gets no answer: we leave, and it s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
 from acp_wire.rpc import MAX_MESSAGE
+from acp_wire.transports.known_servers import names_no_agent
+from acphold.client import Options, PermissionQuestion, connected_to
+from acphold.client.answers import Answers, PermissionAnswer
+from acphold.client.journal_endpoints import OwnerEndpoint
+from acphold.client.uplink import Endpoint
 from acphold.errors import ConnectionLostError, UnknownSessionError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import TerminalPerson
+from acphold.faces.cli.asked_calls import KnownCalls
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.inbox_items import (
     NOTHING,
-    age,
     describe_hold,
     how_to_resume,
     new_rules,
     where,
 )
-from acphold.faces.cli.present_calls import PresentCalls
-from acphold.faces.cli.yes_rules import YesRules
+from acphold.faces.cli.terminal_text import age
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Choice, Field, Key
 from acphold.live.agents.capabilities import ALL_AGENTS
 from acphold.live.reading.session_reader import SessionReader, sessions_on_hold
+from acphold.record.history.entries import now_ms
 from acphold.record.history.timeline import ToolCall
-from acphold.record.journal import stores
 
 if TYPE_CHECKING:
-    from acphold.client import FormQuestion, Options, PageQuestion, PermissionQuestion, RemoteAgent
-    from acphold.client.answers import Filled, PermissionAnswer
     from acphold.faces.cli.servers import FarServer
     from acphold.live.reading.inbox import InboxQuestion
 
+Q = TypeVar("Q")
 T = TypeVar("T")
 
 LATER: Final = Key("l", "later: it stays open", "acphold/later")
@@ -93,19 +97,16 @@ async def answer_all(
             if waiting:
                 answered = True
                 session_id = waiting[0].row.session_id
-                visit = InboxVisit(reader, server, journal, visitor, flow, session_id)
-                left |= await visit.run()
+                left |= await InboxVisit(reader, server, journal, visitor, session_id).run()
                 continue
             rows = [it.row for it in await sessions_on_hold(reader)]
             short_ids = await reader.short_ids(row.session_id for row in rows)
             for row in rows:
-                short = short_ids[row.session_id]
-                if (row.session_id, describe_hold(row)) not in shown:
-                    shown.add((row.session_id, describe_hold(row)))
-                    flow.tell(
-                        f"{describe_hold(row)}: {where(row, short)}. "
-                        f"To resume: {how_to_resume(row, reader.origin, short)}"
-                    )
+                short, held = short_ids[row.session_id], describe_hold(row)
+                if (row.session_id, held) not in shown:
+                    shown.add((row.session_id, held))
+                    how = how_to_resume(row, reader.origin, short)
+                    flow.tell(f"{held}: {where(row, short)}. To resume: {how}")
                     visitor.refresh()
             if follow:
                 await asyncio.sleep(bounds.INBOX_LOOK_SECONDS)
@@ -128,19 +129,13 @@ class InboxVisit:
         server: FarServer | None,
         journal: str | None,
         visitor: InboxPerson,
-        flow: Flow,
         session_id: str,
     ) -> None:
         self._reader = reader
         self._server = server
         self._journal = journal
-        self._flow = flow
         self._session_id = session_id
-        self._answers = PersonAnswers(
-            flow,
-            rules=YesRules(server, journal),
-            calls=PresentCalls(journal) if server is None else None,
-        )
+        self._answers = PersonAnswers(visitor.flow, calls=KnownCalls(server, journal))
         self._answers.face = visitor
         self._visitor = visitor
         self._items: dict[str, InboxQuestion] = {}
@@ -157,10 +152,10 @@ class InboxVisit:
             return set()
         first = next(iter(self._items.values()))
         short = (await self._reader.short_ids([self._session_id]))[self._session_id]
-        self._flow.tell(f"{where(first.row, short)} · {age(first)}")
+        self._visitor.flow.tell(f"{where(first.row, short)} · asked {age(first.at, now_ms())}")
         self._visitor.refresh()
         try:
-            async with self._connect() as agent:
+            async with connected_to(await self._endpoint(), **self._options) as agent:
                 await agent.resume_session(self._session_id, first.row.cwd)
                 known = self._elsewhere
                 # An offer of a rule after the last answer ends when another session asks, too.
@@ -177,7 +172,7 @@ class InboxVisit:
         except (ConnectionLostError, UnknownSessionError) as exc:
             await self._look()
             if self._items:  # still open, and unreachable: the other sessions come first
-                self._flow.tell(str(exc))
+                self._visitor.flow.tell(str(exc))
         finally:
             await self._answers.aclose()
         return {*self._items}
@@ -198,36 +193,28 @@ class InboxVisit:
             if (raw := item.call.get("toolCallId")) is not None:
                 self._calls[raw.decode(errors="replace").strip('"')] = item
 
-    @asynccontextmanager
-    async def _connect(self) -> AsyncIterator[RemoteAgent]:
-        options: Options = {
-            "on_permission": self._on_permission,
-            "on_form": self._on_form,
-            "on_page": self._on_page,
-        }
+    async def _endpoint(self) -> Endpoint:
+        """Return the process that has the session, or the server."""
         if self._server is None:
-            from acphold.client import connect
-
-            journal = stores.journal_name(self._journal)
-            async with connect(session=self._session_id, journal=journal, **options) as agent:
-                yield agent
-            return
-        from acp_wire.transports.known_servers import names_no_agent
-        from acphold.client import connected_to
-        from acphold.client.answers import Answers
-        from acphold.client.far_line import ServerEndpoint
+            return OwnerEndpoint(self._session_id, self._journal)
+        from acphold.client.far_line import ServerEndpoint  # late: these bring TLS
         from acphold.faces.cli.remote import obtain_token
 
-        server = self._server
-        if names_no_agent(server.url):
-            can = Answers(on_form=self._on_form, on_page=self._on_page).capabilities
-            options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})
-        token = await obtain_token(server)
-        endpoint = ServerEndpoint(
-            server.url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=server.ca
-        )
-        async with connected_to(endpoint, **options) as agent:
-            yield agent
+        (url, ca), token = self._server, await obtain_token(self._server)
+        return ServerEndpoint(url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=ca)
+
+    @property
+    def _options(self) -> Options:
+        on_form = partial(self._ask, self._answers.on_form)
+        on_page = partial(self._ask, self._answers.on_page)
+        can = Answers(on_form=on_form, on_page=on_page).capabilities
+        is_any = self._server is not None and names_no_agent(self._server.url)
+        return {
+            "on_permission": self._on_permission,
+            "on_form": on_form,
+            "on_page": on_page,
+            "capabilities": replace(can, meta={ALL_AGENTS: is_any}),
+        }
 
     # -- the session's questions ----------------------------------------------------------
 
@@ -236,20 +223,14 @@ class InboxVisit:
         known = self._calls.get(question.tool_call.tool_call_id)
         fields = {**({} if known is None else known.call), **question.tool_call.fields}
         about = replace(question, tool_call=ToolCall(question.tool_call.tool_call_id, fields))
-        return await self._ask(lambda: self._answers.on_permission(about))
+        return await self._ask(self._answers.on_permission, about)
 
-    async def _on_form(self, question: FormQuestion) -> Filled:
-        return await self._ask(lambda: self._answers.on_form(question))
-
-    async def _on_page(self, question: PageQuestion) -> bool | None:
-        return await self._ask(lambda: self._answers.on_page(question))
-
-    async def _ask(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, ask: Callable[[Q], Awaitable[T]], question: Q) -> T:
         """Return the answer. A question left for later stays open, for anybody to answer."""
         try:
             self._on_screen += 1
             try:
-                return await ask()
+                return await ask(question)
             finally:
                 self._on_screen -= 1
         except _LeftForLater:

@@ -6,10 +6,8 @@ from typing import Final
 from urllib.parse import quote
 
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, short_age, this_terminal
-from acphold.live.reading.inbox import InboxQuestion
+from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, this_terminal
 from acphold.live.reading.session_reader import SessionReader
-from acphold.record.history.entries import now_ms
 from acphold.record.history.prompt_queue import describe_queue
 from acphold.record.journal import SessionRow
 
@@ -20,12 +18,6 @@ def where(row: SessionRow, short: str) -> str:
     """Return the session of what waits, with its `short` id."""
     title, agent = on_one_line(row.title or "(no title)"), on_one_line(agent_name(row.agent))
     return f"{title} · {agent} · {folder(row.cwd)} · {on_one_line(short)}"
-
-
-def age(found: InboxQuestion) -> str:
-    """Return the time since the question was asked."""
-    age = short_age(found.at, now_ms())
-    return "asked just now" if age == "now" else f"asked {age} ago"
 
 
 def describe_hold(row: SessionRow) -> str:

@@ -53,7 +53,7 @@ def serve_editor(server: FarServer) -> int:
         await (await dial()).aclose()  # check that we are let in before reporting success
 
     asyncio.run(pair())
-    url = shlex.quote(visible(server.url.partition("#")[0].rstrip("/")))
+    url = shlex.quote(visible(server.without_code.url.rstrip("/")))
     print(f"{visible(origin_of(server.url))} is paired with this machine. In this terminal:\n")
     print(f"  acphold list{server.option}\n  acphold chat{server.option}\n")
     print(f"As the agent command in an editor: acphold connect {url}")

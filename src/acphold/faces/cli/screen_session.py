@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from io import StringIO
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -20,11 +20,10 @@ from acp_wire.transports.runtime_folder import state_folder
 from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, JournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import person_here
+from acphold.faces.cli.asked_calls import KnownCalls
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
-from acphold.faces.cli.outcomes import Outcomes
-from acphold.faces.cli.present_calls import PresentCalls
 from acphold.faces.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.faces.cli.terminal_text import (
     LINE_TERMINALS,
@@ -33,9 +32,7 @@ from acphold.faces.cli.terminal_text import (
     on_terminal,
     visible,
 )
-from acphold.faces.cli.yes_rules import YesRules
-from acphold.live.agents.capabilities import WATCHES
-from acphold.record.journal import stores
+from acphold.live.agents.capabilities import ALL_AGENTS, WATCHES
 
 if TYPE_CHECKING:
     from acphold.client import Options, RemoteAgent, RemoteSession
@@ -66,6 +63,9 @@ class WantedConversation(NamedTuple):
     session's folder, or otherwise this one here, and the last one used at a server. With
     `is_new_beside`, a new session is opened with the agent and in the folder of the one of this id.
     `setup` is applied to each that is opened.
+
+    `agent` or `program` is the agent to continue it with, if the person named one; `permission`
+    says how its requests are answered.
     """
 
     session_id: str | None = None
@@ -74,6 +74,20 @@ class WantedConversation(NamedTuple):
     cwd: str | None = None
     is_new_beside: bool = False
     setup: SessionSetup = AS_IT_IS
+    agent: str | None = None
+    program: tuple[str, ...] = ()
+    permission: Rule | None = None
+
+    @property
+    def names_agent(self) -> bool:
+        """True if the person named an agent."""
+        return self.agent is not None or bool(self.program)
+
+
+class _ScreenCapabilities(ClientCapabilities, frozen=True, kw_only=True):
+    """Adds `subagents`, which is not stable yet."""
+
+    subagents: dict[str, str]
 
 
 def _draws() -> bool:
@@ -84,7 +98,8 @@ def _draws() -> bool:
 class ChatFrontend:
     """A chat, the person who answers in it, and the options of its connection.
 
-    `host` is the `--host` option of the commands that are printed, if the person used one.
+    With `all_agents` it lists the sessions of all agents of a server, each with its own. `host` is
+    the `--host` option of the commands that are printed, if the person used one.
     """
 
     def __init__(
@@ -93,9 +108,9 @@ class ChatFrontend:
         permission: Rule | None,
         reads_only: bool,
         program: SignInProgram | None = None,
-        goes: Sequence[str] = (),
         journal: str | None = None,
         server: FarServer | None = None,
+        all_agents: bool = False,
         host: str = "",
     ) -> None:
         from acphold.faces.cli.chat_host import CommandHost
@@ -103,8 +118,11 @@ class ChatFrontend:
         from acphold.faces.screen.chat import Chat
         from acphold.faces.screen.flow import Flow
         from acphold.faces.screen.sign_in import TerminalSignIn
+        from acphold.faces.screen.turns import ChatHost
 
         self._server, self._journal, self._host_option = server, journal, host
+        self._all_agents = all_agents
+        self._logged = StringIO()
         self.flow = Flow(thoughts="folded" if on_terminal() else "whole", brief=_draws())
         self.reads_only = reads_only
         self._person = person_here(self.flow) if on_terminal() and program is not None else None
@@ -112,21 +130,19 @@ class ChatFrontend:
         self.sign_in: TerminalSignIn | None = (
             None if program is None else TerminalSignIn(program, self._person, self.flow)
         )
-        self._host = CommandHost(program, journal, is_far=server is not None)
         self.chat: Chat = Chat(
             self.flow,
             reads_only=reads_only,
             sign_in=self.sign_in,
-            goes=goes,
-            host=self._host,
+            # Our commands here do not know a server's session.
+            host=ChatHost() if server else CommandHost(program, journal, self._logged),
             is_far=server is not None,
         )
         self.answers: PersonAnswers = PersonAnswers(
             self.flow,
             reads_only=reads_only,
-            rules=YesRules(server, journal),
-            calls=PresentCalls(journal) if server is None else None,
-            outcomes=Outcomes(server, journal),
+            calls=KnownCalls(server, journal),
+            tells_outcomes=True,
         )
         self._permission = permission
         if self._person is not None:
@@ -151,37 +167,27 @@ class ChatFrontend:
     @property
     def options(self) -> Options:
         """The options of the connection."""
+        from acphold.client.answers import Answers
+
         options: Options = {
             "on_update": self.chat.on_update,
             "on_notification": self.chat.on_notification,
         }
-        options["capabilities"] = self._capabilities(options)
-        if not on_terminal() and not self.reads_only:
+        if on_terminal() or self.reads_only:
+            options["on_permission"] = self.answers.on_permission
+            if self._permission is not None:
+                options["permission"] = self._permission
+        else:
             options["permission"] = "reject" if self._permission in (None, "ask") else "allow"
-            return options
-        options["on_permission"] = self.answers.on_permission
-        if self._permission is not None:
-            options["permission"] = self._permission
-        if not self.reads_only:
+        if on_terminal() and not self.reads_only:  # a read-only one is asked nothing
             options["on_form"] = self.answers.on_form
             options["on_page"] = self.answers.on_page
-        options["capabilities"] = self._capabilities(options)
-        return options
-
-    def _capabilities(self, options: Options) -> ClientCapabilities:
-        """The screen's capabilities: it shows sub-agents; a read-only one is asked nothing."""
-        from acphold.client.answers import Answers
-
-        class Capabilities(ClientCapabilities, frozen=True, kw_only=True):
-            """Adds `subagents`, which is not stable yet."""
-
-            subagents: dict[str, str]
-
         answers = Answers(on_form=options.get("on_form"), on_page=options.get("on_page"))
         offered = msgspec.structs.asdict(answers.capabilities)
-        offered["meta"] = {WATCHES: True} if self.reads_only else None
+        offered["meta"] = {WATCHES: self.reads_only, ALL_AGENTS: self._all_agents}
         offered["auth"] = AuthCapabilities(terminal=self._can_sign_in_here)
-        return Capabilities(**offered, subagents={})
+        options["capabilities"] = _ScreenCapabilities(**offered, subagents={})
+        return options
 
     async def run(self, agent: RemoteAgent, session: RemoteSession) -> int:
         """Show the session until the person leaves or it ends; returns the exit code."""
@@ -211,11 +217,16 @@ class ChatFrontend:
         wants_sign_in = isinstance(self.chat.turns.error, AuthRequiredError)
         return Exit.SIGN_IN if wants_sign_in else Exit.AGENT
 
-    def _use_face(self, face: LineScreen | PlainFace) -> None:
-        """Connect the screen to the chat, the answers and the sign-in."""
+    async def _show_on(self, face: LineScreen | PlainFace, most: int | None = None) -> None:
+        """Show the chat, the answers and the sign-in there from now on; of the history, at most so
+        many passages."""
         self.chat.screen.face = self.answers.face = face
         if self.sign_in is not None and self.sign_in.terminal is not None:
             self.sign_in.terminal = face
+        await self.chat.turns.refresh()
+        if most is not None:
+            self.flow.shorten(most)
+        self.chat.attend()
 
     async def _on_terminal(self, session: RemoteSession) -> None:
         from prompt_toolkit.completion import ThreadedCompleter
@@ -235,20 +246,17 @@ class ChatFrontend:
             reads_only=self.reads_only,
         )
         screen.type_ahead(around.typed)
-        self._use_face(screen)
-        await self.chat.turns.refresh()
-        self.flow.shorten(bounds.HISTORY_PASSAGES)
-        self.chat.attend()
+        await self._show_on(screen, bounds.HISTORY_PASSAGES)
         # Log lines would break the screen: they are shown on a key press, and at the end.
-        root, logged = logging.getLogger(), StringIO()
-        self._host.logged = logged
-        before, root.handlers = root.handlers, [logging.StreamHandler(logged)]
+        root = logging.getLogger()
+        before, root.handlers = root.handlers, [logging.StreamHandler(self._logged)]
         try:
             await screen.run()
         finally:
             await self.chat.aclose()
             root.handlers = before
-            print(visible(logged.getvalue()), end="", file=sys.stderr)
+            print(visible(self._logged.getvalue()), end="", file=sys.stderr)
+            self._logged.seek(self._logged.truncate(0))
 
     async def _on_lines(self) -> None:
         from acphold.faces.screen.plain import TeletypeFace
@@ -261,13 +269,10 @@ class ChatFrontend:
                 self.chat.face.close()
 
         face = TeletypeFace(self.flow, sys.stdout, self.chat)
-        self._use_face(face)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, interrupt)
-        await self.chat.turns.refresh()
-        self.flow.shorten(bounds.HISTORY_PASSAGES)
+        await self._show_on(face, bounds.HISTORY_PASSAGES)
         face.refresh()
-        self.chat.attend()
         try:
             await face.run()
         finally:
@@ -280,9 +285,7 @@ class ChatFrontend:
         from acphold.faces.screen.plain import PlainFace
 
         face = PlainFace(self.flow, sys.stdout)
-        self._use_face(face)
-        await self.chat.turns.refresh()
-        self.chat.attend()
+        await self._show_on(face)
         try:
             if self.reads_only:
                 await face.wait_closed()
@@ -316,15 +319,9 @@ async def join(
     """
     from acphold.client import connect  # late: commands that only look do not wait for it
 
-    goes = () if watch else ("new", "resume")
-    frontend = ChatFrontend(
-        permission=None, reads_only=watch, goes=goes, journal=journal, host=host
-    )
-    options = frontend.options
+    frontend = ChatFrontend(permission=None, reads_only=watch, journal=journal, host=host)
     try:
-        async with connect(
-            session=session_id, journal=stores.journal_name(journal), **options
-        ) as agent:
+        async with connect(session=session_id, journal=journal, **frontend.options) as agent:
             session = await agent.load_session(session_id)
             await setup.apply(session)
             code = await frontend.run(agent, session)
@@ -345,7 +342,7 @@ async def join(
 
 async def _short_id(journal: str | None, session_id: str) -> str:
     async with existing_journal(journal) as kept:
-        return on_one_line(await short_id(kept, session_id))
+        return await short_id(kept, session_id)
 
 
 def _print_how_to_continue(why: str, short: str, host: str) -> None:

@@ -20,9 +20,14 @@ class FarServer(NamedTuple):
     ca: str | None = None
 
     @property
+    def without_code(self) -> FarServer:
+        """The server by its address alone."""
+        return self._replace(url=self.url.partition("#")[0])
+
+    @property
     def option(self) -> str:
         """` --server URL`, for commands that are printed; never contains the code."""
-        return f" --server {shlex.quote(on_one_line(self.url.partition('#')[0].rstrip('/')))}"
+        return f" --server {shlex.quote(on_one_line(self.without_code.url.rstrip('/')))}"
 
 
 def add_ca(parser: Parser, when: str) -> None:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from acp_wire.schema import PROTOCOL_VERSION, InitializeRequest, encode
 from acp_wire.surroundings import Surroundings
@@ -21,10 +23,10 @@ from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.faces.cli.wrap import options_of
 from acphold.live.agents import AgentRequest, Event
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
-from acphold.live.hub.forks import Forked, fork
+from acphold.live.hub.forks import fork
 from acphold.live.hub.kept_files import KeptThere, fork_with_files
 from acphold.live.reading.local_reader import LocalReader
-from acphold.record.journal import Journal, ListFilter, SessionRow
+from acphold.record.journal import Journal, ListFilter
 
 BESIDE = ""
 """The value of `--files` without a folder."""
@@ -33,7 +35,7 @@ LAST = 0
 """The value of `--from last`; entries are numbered from 1."""
 
 
-class WantedCopy(NamedTuple):
+class WantedCopy(Struct, kw_only=True):
     """The options of a copy; `files` is the folder, BESIDE for one beside the project, or None."""
 
     start: int | None = None
@@ -43,11 +45,6 @@ class WantedCopy(NamedTuple):
     files: str | None = None
     include: bool = False
     cwd: str | None = None
-
-    @property
-    def is_any(self) -> bool:
-        """True if a copy is wanted, and not the session itself."""
-        return (self.start, self.agent, self.files) != (None,) * 3 or bool(self.program)
 
 
 async def copy_session(location: str | None, text: str | None, wanted: WantedCopy) -> str:
@@ -77,7 +74,7 @@ async def copy_session(location: str | None, text: str | None, wanted: WantedCop
             raise UsageError(
                 f"this session already belongs to {on_one_line(agent)}; leave out --with"
             )
-        about = ""
+        files = None
         if wanted.files is None:
             made = await fork(
                 journal, found.row, at=at, before=wanted.before, agent=agent, cwd=wanted.cwd
@@ -93,11 +90,21 @@ async def copy_session(location: str | None, text: str | None, wanted: WantedCop
                 agent=agent,
                 include=wanted.include,
             )
-            about = "\n" + _description_of_files(files)
         short = await short_id(journal, made.session_id)
-        print(visible(short if sys.stdout.isatty() else made.session_id))
-        about = await _description_of(journal, found.row, made) + about
-        print(about, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
+        its_agent = on_one_line(agent_name((await journal.session(made.session_id)).agent))
+    print(visible(short if sys.stdout.isatty() else made.session_id))
+    what = (
+        f"{quantity(made.turns, 'turn')} of {on_one_line(found.row.title or found.row.session_id)}"
+    )
+    if made.runs:
+        what += "; its last turn is still running and was left out"
+    elif made.left_out:
+        what += f"; {quantity(made.left_out, 'later turn')} left out"
+    about = [what, f"in the list of {its_agent}; `acphold show {short}` shows it"]
+    if files is not None:
+        about += _description_of_files(files)
+    said = "\n".join(f"  {visible(on_one_line(line))}" for line in about)
+    print(said, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
     return made.session_id
 
 
@@ -111,7 +118,7 @@ def copy_of_list(session_id: str, journal: str | None) -> None:
         return session_id in newest and newest[session_id].is_kept
 
     files = BESIDE if asyncio.run(has_files()) and is_confirmed(question) else None
-    asyncio.run(copy_session(journal, session_id, WantedCopy(LAST, files=files)))
+    asyncio.run(copy_session(journal, session_id, WantedCopy(start=LAST, files=files)))
 
 
 async def _agent_of(journal: Journal, wanted: WantedCopy) -> str | None:
@@ -162,17 +169,24 @@ def removal_of(folder: str, project: str) -> str:
     return f"`{command}` removes it, with every change there that no branch has"
 
 
-def _description_of_files(copied: KeptThere) -> str:
-    """Describe the folder that was made, and what is not in it."""
+def missing_files(left_out: int, names: Sequence[str]) -> str:
+    """Return a text about files that were not copied: ignored ones, and so many others that were
+    left out, the first of which are named."""
+    if not left_out:
+        return "ignored files"
+    named = ", ".join(names) + (", …" if left_out > len(names) else "")
+    return f"ignored files and {quantity(left_out, 'file')} left out ({named})"
+
+
+def _description_of_files(copied: KeptThere) -> list[str]:
+    """Describe the folder that was made, and what is not in it, in lines."""
     lines = [f"its files are in {copied.cwd}"]
     if copied.laid.why_plain:
         lines.append(f"a plain folder: {copied.laid.why_plain}")
     else:
         lines.append(removal_of(copied.laid.folder, copied.snapshot.root))
-    missing = "ignored files"
-    if count := copied.snapshot.left_out_count:
-        names = ", ".join(path for path, _ in copied.snapshot.left_out[:3])
-        missing += f" and {quantity(count, 'file')} left out ({names}{', …' if count > 3 else ''})"
+    first = [path for path, _ in copied.snapshot.left_out[:3]]
+    missing = missing_files(copied.snapshot.left_out_count, first)
     more = copied.included
     if more.count:
         names = ", ".join(more.names) + (", …" if more.count > len(more.names) else "")
@@ -188,19 +202,4 @@ def _description_of_files(copied: KeptThere) -> str:
         lines.append("taken late: they may contain the first changes of the next turn")
     elif copied.snapshot.state == "likely":
         lines.append("likely as they were: the agent had spoken before they were all read")
-    return "\n".join(f"  {visible(on_one_line(line))}" for line in lines)
-
-
-async def _description_of(journal: Journal, source: SessionRow, made: Forked) -> str:
-    """Return the description of a copy, printed below its id."""
-    row = await journal.session(made.session_id)
-    what = f"{quantity(made.turns, 'turn')} of {on_one_line(source.title or source.session_id)}"
-    if made.runs:
-        what += "; its last turn is still running and was left out"
-    elif made.left_out:
-        what += f"; {quantity(made.left_out, 'later turn')} left out"
-    short = await short_id(journal, made.session_id)
-    return visible(
-        f"  {what}\n  in the list of {on_one_line(agent_name(row.agent))}; "
-        f"`acphold show {short}` shows it"
-    )
+    return lines

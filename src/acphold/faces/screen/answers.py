@@ -67,6 +67,9 @@ class QuestionFace(Protocol):
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Ask for a line; None if the person leaves the question."""
 
+    async def in_front(self, program: ForegroundProgram) -> int:
+        """Run a program on the terminal and wait for it; see `processes.foreground`."""
+
 
 class Face(QuestionFace, Protocol):
     """The person's side of a chat: a terminal, or nothing in tests."""
@@ -74,9 +77,6 @@ class Face(QuestionFace, Protocol):
     @property
     def asks(self) -> bool:
         """True while a question of the agent is shown."""
-
-    async def in_front(self, program: ForegroundProgram) -> int:
-        """Run a program on the terminal and wait for it; see `processes.foreground`."""
 
     async def read(self, passages: Sequence[Passage]) -> None:
         """Show long passages in the pager."""
@@ -97,34 +97,23 @@ class Face(QuestionFace, Protocol):
         """End the chat."""
 
 
-class RuleMaker(Protocol):
-    """The rules that a yes may become; see `reading.rule_offers`."""
+class AskedCalls(Protocol):
+    """The record of the tool calls that a person is asked about; see `cli.asked_calls`."""
+
+    async def at_present(self, session_id: str, tool: ToolCall) -> ToolCall:
+        """Return the call with its diffs against the files as they are."""
 
     async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
-        """Return the offers for the last question about this call; raises AcpError."""
+        """Return the rules that a yes to the last question about this call may become; raises
+        AcpError."""
 
     async def make(
         self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
     ) -> str:
         """Make one; return the message for the person. Raises AcpError."""
 
-
-class CallReader(Protocol):
-    """Reads what a tool call would change."""
-
-    async def read(self, session_id: str, tool: ToolCall) -> ToolCall:
-        """Return the call with its diffs against the files as they are."""
-
-
-class OutcomeReader(Protocol):
-    """Reads how a question was answered that was taken back from here."""
-
-    async def read(self, session_id: str, call: str) -> DecidedQuestion | None:
+    async def outcome(self, session_id: str, call: str) -> DecidedQuestion | None:
         """Return the last question about this call, decided; None if unknown. Raises AcpError."""
-
-
-class _FormLeft(Exception):
-    """The person has left a form."""
 
 
 class PersonAnswers:
@@ -135,9 +124,9 @@ class PersonAnswers:
     that is pending when a session is joined arrives before there is a face, and waits for it. The
     text that belongs to a question is shown when it is asked, not above the question before.
 
-    With `rules`, a yes can become a rule: that is offered until the next line or question. With
-    `calls`, a change is shown against the file as it is. With `outcomes`, a question that another
-    client answered says which one, and how.
+    With `calls`, a change is shown against the file as it is, and a yes can become a rule: that is
+    offered until the next line or question. If it `tells_outcomes`, a question that another client
+    answered says which one, and how.
     """
 
     def __init__(
@@ -145,18 +134,16 @@ class PersonAnswers:
         flow: Flow,
         *,
         reads_only: bool = False,
-        rules: RuleMaker | None = None,
-        calls: CallReader | None = None,
-        outcomes: OutcomeReader | None = None,
+        calls: AskedCalls | None = None,
+        tells_outcomes: bool = False,
     ) -> None:
         self._face: QuestionFace | None = None
         self._has_face = asyncio.Event()
         self._flow = flow
         self._reads_only = reads_only
         self._asking = asyncio.Lock()
-        self._rules = rules
         self._calls = calls
-        self._outcomes = outcomes
+        self._tells_outcomes = tells_outcomes
         self._offering: asyncio.Task[None] | None = None
         self._making = TaskSet()
 
@@ -176,7 +163,7 @@ class PersonAnswers:
         async with self._turn_to_ask():
             tool = question.tool_call
             if self._calls is not None:
-                tool = await self._calls.read(question.session_id, tool)
+                tool = await self._calls.at_present(question.session_id, tool)
             self._show(call_details(tool))
             self._flow.asks_about(question.tool_call)
             choice = permission(question.tool_call, question.options)
@@ -190,20 +177,18 @@ class PersonAnswers:
             chosen = next(option for option in question.options if option.option_id == answer)
             title = _title_of(question)
             self._show(passage(DecidedQuestion(title, Came(chosen.kind, chosen.name))))
-            if chosen.kind == "allow_once" and self._rules is not None:
-                offering = self._offer(self._rules, question)
+            if chosen.kind == "allow_once" and self._calls is not None:
+                offering = self._offer(self._calls, question)
                 self._offering = asyncio.create_task(offering, name="offer of a rule")
             return answer
 
-    async def _offer(self, rules: RuleMaker, question: PermissionQuestion) -> None:
+    async def _offer(self, calls: AskedCalls, question: PermissionQuestion) -> None:
         """Offer to make a rule of a yes; the question itself has been answered already."""
         session_id, call = question.session_id, question.tool_call.tool_call_id
         try:
-            offers = await rules.offers(session_id, call)
+            offers = await calls.offers(session_id, call)
         except AcpError as error:
-            log.info(
-                "cannot offer a rule: %s", error
-            )  # not worth a message: nobody asked for a rule
+            log.info("cannot offer a rule: %s", error)  # no message: nobody asked for a rule
             return
         while (answer := await self.face.choose(standing(offers)) if offers else None) == "m":
             for line in meanings(offers):
@@ -212,7 +197,7 @@ class PersonAnswers:
         if answer is None:
             return
         offer = offers[int(answer.removesuffix("*"))]
-        made = rules.make(session_id, call, offer, all_agents=answer.endswith("*"))
+        made = calls.make(session_id, call, offer, all_agents=answer.endswith("*"))
         # The rule is chosen: from now on, the next question no longer dismisses the offer.
         await asyncio.shield(self._making.start(self._make(made), "rule"))
 
@@ -253,24 +238,22 @@ class PersonAnswers:
         """Ask for the fields one after the other; show all of them before they are sent."""
         async with self._turn_to_ask():
             self._show(_request(question.message))
-            try:
-                # Fields take typed text, so the person first confirms that they begin.
-                if question.form.properties and await self._choose(_begin(question)) != "fill":
-                    self._show(passage(DecidedQuestion(question.message, Came("decline"))))
-                    return None
-                while True:
-                    values = await self._fill_in(question)
-                    words: dict[object, str] = {True: "yes", False: "no"}
-                    filled = ", ".join(
-                        f"{name}: {words[value] if isinstance(value, bool) else value}"
-                        for name, value in values.items()
-                    )
-                    answer = await self._choose(Choice(f"Send this? {on_one_line(filled)}", REVIEW))
-                    if answer != "change":
-                        self._show(passage(DecidedQuestion(question.message, Came(ENDS[answer]))))
-                        return values if answer == "send" else None
-            except _FormLeft:
-                return "dismissed"
+            # Fields take typed text, so the person first confirms that they begin.
+            if question.form.properties and await self._choose(_begin(question)) != "fill":
+                self._show(passage(DecidedQuestion(question.message, Came("decline"))))
+                return None
+            while True:
+                if (values := await self._fill_in(question)) is None:
+                    return "dismissed"
+                words: dict[object, str] = {True: "yes", False: "no"}
+                filled = ", ".join(
+                    f"{name}: {words[value] if isinstance(value, bool) else value}"
+                    for name, value in values.items()
+                )
+                answer = await self._choose(Choice(f"Send this? {on_one_line(filled)}", REVIEW))
+                if answer != "change":
+                    self._show(passage(DecidedQuestion(question.message, Came(ENDS[answer]))))
+                    return values if answer == "send" else None
 
     @asynccontextmanager
     async def _turn_to_ask(self) -> AsyncIterator[None]:
@@ -280,7 +263,8 @@ class PersonAnswers:
             await end(self._offering)
             yield
 
-    async def _fill_in(self, question: FormQuestion) -> Values:
+    async def _fill_in(self, question: FormQuestion) -> Values | None:
+        """Ask for each field; None if the person leaves the form."""
         values: Values = {}
         for name, form in question.form.properties.items():
             required = name in (question.form.required or ())
@@ -288,7 +272,7 @@ class PersonAnswers:
             while True:
                 line = await self._answer_here(self.face.enter(shown, wrong), shown.title)
                 if line is None:
-                    raise _FormLeft
+                    return None
                 try:
                     value = value_of(line, form, required=required)
                 except DeclarationError as error:
@@ -312,18 +296,18 @@ class PersonAnswers:
         try:
             return await answer
         except asyncio.CancelledError:
-            if self._outcomes is None or asked is None:
+            if asked is None or self._calls is None or not self._tells_outcomes:
                 self._show(passage(DecidedQuestion(title, Came("elsewhere"))))
             else:
-                self._making.start(self._tell_outcome(self._outcomes, asked), "outcome")
+                self._making.start(self._tell_outcome(self._calls, asked), "outcome")
             raise
 
-    async def _tell_outcome(self, outcomes: OutcomeReader, asked: PermissionQuestion) -> None:
+    async def _tell_outcome(self, calls: AskedCalls, asked: PermissionQuestion) -> None:
         call, decided = asked.tool_call.tool_call_id, None
         try:
             async with asyncio.timeout(bounds.OUTCOME_SECONDS):
                 while True:
-                    if (decided := await outcomes.read(asked.session_id, call)) is not None:
+                    if (decided := await calls.outcome(asked.session_id, call)) is not None:
                         break
                     # A turn that was cancelled here closes its question a moment later.
                     await asyncio.sleep(bounds.OUTCOME_AGAIN_SECONDS)

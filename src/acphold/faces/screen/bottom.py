@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from textwrap import wrap
-from typing import Protocol
+from typing import Any
 
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.formatted_text import ANSI, AnyFormattedText, StyleAndTextTuples
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -25,7 +25,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from rich.console import Console
 from rich.text import Text
 
-from acphold.faces.screen.keys import Keyed
+from acphold.faces.screen.keys import AskingScreen
 from acphold.faces.screen.layout import GUTTER, MARK, NARROWEST, Gutter
 from acphold.faces.screen.panels import PanelStage
 from acphold.faces.screen.queued_prompts import MOST_SHOWN, heading, prompt_lines
@@ -58,13 +58,6 @@ LIGHT_STYLE = Style([*STYLE.style_rules, ("mark", "ansiblue bold"), ("title", "#
 """The style on a light background."""
 
 
-class DrawnScreen(Keyed, Protocol):
-    """The screen whose bottom is drawn."""
-
-    wrong: str
-    """The fault of the last line typed into a field."""
-
-
 class Bottom:
     """The `layout` of the bottom of a screen; its texts are made when it is drawn.
 
@@ -73,7 +66,7 @@ class Bottom:
     """
 
     def __init__(
-        self, screen: DrawnScreen, console: Console, gutter: Gutter, output: Output
+        self, screen: AskingScreen, console: Console, gutter: Gutter, output: Output
     ) -> None:
         self.version = 0
         self._screen = screen
@@ -92,15 +85,9 @@ class Bottom:
             forward_search_prompt=[("class:mark", "   find  ")],
             backward_search_prompt=[("class:mark", "   find  ")],
         )
-        live = Window(
-            FormattedTextControl(lambda: ANSI(self._live_lines())), dont_extend_height=True
-        )
-        waiting = Window(
-            FormattedTextControl(self._waiting_text), dont_extend_height=True, style="class:faint"
-        )
-        about_field = Window(
-            FormattedTextControl(self._field_text), dont_extend_height=True, wrap_lines=True
-        )
+        live = _text_window(lambda: ANSI(self._live_lines()))
+        waiting = _text_window(self._waiting_text, style="class:faint")
+        about_field = _text_window(self._field_text, wrap_lines=True)
         field = Window(
             BufferControl(screen.answer),
             height=1,
@@ -201,6 +188,11 @@ class Bottom:
                 break
             line = longer
         return " " * GUTTER + line
+
+
+def _text_window(text: Callable[[], AnyFormattedText], **options: Any) -> Window:
+    """Return a window that is as high as its text."""
+    return Window(FormattedTextControl(text), dont_extend_height=True, **options)
 
 
 def _prefix(mark: StyleAndTextTuples) -> Callable[[int, int], StyleAndTextTuples]:

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Any, Final
@@ -53,7 +53,6 @@ class Chat:
         *,
         reads_only: bool = False,
         sign_in: TerminalSignIn | None = None,
-        goes: Collection[str] = (),
         host: ChatHost | None = None,
         is_far: bool = False,
     ) -> None:
@@ -61,7 +60,7 @@ class Chat:
         host = host or ChatHost()
         self.screen = ChatScreen(flow, host)
         self.turns = ShownTurns(self.screen, sign_in=sign_in, is_far=is_far)
-        self.commands = ChatCommands(self.screen, self.turns, host, goes=goes)
+        self.commands = ChatCommands(self.screen, self.turns, host)
         self._reads_only = reads_only
         self._away_since: float | None = None
         self._early_updates: list[tuple[str, bytes]] = []

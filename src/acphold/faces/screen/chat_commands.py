@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkstemp
@@ -13,9 +12,9 @@ from rich.text import Text
 from acp_wire.processes.clipboard import picture
 from acp_wire.processes.foreground import ForegroundProgram
 from acp_wire.schema import ImageContent, TextContent
+from acphold.faces.screen import session_options
 from acphold.faces.screen.layout import Passage
 from acphold.faces.screen.queued_prompts import change_by_words, page, prompt_at
-from acphold.faces.screen.session_options import SessionOptions
 from acphold.faces.screen.turns import ChatHost, ChatScreen, ShownTurns
 from acphold.faces.screen.typed import help_page
 from acphold.live.presentation.visible_text import visible
@@ -25,35 +24,24 @@ from acphold.record.history.prompt_queue import moment_first
 class ChatCommands:
     """Runs the commands; each shows its result, or says in a hint why there is none.
 
-    It is the `ChatKeys` behind the keys.
-
-    `goes_to` is where the person went from here, `new` or `resume` with its arguments, if `goes`
-    includes that.
+    `goes_to` is where the person went from here, `new` or `resume` with its arguments.
     """
 
-    def __init__(
-        self,
-        screen: ChatScreen,
-        turns: ShownTurns,
-        host: ChatHost,
-        *,
-        goes: Collection[str],
-    ) -> None:
+    def __init__(self, screen: ChatScreen, turns: ShownTurns, host: ChatHost) -> None:
         self.goes_to: tuple[str, str] | None = None
         self._screen = screen
         self._turns = turns
-        self._goes = goes
         self._host = host
         self._is_taking_back = False
         self._pasted: list[str] = []
 
     def start(self, name: str, words: str = "") -> None:
-        """Run a command in a task."""
+        """Run a command in a task; the shown hint is outdated then."""
+        self._screen.show_hint("")
         self._screen.start(self._run(name, words), name)
 
     async def _run(self, name: str, words: str) -> None:
         screen, turns, flow = self._screen, self._turns, self._screen.flow
-        options = SessionOptions(turns.session, screen)
         match name:
             case "help":
                 flow.put(help_page())
@@ -61,21 +49,17 @@ class ChatCommands:
                 screen.face.close()
             case "new" | "resume" if turns.in_turn:
                 screen.show_hint("a turn is running: Ctrl-C cancels it")
-            case "new" | "resume" if name not in self._goes:
-                screen.show_hint(
-                    "not available here: leave, then run `acphold continue` or `acphold chat`"
-                )
             case "new" | "resume":
                 self.goes_to = name, words if name == "resume" else ""
                 screen.face.close()
             case "model":
-                await options.set_model(words)
+                await session_options.set_model(turns.session, screen, words)
             case "mode":
-                await options.set_mode(words)
+                await session_options.set_mode(turns.session, screen, words)
             case "next mode":
-                await options.next_mode()
+                await session_options.next_mode(turns.session, screen)
             case "options":
-                await options.set_option()
+                await session_options.set_option(turns.session, screen)
             case "now":
                 await turns.steer(words)
             case "later":
@@ -85,12 +69,25 @@ class ChatCommands:
                         await turns.later(text, at)
                     else:
                         usage = "/later [02:00] TEXT: sends TEXT after this turn, not before 02:00"
-                        self._screen.show_hint(usage)
+                        screen.show_hint(usage)
                 except ValueError as error:
-                    self._screen.face.put_back(f"/later {words}")
-                    self._screen.show_hint(str(error))
+                    screen.face.put_back(f"/later {words}")
+                    screen.show_hint(str(error))
             case "queue":
                 await self._change_queue(words)
+            case "take back" if not self._is_taking_back:
+                await self._change_queue("back")
+            case "calls" if calls := flow.whole_calls():
+                await screen.face.read(calls)
+            case "calls":
+                screen.show_hint("no tool calls yet")
+            case "stderr" if (output := visible(self._host.stderr() or "")).strip():
+                lines = [Text(line) for line in output.splitlines()]
+                await screen.face.read([Passage("stderr", "faint", lines)])
+            case "stderr":
+                screen.show_hint("no stderr of the agent is available")
+            case "paste picture":
+                await self._paste_picture()
             case "export":
                 flow.tell(await self._host.export(turns.session.id, words))
             case "fork":
@@ -114,36 +111,6 @@ class ChatCommands:
                 self._screen.show_hint(hint)
         except ValueError as error:
             self._screen.show_hint(str(error))
-
-    def help(self) -> None:
-        """Show the commands and keys."""
-        self.start("help")
-
-    def next_mode(self) -> None:
-        """Go to the next mode."""
-        self._screen.show_hint("")
-        self.start("next mode")
-
-    def set_options(self) -> None:
-        """Show a menu of the options."""
-        self._screen.show_hint("")
-        self.start("options")
-
-    def open_calls(self) -> None:
-        """Show the whole tool calls in the pager."""
-        if calls := self._screen.flow.whole_calls():
-            self._screen.start(self._screen.face.read(calls), "read tool calls")
-        else:
-            self._screen.show_hint("no tool calls yet")
-
-    def open_stderr(self) -> None:
-        """Show the stderr of the agent, and of acphold in front of it, in the pager."""
-        self._screen.open_stderr()
-
-    def take_back(self) -> None:
-        """Take the last queued prompt back into the line of input."""
-        if not self._is_taking_back:
-            self.start("queue", "back")
 
     async def _take_back(self, number: str) -> None:
         """Take the prompt with this number back; ValueError if there is none, or it is more than
@@ -176,11 +143,8 @@ class ChatCommands:
         if code:
             flow.tell(f"exit code {code}")
 
-    def paste_picture(self) -> None:
-        """Insert a reference to the clipboard's picture into the line of input."""
-        self._screen.start(self._paste_picture(), "paste picture")
-
     async def _paste_picture(self) -> None:
+        """Insert a reference to the clipboard's picture into the line of input."""
         if not (found := await picture()):
             self._screen.show_hint(
                 "no picture in the clipboard, or no wl-paste, xclip or pngpaste on PATH"

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-import msgspec
 from msgspec.structs import replace
 from rich.text import Text
 
@@ -47,7 +46,7 @@ from acphold.record.history.raw_update import (
     text_block,
     update_kind,
 )
-from acphold.record.history.replay import turn_end_in
+from acphold.record.history.replay import CLIENT_MARK, turn_end_in
 from acphold.record.history.timeline import (
     FINAL_STATUSES,
     CompactionDraft,
@@ -66,22 +65,20 @@ LIVE_OUTPUT = 4
 """Lines of output shown of a running tool."""
 
 
-class _OpenMessage:
+class _OpenMessage(MessageDraft):
     """A message that may go on; `client` is the program its user wrote it in, if known."""
 
     def __init__(self, role: Role, message_id: str | None, client: str | None) -> None:
-        self.role = role
-        self.message_id = message_id
+        super().__init__(role, message_id)
         self.client = client
-        self.draft = MessageDraft(role, message_id)
         self.paragraphs = Paragraphs()
         self.lines = 0
         """Number of lines that are not empty."""
         self.is_begun = False
         self._is_in_line = False
 
-    def add(self, block: bytes) -> None:
-        self.draft.add_block(block)
+    def add_block(self, block: bytes) -> None:
+        super().add_block(block)
         text = string(members(block).get("text"))
         if text is None:  # an image, a link: named on its own line
             named = passage(Message("agent", None, (block,))).lines
@@ -91,11 +88,6 @@ class _OpenMessage:
             was_in_line = self._is_in_line and not place
             self._is_in_line = was_in_line or bool(line.strip())
             self.lines += self._is_in_line and not was_in_line
-
-    @property
-    def whole(self) -> Message:
-        """The message so far."""
-        return self.draft.message()
 
     @property
     def end(self) -> Message:
@@ -176,8 +168,7 @@ class Flow:
     def _about_children(self, entry: Entry) -> None:
         """Print the sub-agents that this entry ends."""
         self._children.add(entry)
-        kind = update_kind(entry.update)
-        if not (child := child_of_update(kind, entry.update)):
+        if not (child := child_of_update(update_kind(entry.update), entry.update)):
             return
         if len(self._names) < MOST_CHILDREN:
             self._names.setdefault(child, "")
@@ -196,13 +187,8 @@ class Flow:
                 self._printed_children.discard(agent.session_id)
             elif agent.session_id not in self._printed_children and is_over(agent):
                 self._printed_children.add(agent.session_id)
-                self._put(
-                    partial(
-                        passage,
-                        self._with_name(agent),
-                        more=f"; `{self.transcript} --full` shows them",
-                    )
-                )
+                more = f"; `{self.transcript} --full` shows them"
+                self._put(partial(passage, self._with_name(agent), more=more))
         if not at_work and self._printed_children:
             self._children = Fold()
             self._printed_children.clear()
@@ -210,7 +196,7 @@ class Flow:
     def _with_name(self, agent: SubAgent) -> SubAgent:
         """Return the sub-agent with the name it had when it was running."""
         title = agent.title or self._names.get(agent.session_id) or None
-        return msgspec.structs.replace(agent, title=title)
+        return replace(agent, title=title)
 
     def add_prompt(self, blocks: bytes) -> None:
         """Add a prompt of ours: a raw array of content blocks."""
@@ -336,12 +322,10 @@ class Flow:
             call = self._tools[tool_call_id].tool_call()
             if self._brief and tool_call_id in self._shown_contents:
                 call = ToolCall(tool_call_id, {**call.fields, "content": b"[]"})
-            # Its line, and the end of its output.
             shown = passage(call, full=True)
             head, *output = shown.lines
-            self._running_tools[tool_call_id] = replace(
-                shown, lines=[head, *_last(output[-LIVE_OUTPUT:])]
-            )
+            lines = [head, *_last(output[-LIVE_OUTPUT:])]  # its line, and the end of its output
+            self._running_tools[tool_call_id] = replace(shown, lines=lines)
         return self._running_tools[tool_call_id]
 
     # -- messages -------------------------------------------------------------------------
@@ -350,16 +334,18 @@ class Flow:
         block = parts.get("content")
         if not block:
             return
-        message_id, client = string(parts.get("messageId")), _client(parts)
-        message = self._message
+        message_id, message = string(parts.get("messageId")), self._message
+        meta = members(parts.get("_meta", b"{}"))
         if message is None or (message.role, message.message_id) != (role, message_id):
             self._close()
-            if role == "user" and METHOD not in members(parts.get("_meta", b"")):
+            if role == "user" and METHOD not in meta:
                 # A prompt begins a turn, so the one before has ended: a replay does not say so.
                 self.turn_over()
                 self._folded.clear()
+            by = members(meta.get(CLIENT_MARK, b"{}"))
+            client = string(by.get("title")) or string(by.get("name"))
             message = self._message = _OpenMessage(role, message_id, client)
-        message.add(block)
+        message.add_block(block)
         self.is_open = True
 
     def _close(self) -> None:
@@ -370,19 +356,18 @@ class Flow:
         if message.role == "agent":
             self._done.append(_message_passages(message, iter(message.paragraphs.rest, None)))
         elif message.role == "user":
-            self._finish(partial(_by, message.whole, message.client))
-        elif message.whole.text.strip():
-            self._finish(partial(_thought_passage, message.whole, self.thoughts))
+            self._finish(partial(_by, message.message(), message.client))
+        elif (thought := message.message()).text.strip():
+            self._finish(partial(_thought_passage, thought, self.thoughts))
             if self.thoughts == "folded":
-                self._folded.append(message.whole)
+                self._folded.append(thought)
 
     def _next_finished_part(self) -> Passage | None:
         """Return the next finished part of the agent's open message, or None."""
         if self._message is None or self._message.role != "agent":
             return None
-        return next(
-            _message_passages(self._message, iter(self._message.paragraphs.next_piece, None)), None
-        )
+        pieces = iter(self._message.paragraphs.next_piece, None)
+        return next(_message_passages(self._message, pieces), None)
 
     def _put_finished_parts(self) -> None:
         """Print the finished parts of the open message before what follows."""
@@ -499,12 +484,6 @@ def _thought_passage(message: Message, thoughts: Thoughts, *, so_far: int | None
     )
     line.no_wrap, line.overflow = True, "ellipsis"
     return Passage(shown.label, shown.style, [line])
-
-
-def _client(parts: Mapping[str, bytes]) -> str | None:
-    """Return the program in which a user wrote a message."""
-    client = members(members(parts.get("_meta", b"{}")).get("acphold/client", b"{}"))
-    return string(client.get("title")) or string(client.get("name"))
 
 
 def _by(message: Message, client: str | None) -> Passage:

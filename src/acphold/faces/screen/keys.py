@@ -24,9 +24,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Protocol
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
@@ -38,7 +38,10 @@ from prompt_toolkit.keys import Keys
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Choice, Field, Pick
 from acphold.faces.screen.typed import continue_line
-from acphold.record.history.prompt_queue import PromptQueue
+from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
+
+if TYPE_CHECKING:
+    from acphold.faces.screen.chat_commands import ChatCommands
 
 
 class Person(Protocol):
@@ -68,64 +71,47 @@ class Person(Protocol):
         """Return the facts for the status line, the most important first."""
 
 
-class ChatKeys(Protocol):
-    """The actions behind the other keys of a chat."""
-
-    def take_back(self) -> None:
-        """Take the last queued prompt back into the line of input."""
-
-    def help(self) -> None:
-        """Show the commands and keys."""
-
-    def next_mode(self) -> None:
-        """Go to the next mode."""
-
-    def set_options(self) -> None:
-        """Show a menu of the options."""
-
-    def open_calls(self) -> None:
-        """Show the whole tool calls."""
-
-    def open_stderr(self) -> None:
-        """Show the agent's stderr."""
-
-    def paste_picture(self) -> None:
-        """Insert a reference to the clipboard's picture."""
-
-
-class Keyed(Protocol):
+class AskingScreen:
     """The screen behind the keys: an input, and at most one question."""
 
-    flow: Flow
-    person: Person
-    chat: ChatKeys | None
-    """None if no prompts are taken here."""
-
     input: Buffer
-    answer: Buffer
-    """The line typed into a field of a form."""
-    choice: Choice | None
-    field: Field | None
-    reads_only: bool
-    queue: PromptQueue
-    """The queued prompts."""
 
-    pick: Pick | None
-    """The picked answer, while a question that came up by itself is open."""
-
-    is_lent: bool
-    """True while another program uses the terminal."""
+    def __init__(
+        self, flow: Flow, person: Person, chat: ChatCommands | None, *, reads_only: bool
+    ) -> None:
+        self.flow = flow
+        self.person = person
+        self.chat = chat
+        """None if no prompts are taken here."""
+        self.reads_only = reads_only
+        self.answer = Buffer(multiline=False)
+        """The line typed into a field of a form."""
+        self.choice: Choice | None = None
+        self.field: Field | None = None
+        self.wrong = ""
+        """The fault of the last line typed into a field."""
+        self.queue: PromptQueue = NO_QUEUE
+        """The queued prompts."""
+        self.pick: Pick | None = None
+        """The picked answer, while a question that came up by itself is open."""
+        self.is_lent = False
+        """True while another program uses the terminal."""
+        self._answered: asyncio.Future[str | None] | None = None
 
     @property
     def has_menu(self) -> bool:
         """True while a menu is open."""
+        return self.choice is not None and self.choice.is_menu
 
     @property
     def takes_input(self) -> bool:
         """True if typed text goes into the line of input."""
+        return not (self.reads_only or self.has_menu or self.field is not None)
 
     def give(self, answer: str | None) -> None:
         """Take the person's answer; None if they left the question."""
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_result(answer)
 
     async def edit(self) -> None:
         """Edit the typed text in the person's editor."""
@@ -134,7 +120,7 @@ class Keyed(Protocol):
         """Redraw, because something has changed."""
 
 
-def key_bindings(screen: Keyed) -> KeyBindings:
+def key_bindings(screen: AskingScreen) -> KeyBindings:
     """Return the bindings of a screen, beside those that every input line has."""
     keys = KeyBindings()
     is_blank = Condition(lambda: not (screen.input if screen.field is None else screen.answer).text)
@@ -151,36 +137,36 @@ def key_bindings(screen: Keyed) -> KeyBindings:
     return keys
 
 
-def _add_for_chat(keys: KeyBindings, screen: Keyed, chat: ChatKeys) -> None:
+def _add_for_chat(keys: KeyBindings, screen: AskingScreen, chat: ChatCommands) -> None:
     always = Always()
     at_input = Condition(lambda: screen.takes_input) & ~is_searching
     is_empty = Condition(lambda: not screen.input.text)
     completes = Condition(lambda: screen.input.complete_state is not None)
     has_waiting = Condition(lambda: bool(screen.queue.waiting))
     table = (
-        ("?", at_input & is_empty, chat.help),
-        ("c-v", at_input, chat.paste_picture),
-        ("f2", at_input, chat.next_mode),
-        ("s-tab", at_input & ~completes, chat.next_mode),
-        ("f3", at_input, chat.set_options),
-        ("up", at_input & is_empty & has_waiting & ~_points(screen), chat.take_back),
-        ("c-o", always, chat.open_calls),
-        ("f4", always, chat.open_stderr),
+        ("?", at_input & is_empty, "help"),
+        ("c-v", at_input, "paste picture"),
+        ("f2", at_input, "next mode"),
+        ("s-tab", at_input & ~completes, "next mode"),
+        ("f3", at_input, "options"),
+        ("up", at_input & is_empty & has_waiting & ~_points(screen), "take back"),
+        ("c-o", always, "calls"),
+        ("f4", always, "stderr"),
     )
-    for key, when, action in table:
-        keys.add(key, filter=when)(partial(_act, action))
+    for key, when, name in table:
+
+        def start(event: KeyPressEvent, name: str = name) -> None:
+            chat.start(name)
+
+        keys.add(key, filter=when)(start)
 
 
-def _act(action: Callable[[], None], event: KeyPressEvent) -> None:
-    action()
-
-
-def _points(screen: Keyed) -> Condition:
+def _points(screen: AskingScreen) -> Condition:
     """True while the arrows move between answers."""
     return Condition(lambda: screen.pick is not None and screen.pick.may_point)
 
 
-def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
+def _add_for_input(keys: KeyBindings, screen: AskingScreen) -> None:
     at_input = Condition(lambda: screen.takes_input) & ~is_searching
 
     @keys.add("c-c", filter=~is_searching)
@@ -260,7 +246,7 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
         screen.refresh()
 
 
-def _add_for_panels(keys: KeyBindings, screen: Keyed) -> None:
+def _add_for_panels(keys: KeyBindings, screen: AskingScreen) -> None:
     has_menu = Condition(lambda: screen.has_menu)
     asks_line = Condition(lambda: screen.field is not None)
 
@@ -279,12 +265,11 @@ def _add_for_panels(keys: KeyBindings, screen: Keyed) -> None:
 
     is_yes_no = Condition(lambda: screen.field is not None and screen.field.is_yes_no)
 
-    @keys.add("y", filter=is_yes_no)
-    @keys.add("Y", filter=is_yes_no)
-    @keys.add("n", filter=is_yes_no)
-    @keys.add("N", filter=is_yes_no)
     def yes_or_no(event: KeyPressEvent) -> None:
         screen.answer.document = Document(event.data)
+
+    for letter in "yYnN":
+        keys.add(letter, filter=is_yes_no)(yes_or_no)
 
     @keys.add("enter", filter=asks_line)
     def enter(event: KeyPressEvent) -> None:

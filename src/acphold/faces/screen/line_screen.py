@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.application.current import set_app
@@ -27,18 +27,21 @@ from acp_wire.processes.foreground import ForegroundProgram, run_in_front
 from acphold.faces.screen import bounds
 from acphold.faces.screen.bottom import LIGHT_STYLE, STYLE, Bottom
 from acphold.faces.screen.flow import Flow
-from acphold.faces.screen.keys import ChatKeys, Person, key_bindings
+from acphold.faces.screen.keys import AskingScreen, Person, key_bindings
 from acphold.faces.screen.layout import Gutter, Passage, passage
 from acphold.faces.screen.panels import Choice, Field, Pick
 from acphold.faces.screen.terminal import drop_typed, pager
-from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
+from acphold.record.history.prompt_queue import PromptQueue
 from acphold.record.reports.transcript import Noticed
+
+if TYPE_CHECKING:
+    from acphold.faces.screen.chat_commands import ChatCommands
 
 KEEP_TITLE, GIVE_TITLE_BACK = "\x1b[22;2t", "\x1b[23;2t"
 """Save and restore the terminal's title (xterm's window operations)."""
 
 
-class LineScreen:
+class LineScreen(AskingScreen):
     """The screen; see the module.
 
     With `reads_only` there is no input; without `chat` there is one, but typed text can only be an
@@ -55,18 +58,10 @@ class LineScreen:
         completer: Completer | None = None,
         history: History | None = None,
         reads_only: bool = False,
-        chat: ChatKeys | None = None,
+        chat: ChatCommands | None = None,
         typed_on: TextIO | None = None,
     ) -> None:
-        self.flow = flow
-        self.person = person
-        self.reads_only = reads_only
-        self.chat = chat
-        self.choice: Choice | None = None
-        self.field: Field | None = None
-        self.wrong = ""
-        self.queue: PromptQueue = NO_QUEUE
-        self.pick: Pick | None = None
+        super().__init__(flow, person, chat, reads_only=reads_only)
         self.input = Buffer(
             multiline=True,
             completer=completer,
@@ -75,14 +70,11 @@ class LineScreen:
             tempfile_suffix=".md",
             on_text_changed=self._on_input,
         )
-        self.answer = Buffer(multiline=False)
         self._console = console
         self._gutter = Gutter(console)
         self._asking = asyncio.Lock()
-        self._answered: asyncio.Future[str | None] | None = None
         self._seeing: asyncio.TimerHandle | None = None
         self._due: asyncio.TimerHandle | None = None
-        self.is_lent = False
         self._heading = ""
         output = Vt100_Output.from_pty(cast("TextIO", console.file))
         output.enable_cpr = False  # its answers may arrive after we have left, in the shell
@@ -303,11 +295,6 @@ class LineScreen:
         self.refresh()
         return await self._answered
 
-    def give(self, answer: str | None) -> None:
-        """Take the person's answer."""
-        if self._answered is not None and not self._answered.done():
-            self._answered.set_result(answer)
-
     def _dismiss_offer(self) -> None:
         """Dismiss an offer that is still shown, because something else is asked."""
         if self.choice is not None and self.choice.passes:
@@ -328,16 +315,6 @@ class LineScreen:
         """True while a question of the agent is open."""
         has_question = self.pick is not None and not self.pick.choice.passes
         return has_question or self.field is not None
-
-    @property
-    def has_menu(self) -> bool:
-        """True while a menu is open."""
-        return self.choice is not None and self.choice.is_menu
-
-    @property
-    def takes_input(self) -> bool:
-        """True if typed text goes into the line of input."""
-        return not (self.reads_only or self.has_menu or self.field is not None)
 
     def _close_question(self) -> None:
         self._answered = None

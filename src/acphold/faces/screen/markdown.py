@@ -137,11 +137,6 @@ class ParagraphPiece(Struct, frozen=True):
     goes_on: bool = False
     """True if it continues the block of the piece before."""
 
-    @property
-    def markdown(self) -> str:
-        """The text to lay out."""
-        return f"{self.opening}{self.text}{self.closing}"
-
 
 @cache
 def _parser() -> MarkdownIt:

@@ -15,6 +15,7 @@ picks an answer, which is then shown; Enter confirms it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 
 from msgspec import Struct
@@ -340,10 +341,8 @@ def value_of(
             if text.lower() not in ("y", "yes", "true", "n", "no", "false"):
                 raise DeclarationError("answer y or n")
             return text.lower() in ("y", "yes", "true")
-        case schema.IntegerPropertySchema():
-            return int(_number(text, form, whole=True))
-        case schema.NumberPropertySchema():
-            return _number(text, form, whole=False)
+        case schema.IntegerPropertySchema() | schema.NumberPropertySchema():
+            return _number(text, form)
         case schema.MultiSelectPropertySchema():
             found = tuple(_choice(word, form) for word in text.replace(",", " ").split())
             if form.min_items is not None and len(found) < form.min_items:
@@ -355,16 +354,15 @@ def value_of(
 
 
 def _number(
-    text: str, form: schema.IntegerPropertySchema | schema.NumberPropertySchema, *, whole: bool
-) -> float:
-    try:
-        number = int(text) if whole else float(text)
-    except ValueError:
-        raise DeclarationError(f"this must be {_input_hint(form)}") from None
-    low = form.minimum is not None and number < form.minimum
-    if low or (form.maximum is not None and number > form.maximum):
-        raise DeclarationError(f"this must be {_input_hint(form)}")
-    return number
+    text: str, form: schema.IntegerPropertySchema | schema.NumberPropertySchema
+) -> int | float:
+    is_whole = isinstance(form, schema.IntegerPropertySchema)
+    with suppress(ValueError):
+        number = int(text) if is_whole else float(text)
+        low = form.minimum is not None and number < form.minimum
+        if not low and (form.maximum is None or number <= form.maximum):
+            return number
+    raise DeclarationError(f"this must be {_input_hint(form)}")
 
 
 def _text(text: str, form: ElicitationPropertySchema) -> str:

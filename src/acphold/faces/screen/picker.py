@@ -198,6 +198,7 @@ class Picker:
         self._reading: asyncio.Task[None] | None = None
         self._work = TaskSet()
         self._searching: asyncio.Task[None] | None = None
+        self._sought = words.casefold().split()
         self._words = Buffer(
             document=Document(words),
             multiline=False,
@@ -253,32 +254,27 @@ class Picker:
 
     async def _read(self) -> None:
         async for lines in self._source.lines():
-            new = [(line.search_text, line) for line in lines]
-            fits = self._fits
-            for known in new:
-                self._known[known[1].group].append(known)
-                if fits(known):
-                    self._fitting[known[1].group].append(known[1])
+            for line in lines:
+                known = line.search_text, line
+                self._known[line.group].append(known)
+                if self._fits(known):
+                    self._fitting[line.group].append(line)
             self._show()
             await asyncio.sleep(0)  # handle keys before the other lines
         self._is_read = True
         self._show()
 
-    @property
-    def _fits(self) -> Callable[[tuple[str, PickerLine]], bool]:
-        """A test whether the typed words fit a session."""
-        words = self._words.text.casefold().split()
-
-        def fits(known: tuple[str, PickerLine]) -> bool:
-            searched, line = known
-            return all(word in searched or line.session_id.startswith(word) for word in words)
-
-        return fits
+    def _fits(self, known: tuple[str, PickerLine]) -> bool:
+        """Return True if the typed words fit a session."""
+        searched, line = known
+        return all(word in searched or line.session_id.startswith(word) for word in self._sought)
 
     def _filter(self) -> None:
         """Filter by the words again; the selection starts at the top."""
-        fits = self._fits
-        self._fitting = [[known[1] for known in group if fits(known)] for group in self._known]
+        self._sought = self._words.text.casefold().split()
+        self._fitting = [
+            [known[1] for known in group if self._fits(known)] for group in self._known
+        ]
         self._hits = ()
         if self._searching is not None:
             self._searching.cancel()
@@ -361,11 +357,6 @@ class Picker:
         keys.add("home")(move(lambda: -len(self._shown)))
         keys.add("end")(move(lambda: len(self._shown)))
 
-        @keys.add("enter")
-        def _(event: KeyPressEvent) -> None:
-            if self._current is not None:
-                event.app.exit(result=Picked(self._current.session_id, "open"))
-
         @keys.add("escape", eager=True)
         @keys.add("c-c")
         @keys.add("c-d")
@@ -388,7 +379,8 @@ class Picker:
             self._all_folders = not self._all_folders
             self._filter()
 
-        for key, (action, _words) in ACTIONS.items() if self._acts else ():
+        actions = {key: action for key, (action, _) in ACTIONS.items()} if self._acts else {}
+        for key, action in {"enter": "open", **actions}.items():
 
             def act(event: KeyPressEvent, action: str = action) -> None:
                 if self._current is not None:
@@ -439,20 +431,19 @@ class Picker:
         found: list[tuple[int, StyleAndTextTuples]] = []
         numbers = range(begin, min(len(self._shown), begin + 2 * room))
         starts = Counter(self._shown[number].title[:TWIN] for number in numbers)
-        words = self._words.text.casefold().split()
         for number in numbers:
             line = self._shown[number]
             if number == begin or self._shown[number - 1].group != line.group:
                 found.append((-1, [("class:heading", f"  {GROUPS[line.group]}")]))
             is_twin = starts[line.title[:TWIN]] > 1
-            drawn = self._line_text(line, width, words, is_twin, chosen=number == self._place)
+            drawn = self._line_text(line, width, is_twin, chosen=number == self._place)
             found.append((number, drawn))
         at = next(row for row, (number, _) in enumerate(found) if number == self._place)
         top = max(0, min(at - room // 2, len(found) - room))
         return [piece for _, pieces in found[top : top + room] for piece in (*pieces, ("", "\n"))]
 
     def _line_text(
-        self, line: PickerLine, width: int, words: Sequence[str], is_twin: bool, *, chosen: bool
+        self, line: PickerLine, width: int, is_twin: bool, *, chosen: bool
     ) -> StyleAndTextTuples:
         """Return one line of the list; the title gets the remaining width."""
         right = [("class:waits" if line.group == WAITS else "class:state", line.state)]
@@ -471,7 +462,7 @@ class Picker:
         title = set_cell_size(shorten(text, room, is_twin=is_twin and not line.excerpt), room)
         style = "class:chosen" if chosen else ""
         mark = ("class:mark", f"{MARK} ") if chosen else ("", "  ")
-        return [mark, *highlight(title, words, style), *beside]
+        return [mark, *highlight(title, self._sought, style), *beside]
 
     def _preview_text(self) -> StyleAndTextTuples:
         chosen, (found, lines) = self._current, self._preview or ("", ())

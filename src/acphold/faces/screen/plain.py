@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from acp_wire.processes.foreground import ForegroundProgram, run_in_front
 from acp_wire.tasks import beside, first
@@ -23,16 +23,10 @@ from acphold.live.presentation.visible_text import visible
 from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
 
 if TYPE_CHECKING:
+    from acphold.faces.screen.keys import Person
     from acphold.faces.screen.turns import ShownTurns
 
 T = TypeVar("T")
-
-
-class Prompting(Protocol):
-    """Takes the typed prompts."""
-
-    def submit(self, text: str) -> None:
-        """Send a prompt."""
 
 
 class PlainFace:
@@ -73,13 +67,11 @@ class PlainFace:
 
     async def choose(self, choice: Choice) -> str | None:
         """Wait until another client answers it."""
-        await _never()
-        return None
+        return await _never()
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Wait until another client answers it."""
-        await _never()
-        return None
+        return await _never()
 
     async def in_front(self, program: ForegroundProgram) -> int:
         """Raise AgentStartError: a pipe cannot run it."""
@@ -148,7 +140,7 @@ class TeletypeFace(PlainFace):
         self,
         flow: Flow,
         stream: TextIO,
-        person: Prompting | None,
+        person: Person | None,
         *,
         typed_on: int = 0,
     ) -> None:
@@ -275,9 +267,10 @@ class TeletypeFace(PlainFace):
         return nullcontext()
 
 
-async def _never() -> None:
+async def _never() -> str | None:
     """Wait until cancelled."""
-    await asyncio.get_running_loop().create_future()
+    never: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+    return await never
 
 
 async def _first(doing: Coroutine[Any, Any, T], over: asyncio.Task[bool]) -> T | None:

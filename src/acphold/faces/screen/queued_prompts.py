@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Raw
 from rich.text import Text
@@ -29,33 +29,18 @@ from acphold.record.history.prompt_queue import (
 )
 
 if TYPE_CHECKING:
+    from acphold.client import RemoteQueue
     from acphold.client.advertised import Content
 
 MOST_SHOWN = 4
 """Prompts that are shown above the input."""
 
 
-class WaitingPrompts(Protocol):
-    """The queued prompts in a session; see `acphold.client.RemoteQueue`."""
-
-    @property
-    def state(self) -> PromptQueue: ...
-
-    async def add(self, *content: Content, at: int | None = None) -> str: ...
-
-    async def content(self, prompt_id: str) -> tuple[ContentBlock, ...]: ...
-
-    async def move(self, prompt_id: str, before: str = "") -> None: ...
-
-    async def drop(self, prompt_id: str) -> None: ...
-
-    async def hold(self) -> None: ...
-
-    async def go(self) -> None: ...
-
-
 class LocalQueue:
-    """The queued prompts in this process; `on_change` is called after each change."""
+    """The queued prompts in this process, like `acphold.client.RemoteQueue`.
+
+    `on_change` is called after each change.
+    """
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self.state: PromptQueue = NO_QUEUE
@@ -142,7 +127,7 @@ def prompt_at(queue: PromptQueue, number: str) -> WaitingPrompt:
 QUEUE_USAGE = "/queue lists the prompts; /queue resume, pause, drop N, move N M, back N"
 
 
-async def change_by_words(waiting: WaitingPrompts, words: str) -> str | None:
+async def change_by_words(waiting: RemoteQueue | LocalQueue, words: str) -> str | None:
     """Carry out `pause`, `resume`, `drop N` or `move N M`; return a message, None if the change
     shows. ValueError for other words."""
     queue = waiting.state

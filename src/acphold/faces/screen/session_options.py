@@ -23,65 +23,64 @@ NEXT_PAGE = "more"
 """The menu answer that asks for its next page."""
 
 
-class SessionOptions:
-    """Changes mode and options as the person at the screen says; a hint reports what cannot be."""
+async def next_mode(session: RemoteSession, screen: ChatScreen) -> None:
+    """Switch to the next mode, or say in a hint that there is none; so do the others here."""
+    if (modes := modes_of(session)) is None:
+        screen.show_hint("this agent has no modes")
+        return
+    current, known = modes
+    ids = [mode for mode, _ in known]
+    place = ids.index(current) + 1 if current in ids else 0
+    await session.set_mode(ids[place % len(ids)])
 
-    def __init__(self, session: RemoteSession, screen: ChatScreen) -> None:
-        self._session = session
-        self._screen = screen
 
-    async def next_mode(self) -> None:
-        """Switch to the next mode."""
-        if (modes := modes_of(self._session)) is None:
-            self._screen.show_hint("this agent has no modes")
+async def set_mode(session: RemoteSession, screen: ChatScreen, words: str) -> None:
+    """Switch to the mode of this name; without one, let the person pick."""
+    if (modes := modes_of(session)) is None:
+        screen.show_hint("this agent has no modes")
+    elif (mode := await _value(screen, "mode", modes[1], words)) is not None:
+        await session.set_mode(mode)
+
+
+async def set_model(session: RemoteSession, screen: ChatScreen, words: str) -> None:
+    """Switch to the model of this name; without one, let the person pick."""
+    for option in session.options:
+        if option.category == "model" and isinstance(option, SessionConfigSelect):
+            if (value := await _value(screen, "model", values_of(option), words)) is not None:
+                await session.set_option(option.id, value)
             return
-        current, known = modes
-        ids = [mode for mode, _ in known]
-        place = ids.index(current) + 1 if current in ids else 0
-        await self._session.set_mode(ids[place % len(ids)])
+    screen.show_hint("this agent has no models to choose from")
 
-    async def set_mode(self, words: str) -> None:
-        """Switch to the mode of this name; without one, let the person pick."""
-        if (modes := modes_of(self._session)) is None:
-            self._screen.show_hint("this agent has no modes")
-        elif (mode := await self._value("mode", modes[1], words)) is not None:
-            await self._session.set_mode(mode)
 
-    async def set_model(self, words: str) -> None:
-        """Switch to the model of this name; without one, let the person pick."""
-        for option in self._session.options:
-            if option.category == "model" and isinstance(option, SessionConfigSelect):
-                if (value := await self._value("model", values_of(option), words)) is not None:
-                    await self._session.set_option(option.id, value)
-                return
-        self._screen.show_hint("this agent has no models to choose from")
+async def set_option(session: RemoteSession, screen: ChatScreen) -> None:
+    """Let the person pick an option and its value."""
+    known = session.options
+    if not known:
+        screen.show_hint("this agent has no options")
+        return
+    names = [(option.id, f"{option.name}: {_value_name(option)}") for option in known]
+    picked = await pick_one(screen.face, "Options", names)
+    option = next((option for option in known if option.id == picked), None)
+    if option is None:
+        return
+    value = (
+        await pick_one(screen.face, option.name, values_of(option))
+        if isinstance(option, SessionConfigSelect)
+        else not option.current_value
+    )
+    if value is not None:
+        await session.set_option(option.id, value)
 
-    async def set_option(self) -> None:
-        """Let the person pick an option and its value."""
-        known = self._session.options
-        if not known:
-            self._screen.show_hint("this agent has no options")
-            return
-        names = [(option.id, f"{option.name}: {_value_name(option)}") for option in known]
-        picked = await pick_one(self._screen.face, "Options", names)
-        option = next((option for option in known if option.id == picked), None)
-        if option is None:
-            return
-        value = (
-            await pick_one(self._screen.face, option.name, values_of(option))
-            if isinstance(option, SessionConfigSelect)
-            else not option.current_value
-        )
-        if value is not None:
-            await self._session.set_option(option.id, value)
 
-    async def _value(self, what: str, known: list[tuple[str, str]], words: str) -> str | None:
-        """Return the value that the words name, at least by a prefix; or let the person pick."""
-        if words:
-            if (value := find_value(known, words)) is not None:
-                return value
-            self._screen.show_hint(f"there is no {what} {on_one_line(words)!r}")
-        return await pick_one(self._screen.face, what.capitalize(), known)
+async def _value(
+    screen: ChatScreen, what: str, known: list[tuple[str, str]], words: str
+) -> str | None:
+    """Return the value that the words name, at least by a prefix; or let the person pick."""
+    if words:
+        if (value := find_value(known, words)) is not None:
+            return value
+        screen.show_hint(f"there is no {what} {on_one_line(words)!r}")
+    return await pick_one(screen.face, what.capitalize(), known)
 
 
 async def pick_one(face: Face, title: str, items: Sequence[tuple[str, str]]) -> str | None:

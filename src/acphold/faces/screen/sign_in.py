@@ -14,7 +14,7 @@ import asyncio
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from rich.text import Text
@@ -24,6 +24,7 @@ from acp_wire.schema.initialize import AuthMethodTerminal
 from acp_wire.tasks import beside
 from acphold.errors import AcpError, AgentStartError, AuthRequiredError
 from acphold.faces.screen import bounds
+from acphold.faces.screen.answers import QuestionFace
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import Passage
 from acphold.faces.screen.panels import Choice, Key
@@ -69,16 +70,6 @@ class SignInWay(Struct, frozen=True):
         return f"{does}: {on_one_line(self.title) or '(no name)'}{about}"
 
 
-class SignInTerminal(Protocol):
-    """The place to ask the person and run programs."""
-
-    def refresh(self) -> None: ...
-
-    async def choose(self, choice: Choice) -> str | None: ...
-
-    async def in_front(self, program: ForegroundProgram) -> int: ...
-
-
 def ways_of(agent: RemoteAgent, program: SignInProgram) -> list[SignInWay]:
     """Return the available ways, the agent's first."""
     ways = []
@@ -100,7 +91,7 @@ class TerminalSignIn:
     Progress is shown in `flow`.
     """
 
-    def __init__(self, program: SignInProgram, terminal: SignInTerminal | None, flow: Flow) -> None:
+    def __init__(self, program: SignInProgram, terminal: QuestionFace | None, flow: Flow) -> None:
         self.terminal = terminal
         self._program = program
         self._flow = flow

@@ -12,7 +12,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-from rich.text import Text
 
 from acp_wire.schema import ContentBlock, ResourceLink, TextContent, encode
 from acp_wire.tasks import TaskSet
@@ -20,17 +19,16 @@ from acphold.errors import AcpError, AuthRequiredError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.answers import Face
 from acphold.faces.screen.flow import Flow
-from acphold.faces.screen.layout import Passage
-from acphold.faces.screen.queued_prompts import LocalQueue, WaitingPrompts
+from acphold.faces.screen.queued_prompts import LocalQueue
 from acphold.faces.screen.typed import is_picture, links, path_of
-from acphold.live.presentation.visible_text import on_one_line, visible
+from acphold.live.presentation.visible_text import on_one_line
 from acphold.live.reading.neighbours import PRESENCE, LiveSession, Process
 from acphold.record.history.entries import now_ms
 from acphold.record.history.raw_update import PROMPT_BEGUN
 from acphold.record.history.timeline import TurnEnd, TurnOutcome, turn_end
 
 if TYPE_CHECKING:
-    from acphold.client import RemoteAgent, RemoteSession, RemoteTurn
+    from acphold.client import RemoteAgent, RemoteQueue, RemoteSession, RemoteTurn
     from acphold.faces.screen.sign_in import TerminalSignIn
 
 log = logging.getLogger(__name__)
@@ -105,15 +103,6 @@ class ChatScreen:
         """The hint that is shown now; "" for none."""
         return self._hint if monotonic() < self._hint_until else ""
 
-    def open_stderr(self) -> None:
-        """Show the stderr of the agent, and of acphold in front of it, in the pager."""
-        output = visible(self._host.stderr() or "")
-        if output.strip():
-            lines = [Text(line) for line in output.splitlines()]
-            self.start(self.face.read([Passage("stderr", "faint", lines)]), "read stderr")
-        else:
-            self.show_hint("no stderr of the agent is available")
-
     def with_traceback(self, words: str) -> str:
         """Return the words with the place of the traceback, if they report an incident."""
         if (incident := re.search(r"\bincident [0-9a-f]{8}\b", words)) is None:
@@ -135,7 +124,7 @@ class ShownTurns:
     another machine: `@` and `!` then use our current folder.
     """
 
-    queue: WaitingPrompts
+    queue: RemoteQueue | LocalQueue
 
     def __init__(self, screen: ChatScreen, *, sign_in: TerminalSignIn | None, is_far: bool) -> None:
         self.last_end: TurnEnd | None = None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import mimetypes
 import os
 import re
-import stat
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -18,7 +17,10 @@ from prompt_toolkit.history import FileHistory
 from rich.text import Text
 
 from acp_wire.schema import ResourceLink
+from acp_wire.schema.initialize import PromptCapabilities
 from acp_wire.schema.updates import AvailableCommand
+from acphold.client.advertised import content_blocks
+from acphold.errors import MissingFileError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import Passage
 from acphold.live.presentation.visible_text import on_one_line
@@ -123,22 +125,12 @@ def links(text: str, cwd: str) -> list[ResourceLink]:
     found: dict[str, ResourceLink] = {}
     for match in MENTION.finditer(text):
         path = Path(os.path.join(cwd, os.path.expanduser(match[1] or match[2])))
-        if (link := _link(path)) is not None:
+        # Otherwise it is no file that we may read, or not even the name of one.
+        with suppress(MissingFileError, ValueError):
+            [link] = content_blocks([path], PromptCapabilities(), "")
+            assert isinstance(link, ResourceLink), "the contents of files need a capability"
             found.setdefault(link.uri, link)
     return [*found.values()]
-
-
-def _link(path: Path) -> ResourceLink | None:
-    """Return the link to a file; None if there is none that we may read."""
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):  # also a name that is too long or contains a NUL
-        return None
-    mime_type, _ = mimetypes.guess_type(path.name)
-    size = status.st_size if stat.S_ISREG(status.st_mode) else None
-    return ResourceLink(
-        name=path.name or str(path), uri=path.as_uri(), mime_type=mime_type, size=size
-    )
 
 
 class HasCommands(Protocol):

@@ -1,0 +1,110 @@
+"""Tool calls that a person at the terminal is asked about.
+
+What they would change, the rules that a yes may become, and the answers of other clients: from the
+journal here, or a server far away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from acp_wire.workspace.threads import Threads
+from acphold.errors import AcpError, RuleError
+from acphold.faces.cli import bounds
+from acphold.faces.cli.journals import existing_journal, reading
+from acphold.faces.cli.terminal_text import this_terminal
+from acphold.live.presentation.present_diffs import present_diffs, with_present_diffs
+from acphold.live.reading.present_files import present_files
+from acphold.record.history.decisions import (
+    AskedQuestion,
+    ClosedQuestion,
+    asked_question,
+    closed_question,
+)
+from acphold.record.history.entries import ANSWER, QUESTION
+from acphold.record.history.raw_update import string
+from acphold.record.reports.transcript import DecidedQuestion
+from acphold.record.standing.decision import allowance
+
+if TYPE_CHECKING:
+    from acphold.faces.cli.servers import FarServer
+    from acphold.live.reading.session_reader import OfferedRule, SessionReader
+    from acphold.record.history.timeline import ToolCall
+
+log = logging.getLogger(__name__)
+
+
+class KnownCalls:
+    """The `screen.answers.AskedCalls`; the journal or the server is opened for each look."""
+
+    def __init__(self, server: FarServer | None, journal: str | None) -> None:
+        # A code in its URL was used when the session was opened.
+        self._server = server and server.without_code
+        self._journal = journal
+        self._threads = Threads(1)
+
+    async def at_present(self, session_id: str, tool: ToolCall) -> ToolCall:
+        """Return the call with its diffs against the files; as it is, if these cannot be read."""
+        if self._server is not None or not tool.diffs:
+            return tool
+        try:
+            async with (
+                asyncio.timeout(bounds.PRESENT_SECONDS),
+                existing_journal(self._journal) as journal,
+            ):
+                reader = present_files(await journal.session(session_id))
+                found = await self._threads.run(present_diffs, tool.fields, reader)
+        except (AcpError, TimeoutError) as error:
+            log.info("a change is shown as the agent says it: %s", error)
+            return tool
+        return with_present_diffs(tool, found)
+
+    async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
+        """Return the rules offered for the last question about this call; raises AcpError."""
+        async with reading(self._server, self._journal) as reader:
+            asked, _ = await _last_question(reader, session_id, call)
+            return [] if asked is None else await reader.rule_offers(session_id, asked.id)
+
+    async def make(
+        self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
+    ) -> str:
+        """Make one; return the message for the person. Raises AcpError."""
+        async with reading(self._server, self._journal) as reader:
+            asked, _ = await _last_question(reader, session_id, call)
+            if asked is None:
+                raise RuleError("its question is no longer among the latest entries of the session")
+            revoke = await reader.make_rules(
+                session_id, asked.id, offer.text, all_agents=all_agents, made_with=this_terminal()
+            )
+            at_server = ", on the server's machine or its page" if reader.origin else ""
+        made = allowance("" if all_agents else offer.agent, offer.words or offer.text)
+        return f"{made} (30 days). To revoke it: {revoke}{at_server}"
+
+    async def outcome(self, session_id: str, call: str) -> DecidedQuestion | None:
+        """Return the last question about a tool call, decided; None if it is open, or not among the
+        latest entries. Raises AcpError."""
+        async with reading(self._server, self._journal) as reader:
+            asked, closed = await _last_question(reader, session_id, call)
+        if asked is None or closed is None:
+            return None
+        return DecidedQuestion(asked.title, closed.came(asked), closed.client, bool(closed.rules))
+
+
+async def _last_question(
+    reader: SessionReader, session_id: str, call: str
+) -> tuple[AskedQuestion | None, ClosedQuestion | None]:
+    """Return the last question about a tool call, and its answer; None for what is not there."""
+    closed: dict[str, ClosedQuestion] = {}
+    page = await reader.read_back(session_id, None, bounds.ANSWERED_ENTRIES)
+    for entry in page.entries:
+        if entry.kind == ANSWER:
+            answer = closed_question(entry.raw)
+            closed[answer.question] = answer
+        elif entry.kind == QUESTION:
+            asked = asked_question(entry.raw)
+            if string(asked.tool_call.get("toolCallId")) == call:
+                return asked, closed.get(asked.id)
+    return None, None
