@@ -71,42 +71,35 @@ def read_action(agent: str, method: str, params: bytes, earlier: Json) -> Action
         return Unclear("it is a form or a link, not a request for permission")
     if (reader := READERS.get(agent)) is None:
         return Unclear("acphold does not know how this agent describes its commands")
-    call = _object(_decode(params).get("toolCall"))
+    call = _object(_object(_decode(params)).get("toolCall"))
     given = call.get("rawInput")
     if not isinstance(given, dict) or not given:
         return Unclear("the agent did not describe its action in a form that acphold can check")
-    action = reader(call, given, earlier)
+    action = reader(call, given, earlier, _object(earlier.get("rawInput")))
+    if isinstance(action, RunAction):
+        return _UNEXPECTED_FIELDS if "\0" in (action.cwd or "") else action
     if isinstance(action, EditAction):
         shown = [*_objects(call.get("locations")), *_objects(call.get("content"))]
         named = [path for part in shown if (path := part.get("path")) is not None]
         if any(path not in action.paths for path in named):
-            action = Unclear("the agent names different files in one request")
-        elif any("path" in part and "oldText" not in part and part.get("type") for part in shown):
-            action = Unclear("the request shows something other than a diff")
-    places: tuple[str, ...] = ()
-    if isinstance(action, RunAction) and action.cwd is not None:
-        places = (action.cwd,)
-    elif isinstance(action, EditAction):
-        places = action.paths
-    return _UNEXPECTED_FIELDS if any("\0" in place for place in places) else action
+            return Unclear("the agent names different files in one request")
+        if any("path" in part and "oldText" not in part and part.get("type") for part in shown):
+            return Unclear("the request shows something other than a diff")
+        if any("\0" in path for path in action.paths):
+            return _UNEXPECTED_FIELDS
+    return action
 
 
 def decode_call(fields: Mapping[str, bytes]) -> dict[str, object]:
     """Return those fields of a call, raw by their names, that say what it does, decoded."""
-    found: dict[str, object] = {}
-    for name in ("name", "title", "rawInput", "content", "_meta"):
-        if (raw := fields.get(name)) is not None:
-            try:
-                found[name] = msgspec.json.decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                found[name] = "unreadable"
-    return found
+    names = ("name", "title", "rawInput", "content", "_meta")
+    return {name: _decode(fields[name]) for name in names if name in fields}
 
 
 def allow_once(params: bytes) -> bytes | None:
     """Return the id, as JSON, of the only option that allows once; None if there is not one, or if
     another option has the same id."""
-    options = _objects(_decode(params).get("options"))
+    options = _objects(_object(_decode(params)).get("options"))
     found = [option.get("optionId") for option in options if option.get("kind") == "allow_once"]
     if len(found) != 1 or not isinstance(found[0], str):
         return None
@@ -150,11 +143,11 @@ def differs(action: RunAction | EditAction, call: Json, folder: str) -> bool:
     return any(os.path.normpath(os.path.join(folder, path)) not in allowed for path in named)
 
 
-def _decode(raw: bytes) -> Json:
+def _decode(raw: bytes) -> object:
     try:
-        return _object(msgspec.json.decode(raw))
+        return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
+        return "unreadable"
 
 
 def _object(value: object) -> Json:
@@ -179,28 +172,28 @@ def _has_only(given: Json, needed: str, known: str = "") -> bool:
     return names <= given.keys() <= names | set(known.split())
 
 
-def _run_action(given: Json, earlier: Json, cwd: object = None, *, stays: bool = False) -> Action:
+def _run_action(given: Json, before: Json, cwd: object = None, *, stays: bool = False) -> Action:
     """Run `given["command"]`, unless the call before has another one."""
-    text, before = given["command"], _object(earlier.get("rawInput"))
+    text = given["command"]
     if not isinstance(text, str) or not (cwd is None or isinstance(cwd, str)):
         return _UNEXPECTED_FIELDS
     return RunAction((text,), cwd, stays) if before.get("command", text) == text else _DIFFERS
 
 
 def _edit_action(
-    given: Json, earlier: Json, key: str, before: str = "", *, stays: bool = False
+    given: Json, before: Json, key: str, former: str = "", *, stays: bool = False
 ) -> Action:
-    """Edit `given[key]`, unless the call before names another file, as `before` or by the same
+    """Edit `given[key]`, unless the call before names another file, as `former` or by the same
     key. An agent whose shell `stays` has to name the whole path."""
-    path, before_input = given[key], _object(earlier.get("rawInput"))
+    path = given[key]
     if not isinstance(path, str):
         return _UNEXPECTED_FIELDS
     if stays and not os.path.isabs(path):
         return Unclear("the agent does not name the whole path of the file")
-    return EditAction((path,)) if before_input.get(before or key, path) == path else _DIFFERS
+    return EditAction((path,)) if before.get(former or key, path) == path else _DIFFERS
 
 
-def _claude(call: Json, given: Json, earlier: Json) -> Action:
+def _claude(call: Json, given: Json, earlier: Json, before: Json) -> Action:
     if any(
         "parentToolUseId" in _object(_object(about.get("_meta")).get("claudeCode"))
         for about in (call, earlier)
@@ -212,11 +205,11 @@ def _claude(call: Json, given: Json, earlier: Json) -> Action:
             return _UNEXPECTED_FIELDS
         if given.get("run_in_background"):
             return _BACKGROUND
-        return _run_action(given, earlier, stays=True)
+        return _run_action(given, before, stays=True)
     if (tool == "Edit" and _has_only(given, "file_path old_string new_string", "replace_all")) or (
         tool == "Write" and _has_only(given, "file_path content")
     ):
-        return _edit_action(given, earlier, "file_path", stays=True)
+        return _edit_action(given, before, "file_path", stays=True)
     return _OTHER_TOOL
 
 
@@ -228,11 +221,10 @@ _SHELLS: Final = frozenset(
 )
 
 
-def _codex(_: Json, given: Json, earlier: Json) -> Action:
+def _codex(_: Json, given: Json, __: Json, before: Json) -> Action:
     if _has_only(given, "call_id command cwd", _CODEX):
         match given["command"]:
             case [str() as shell, "-c" | "-lc", str() as text] if shell in _SHELLS:
-                before = _object(earlier.get("rawInput"))
                 if before.get("command", given["command"]) != given["command"]:
                     return _DIFFERS
                 cwd = given["cwd"]
@@ -246,23 +238,22 @@ def _codex(_: Json, given: Json, earlier: Json) -> Action:
     return _UNEXPECTED_FIELDS
 
 
-def _copilot(_: Json, given: Json, earlier: Json) -> Action:
-    before = _object(earlier.get("rawInput"))
+def _copilot(_: Json, given: Json, __: Json, before: Json) -> Action:
     if _has_only(given, "command commands"):
         if given["commands"] != [given["command"]]:
             return Unclear("the agent sent two different commands")
         if before.get("mode") != "sync" or before.get("command") != given["command"]:
             return _DIFFERS
-        return _run_action(given, earlier, stays=True)
+        return _run_action(given, before, stays=True)
     if _has_only(given, "fileName diff"):
         if not _has_only(before, "path old_str new_str"):
             return _OTHER_TOOL
-        return _edit_action(given, earlier, "fileName", "path", stays=True)
+        return _edit_action(given, before, "fileName", "path", stays=True)
     return _UNEXPECTED_FIELDS
 
 
-def _cline(call: Json, given: Json, earlier: Json) -> Action:
-    lines, before = given.get("commands"), _object(earlier.get("rawInput"))
+def _cline(call: Json, given: Json, _: Json, before: Json) -> Action:
+    lines = given.get("commands")
     if not str(call.get("title")).startswith("run_commands: "):
         return _OTHER_TOOL
     if not _has_only(given, "commands") or not isinstance(lines, list) or not lines:
@@ -274,53 +265,52 @@ def _cline(call: Json, given: Json, earlier: Json) -> Action:
     return RunAction(tuple(lines))
 
 
-def _opencode(call: Json, given: Json, earlier: Json) -> Action:
-    before = _object(earlier.get("rawInput"))
+def _opencode(call: Json, given: Json, _: Json, before: Json) -> Action:
     if _has_only(given, "command", "description"):
         if call.get("title") not in ("bash", given["command"]):
             return _OTHER_TOOL
         if not _has_only(before, "", "command cwd description"):
             return _UNEXPECTED_FIELDS
-        return _run_action(given, earlier, before.get("cwd"))
+        return _run_action(given, before, before.get("cwd"))
     if _has_only(given, "filepath diff"):
         is_edit = call.get("title") in ("edit", "write", given["filepath"])
         return _edit_action(given, {}, "filepath") if is_edit else _OTHER_TOOL
     return _UNEXPECTED_FIELDS
 
 
-def _goose(_: Json, given: Json, earlier: Json) -> Action:
+def _goose(_: Json, given: Json, earlier: Json, before: Json) -> Action:
     tool = _object(_object(_object(earlier.get("_meta")).get("goose")).get("toolCall"))
     if tool.get("extensionName") != "developer":
         return _OTHER_TOOL
     if tool.get("toolName") == "shell" and _has_only(given, "command"):
-        return _run_action(given, earlier)
+        return _run_action(given, before)
     if (tool.get("toolName") == "edit" and _has_only(given, "path before after")) or (
         tool.get("toolName") == "write" and _has_only(given, "path content")
     ):
-        return _edit_action(given, earlier, "path")
+        return _edit_action(given, before, "path")
     return _OTHER_TOOL
 
 
-def _qwen(call: Json, given: Json, earlier: Json) -> Action:
+def _qwen(call: Json, given: Json, _: Json, before: Json) -> Action:
     tool = _object(call.get("_meta")).get("toolName")
     if tool == "run_shell_command":
         if not _has_only(given, "command", "is_background description"):
             return _UNEXPECTED_FIELDS
-        return _BACKGROUND if given.get("is_background") else _run_action(given, earlier)
+        return _BACKGROUND if given.get("is_background") else _run_action(given, before)
     if (tool == "edit" and _has_only(given, "file_path old_string new_string")) or (
         tool == "write_file" and _has_only(given, "file_path content")
     ):
-        return _edit_action(given, earlier, "file_path")
+        return _edit_action(given, before, "file_path")
     return _OTHER_TOOL
 
 
-def _demo(_: Json, given: Json, earlier: Json) -> Action:
+def _demo(_: Json, given: Json, __: Json, before: Json) -> Action:
     if _has_only(given, "command"):
-        return _run_action(given, earlier)
-    return _edit_action(given, earlier, "path") if _has_only(given, "path") else _UNEXPECTED_FIELDS
+        return _run_action(given, before)
+    return _edit_action(given, before, "path") if _has_only(given, "path") else _UNEXPECTED_FIELDS
 
 
-READERS: Final[Mapping[str, Callable[[Json, Json, Json], Action]]] = {
+READERS: Final[Mapping[str, Callable[[Json, Json, Json, Json], Action]]] = {
     "claude": _claude,
     "codex": _codex,
     "copilot": _copilot,
@@ -330,4 +320,5 @@ READERS: Final[Mapping[str, Callable[[Json, Json, Json], Action]]] = {
     "qwen": _qwen,
     "demo": _demo,
 }
-"""By the names of `known_agents`."""
+"""By the names of `known_agents`: each gets the call, its input, the fields that were reported
+before, and the input among those."""

@@ -33,10 +33,10 @@ from acphold.record.standing.programs import (
     MEANS,
     PlainCommand,
     UnreadableLine,
-    no_arguments,
     read_line,
     row_of,
     why_more,
+    why_uncovered,
 )
 
 DAY: Final = 24 * 3600 * 1000
@@ -366,7 +366,26 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
     try:
         if not any(rule.verdict == "allow" for rule in active):
             raise _AskedError("there is no rule for this agent and folder")
-        _require_calm(at, folder, active)
+        # Where rules rest, whatever is asked.
+        for rule in active:
+            if rule.is_rest:
+                raise _AskedError(
+                    "rules are paused in this session: its agent did something that was not "
+                    f"allowed; resume them with: {revoke_words([rule.number], rule.person)}",
+                    rule,
+                )
+        if at.is_unruled:
+            raise _AskedError("this turn was begun with --permission reject")
+        if at.has_guests:
+            raise _AskedError("other people can send prompts in this session")
+        if at.answered >= MOST_ANSWERS:
+            answers = f"rules have answered {MOST_ANSWERS} times in this turn"
+            raise _AskedError(f"{answers} and are paused until the next")
+        mode = at.mode.casefold()
+        if "plan" in mode or "read" in mode:
+            raise _AskedError("the agent is in a mode that only plans or reads")
+        if folder == "/" or any(is_in(real(path), folder) for path in at.kept):
+            raise _AskedError("the session's folder contains your home folder or the journal")
         if isinstance(action, RunAction):
             # Another shell may make other words of the same line.
             name = at.shell.rsplit("/", 1)[-1]
@@ -387,30 +406,6 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
     return RuleDecision(
         allows=True, why=f"allowed by your rule{'s' * (len(used) > 1)} {numbers}", rules=used
     )
-
-
-def _require_calm(at: Circumstances, folder: str, rules: Sequence[StandingRule]) -> None:
-    """Raise if rules rest here, whatever is asked."""
-    for rule in rules:
-        if rule.is_rest:
-            raise _AskedError(
-                "rules are paused in this session: its agent did something that was not allowed; "
-                f"resume them with: {revoke_words([rule.number], rule.person)}",
-                rule,
-            )
-    if at.is_unruled:
-        raise _AskedError("this turn was begun with --permission reject")
-    if at.has_guests:
-        raise _AskedError("other people can send prompts in this session")
-    if at.answered >= MOST_ANSWERS:
-        raise _AskedError(
-            f"rules have answered {MOST_ANSWERS} times in this turn and are paused until the next"
-        )
-    mode = at.mode.casefold()
-    if "plan" in mode or "read" in mode:
-        raise _AskedError("the agent is in a mode that only plans or reads")
-    if folder == "/" or any(is_in(real(path), folder) for path in at.kept):
-        raise _AskedError("the session's folder contains your home folder or the journal")
 
 
 def _rules_for_run(
@@ -503,7 +498,7 @@ def _rules_for(
     for at, command in enumerate(commands):
         pipeline_start = pipeline_start if command.joined_by == "|" else at
         rule = _rule_for(command.argv, rules, cwd, folder)
-        if at > pipeline_start and not rule.is_prefix and not _has_row(command.argv, cwd, folder):
+        if at > pipeline_start and not rule.is_prefix and why_uncovered(command.argv, cwd, folder):
             for place in range(pipeline_start, at):
                 wanted = ("run", "allow", False, commands[place].argv)
                 fitting = (r for r in rules if (r.kind, r.verdict, r.is_prefix, r.argv) == wanted)
@@ -512,12 +507,6 @@ def _rules_for(
                 used[place] = exact
         used.append(rule)
     return used
-
-
-def _has_row(argv: Sequence[str], cwd: str, folder: str) -> bool:
-    """True if a row covers the command."""
-    row = row_of(argv)
-    return row is not None and not no_arguments(row, argv[len(row.words) :], cwd, folder)
 
 
 def _rule_for(
@@ -536,10 +525,8 @@ def _rule_for(
                 why = "an exact rule counts only in the session's folder itself"
             elif not (why := why_more(argv, folder)):
                 return rule
-        elif (row := row_of(argv)) is not None:
-            arguments = argv[len(row.words) :]
-            if not (why := no_arguments(row, arguments, cwd, folder)):
-                return rule
+        elif not (why := why_uncovered(argv, cwd, folder)):
+            return rule
     raise _AskedError(why or f"no rule covers {_brief(argv)}")
 
 

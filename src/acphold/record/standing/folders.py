@@ -110,7 +110,7 @@ def real(path: str) -> str:
     return os.path.realpath(path)
 
 
-def paths_outside_rules(home: str, journal: str = "") -> tuple[str, ...]:
+def paths_outside_rules(home: str, journal: str) -> tuple[str, ...]:
     """Paths that must not lie in a session's folder for rules to count there: the person's `home`,
     and the file of the journal, if it is one."""
     return (home, journal) if journal else (home,)

@@ -178,7 +178,7 @@ Operands = Literal["paths", "none", "one", "here"]
 """Arguments that are no options: paths or words, none, at most one, or paths that begin with `.`"""
 
 
-class ProgramRow(Struct, frozen=True):
+class Row:
     """A row: the `words` that begin the command, and its harmless options.
 
     `flags` stand alone, `valued` have a value, joined or in the next word. With `long_only` an
@@ -186,34 +186,24 @@ class ProgramRow(Struct, frozen=True):
     joined to an option of one letter: more such options would stand there.
     """
 
-    words: tuple[str, ...]
-    means: Means
-    flags: frozenset[str]
-    valued: frozenset[str]
-    operands: Operands = "paths"
-    long_only: bool = False
-    joins: bool = True
-
-
-def _row(
-    words: str,
-    means: Means,
-    flags: str = "",
-    valued: str = "",
-    operands: Operands = "paths",
-    *,
-    long_only: bool = False,
-    joins: bool = True,
-) -> ProgramRow:
-    return ProgramRow(
-        tuple(words.split()),
-        means,
-        _words(flags),
-        _words(valued),
-        operands,
-        long_only,
-        joins,
-    )
+    def __init__(
+        self,
+        words: str,
+        means: Means,
+        flags: str = "",
+        valued: str = "",
+        operands: Operands = "paths",
+        *,
+        long_only: bool = False,
+        joins: bool = True,
+    ) -> None:
+        self.words = tuple(words.split())
+        self.means = means
+        self.flags = _words(flags)
+        self.valued = _words(valued)
+        self.operands = operands
+        self.long_only = long_only
+        self.joins = joins
 
 
 _COMMITS: Final = (
@@ -236,7 +226,7 @@ _CARGO_VALUED: Final = (
 )
 
 PROGRAMS: Final = (
-    _row(
+    Row(
         "pytest",
         "runs",
         "-q -v -x -s -l --quiet --verbose --exitfirst --lf --last-failed --ff --failed-first --nf "
@@ -246,14 +236,14 @@ PROGRAMS: Final = (
         "-k -m -n -r --maxfail --tb --durations --color --deselect --ignore --capture --timeout "
         "--numprocesses --dist",
     ),
-    _row(
+    Row(
         "git status",
         "reads",
         "-- -s -b -v -z --short --branch --long --porcelain --ignored --show-stash --ahead-behind "
         "--no-ahead-behind --renames --no-renames --verbose",
         "--porcelain --untracked-files --ignored",
     ),
-    _row(
+    Row(
         "git log",
         "reads",
         _COMMITS + "--all --merges --no-merges --reverse --follow --full-history --date-order "
@@ -261,7 +251,7 @@ PROGRAMS: Final = (
         _COMMITS_VALUED + "-n --max-count --skip --since --after --until --before --author "
         "--committer --grep",
     ),
-    _row(
+    Row(
         "git diff",
         "reads",
         "-- -p -u -s -w -b -R -M -C -z --patch --no-patch --stat --numstat --shortstat --name-only "
@@ -270,41 +260,41 @@ PROGRAMS: Final = (
         "--ignore-all-space --ignore-space-change",
         "-U --unified --diff-filter --color --word-diff --diff-algorithm --stat -S -G",
     ),
-    _row("git show", "reads", _COMMITS, _COMMITS_VALUED),
-    _row("git blame", "reads", "-- -w -M -C -s -e -l -t -p --porcelain --line-porcelain", "-L"),
-    _row("git branch", "reads", "-a -r -v -l --list --show-current --all --remotes", "", "none"),
-    _row(
+    Row("git show", "reads", _COMMITS, _COMMITS_VALUED),
+    Row("git blame", "reads", "-- -w -M -C -s -e -l -t -p --porcelain --line-porcelain", "-L"),
+    Row("git branch", "reads", "-a -r -v -l --list --show-current --all --remotes", "", "none"),
+    Row(
         "git rev-parse",
         "reads",
         "--show-toplevel --verify --git-dir --is-inside-work-tree --show-prefix --abbrev-ref "
         "--short --quiet",
         "--short",
     ),
-    _row(
+    Row(
         "git ls-files",
         "reads",
         "-- -m -o -d -s -c -z --others --modified --deleted --cached --stage --exclude-standard",
     ),
-    _row(
+    Row(
         "git grep",
         "reads",
         "-- -n -i -l -c -w -v -h -H -q -E -F -P --line-number --ignore-case --files-with-matches "
         "--count --word-regexp --cached --untracked --heading --break",
         "-e -A -B -C",
     ),
-    _row("git describe", "reads", "--tags --always --dirty --long --all", "--match --abbrev"),
-    _row(
+    Row("git describe", "reads", "--tags --always --dirty --long --all", "--match --abbrev"),
+    Row(
         "ls",
         "reads",
         "-- -l -a -A -h -1 -t -r -S -R -d -F -p -s -i -n -o -g -G -c -u -k --all --almost-all "
         "--human-readable --reverse --recursive --directory --size --inode --color",
         "--color --sort --time --time-style",
     ),
-    _row("cat", "reads", "-- -n -b -s -A -e -t -v -E -T --number"),
-    _row("head", "reads", f"-- {_LINES}", _COUNTED),
-    _row("tail", "reads", f"-- {_LINES}", _COUNTED),
-    _row("wc", "reads", "-- -l -w -c -m -L --lines --words --bytes --chars"),
-    _row(
+    Row("cat", "reads", "-- -n -b -s -A -e -t -v -E -T --number"),
+    Row("head", "reads", f"-- {_LINES}", _COUNTED),
+    Row("tail", "reads", f"-- {_LINES}", _COUNTED),
+    Row("wc", "reads", "-- -l -w -c -m -L --lines --words --bytes --chars"),
+    Row(
         "grep",
         "reads",
         "-- -n -i -v -w -x -c -l -L -h -H -o -q -s -E -F -G -P -r -a -I -b -z -# --count "
@@ -314,7 +304,7 @@ PROGRAMS: Final = (
         "-e -A -B -C -m --include --exclude --exclude-dir --color --max-count --regexp --context "
         "--after-context --before-context",
     ),
-    _row(
+    Row(
         "rg",
         "reads",
         "-- -n -N -i -v -w -x -c -l -o -S -s -F -P -U -q -H -I -p -a --files --hidden "
@@ -326,22 +316,22 @@ PROGRAMS: Final = (
         "--max-depth --sort --sortr --color --context --after-context --before-context "
         "--replace --regexp --max-columns",
     ),
-    _row("sort", "reads", "-- -n -r -u -f -h -V -g -M -b -d -i -c -C -s -z", "-k -t"),
-    _row("uniq", "reads", "-c -d -u -i -z -D", "-f -s -w", "one"),
-    _row("cut", "reads", "-s -n -z --complement", "-d -f -c -b --delimiter --fields"),
-    _row("tr", "reads", "-d -s -c -C"),
-    _row("stat", "reads", "-t", "-c --format"),
-    _row("file", "reads", "-b -i --brief --mime --mime-type --mime-encoding"),
-    _row("du", "reads", "-s -h -a -c -k -m -x", "-d --max-depth"),
-    _row("pwd", "reads", "-P -L", "", "none"),
-    _row(
+    Row("sort", "reads", "-- -n -r -u -f -h -V -g -M -b -d -i -c -C -s -z", "-k -t"),
+    Row("uniq", "reads", "-c -d -u -i -z -D", "-f -s -w", "one"),
+    Row("cut", "reads", "-s -n -z --complement", "-d -f -c -b --delimiter --fields"),
+    Row("tr", "reads", "-d -s -c -C"),
+    Row("stat", "reads", "-t", "-c --format"),
+    Row("file", "reads", "-b -i --brief --mime --mime-type --mime-encoding"),
+    Row("du", "reads", "-s -h -a -c -k -m -x", "-d --max-depth"),
+    Row("pwd", "reads", "-P -L", "", "none"),
+    Row(
         "tree",
         "reads",
         "-a -d -f -i -h -s --dirsfirst --noreport",
         "-L -I -P --filelimit",
         joins=False,
     ),
-    _row(
+    Row(
         "ruff check",
         "obeys",
         "-q -v -s -n -e --quiet --verbose --no-fix --statistics --preview --no-cache --show-files "
@@ -349,20 +339,20 @@ PROGRAMS: Final = (
         "--select --ignore --extend-select --extend-ignore --output-format --target-version "
         "--line-length",
     ),
-    _row("ruff format", "obeys", "-q -v -n --quiet --verbose --check --diff --no-cache --preview"),
-    _row("black", "obeys", "-q -v -S --quiet --verbose --check --diff", "-l -t --line-length"),
-    _row("gofmt", "obeys", "-l -d -s -w -e", long_only=True),
+    Row("ruff format", "obeys", "-q -v -n --quiet --verbose --check --diff --no-cache --preview"),
+    Row("black", "obeys", "-q -v -S --quiet --verbose --check --diff", "-l -t --line-length"),
+    Row("gofmt", "obeys", "-l -d -s -w -e", long_only=True),
     # Its settings here can make `fmt` the name of another command.
-    _row("cargo fmt", "runs", "-q -v --all --check --quiet --verbose", "-p --package", "none"),
-    _row("shellcheck", "reads", "-a -C --norc", "-s -S -e -i -f --shell --severity --exclude"),
-    _row(
+    Row("cargo fmt", "runs", "-q -v --all --check --quiet --verbose", "-p --package", "none"),
+    Row("shellcheck", "reads", "-a -C --norc", "-s -S -e -i -f --shell --severity --exclude"),
+    Row(
         "tsc",
         "obeys",
         "-noEmit -strict -skipLibCheck -listFiles -version -v -noErrorTruncation",
         "-p -project -pretty -target -lib",
         long_only=True,
     ),
-    _row(
+    Row(
         "mypy",
         "runs",
         "-v -V --strict --no-incremental --ignore-missing-imports --show-error-codes --pretty "
@@ -370,17 +360,17 @@ PROGRAMS: Final = (
         "--warn-unused-ignores --verbose --version",
         "--follow-imports --python-version --platform --disable-error-code --enable-error-code",
     ),
-    _row("pyright", "runs", "--warnings --stats --outputjson --verbose --version"),
-    _row("eslint", "runs", "--quiet --no-color --color --version", "--max-warnings --ext"),
-    _row("prettier", "runs", "-c -l -w --check --list-different --write --no-color --version"),
-    _row(
+    Row("pyright", "runs", "--warnings --stats --outputjson --verbose --version"),
+    Row("eslint", "runs", "--quiet --no-color --color --version", "--max-warnings --ext"),
+    Row("prettier", "runs", "-c -l -w --check --list-different --write --no-color --version"),
+    Row(
         "vitest run",
         "runs",
         "--silent --passWithNoTests --no-color",
         "-t --testNamePattern --bail",
         joins=False,
     ),
-    _row(
+    Row(
         "jest",
         "runs",
         "-i -b -o --runInBand --ci --silent --verbose --bail --coverage --no-coverage "
@@ -388,11 +378,11 @@ PROGRAMS: Final = (
         "-t -w --testNamePattern --maxWorkers",
         joins=False,
     ),
-    _row("cargo test", "runs", f"{_CARGO} --no-run --no-fail-fast --doc", _CARGO_VALUED),
-    _row("cargo build", "runs", _CARGO, _CARGO_VALUED, "none"),
-    _row("cargo check", "runs", _CARGO, _CARGO_VALUED, "none"),
-    _row("cargo clippy", "runs", f"{_CARGO} --no-deps", _CARGO_VALUED, "none"),
-    _row(
+    Row("cargo test", "runs", f"{_CARGO} --no-run --no-fail-fast --doc", _CARGO_VALUED),
+    Row("cargo build", "runs", _CARGO, _CARGO_VALUED, "none"),
+    Row("cargo check", "runs", _CARGO, _CARGO_VALUED, "none"),
+    Row("cargo clippy", "runs", f"{_CARGO} --no-deps", _CARGO_VALUED, "none"),
+    Row(
         "go test",
         "runs",
         "-v -short -race -cover -failfast -json",
@@ -400,24 +390,24 @@ PROGRAMS: Final = (
         "here",
         long_only=True,
     ),
-    _row("go build", "runs", "-v -race", "-p -tags", "here", long_only=True),
-    _row("go vet", "runs", "-v -json", "-tags", "here", long_only=True),
-    _row(
+    Row("go build", "runs", "-v -race", "-p -tags", "here", long_only=True),
+    Row("go vet", "runs", "-v -json", "-tags", "here", long_only=True),
+    Row(
         "dotnet test",
         "runs",
         "--no-build --no-restore --nologo",
         "-c -v --configuration --verbosity --filter",
     ),
-    _row(
+    Row(
         "dotnet build",
         "runs",
         "--no-restore --nologo",
         "-c -v --configuration --verbosity",
     ),
-    _row("swift test", "runs", "-v --parallel", "-c --filter --configuration", "none"),
-    _row("swift build", "runs", "-v", "-c --configuration", "none"),
-    _row("mix test", "runs", "--failed --stale --trace", "--only --exclude --seed --max-failures"),
-    _row("rspec", "runs", "--fail-fast --color --no-color", "-e -t --example --tag"),
+    Row("swift test", "runs", "-v --parallel", "-c --filter --configuration", "none"),
+    Row("swift build", "runs", "-v", "-c --configuration", "none"),
+    Row("mix test", "runs", "--failed --stale --trace", "--only --exclude --seed --max-failures"),
+    Row("rspec", "runs", "--fail-fast --color --no-color", "-e -t --example --tag"),
 )
 """The rows. Sources: the programs' own manuals, in their releases of 2026."""
 
@@ -444,7 +434,7 @@ _SPECIAL_WORDS: Final = {
 """By program: words with this have a meaning that acphold does not look into."""
 
 
-def row_of(argv: Sequence[str]) -> ProgramRow | None:
+def row_of(argv: Sequence[str]) -> Row | None:
     """Return the row of the program and sub-command that this command begins with."""
     return _BY_WORDS.get(tuple(argv[:1])) or _BY_WORDS.get(tuple(argv[:2]))
 
@@ -455,11 +445,13 @@ def why_more(argv: Sequence[str], folder: str) -> str:
     return why_runs(folder) if argv[0].rsplit("/", 1)[-1] == "git" else ""
 
 
-def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: str) -> str:
-    """Return the reason why a rule for any arguments does not cover these; "" if it does.
+def why_uncovered(argv: Sequence[str], cwd: str, folder: str) -> str:
+    """Return the reason why no row covers this command, with its arguments; "" if one does.
 
     `cwd` is the folder that the program stands in, `folder` that of the rule; both without links.
     """
+    if (row := row_of(argv)) is None:
+        return f"acphold does not know what the arguments of {argv[0]} do"
     if row.words[0] == "git":
         if cwd != folder:
             return "git reads settings from the folder it runs in"
@@ -467,7 +459,7 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
             return why
     operands = 0
     options_ended = expects_value = False
-    for word in arguments:
+    for word in argv[len(row.words) :]:
         if leads_out(word, cwd, folder):
             return f"{word} leads outside the folder"
         # Something other than a path or a name: arguments in a file, settings as JSON, or braces
@@ -509,7 +501,7 @@ def no_arguments(row: ProgramRow, arguments: Sequence[str], cwd: str, folder: st
     return ""
 
 
-def _option(row: ProgramRow, word: str) -> tuple[bool, bool]:
+def _option(row: Row, word: str) -> tuple[bool, bool]:
     """Say whether the option is harmless, and whether its value is the next word."""
     name, equals, value = word.partition("=")
     if row.long_only:

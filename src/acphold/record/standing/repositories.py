@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
+
+from acp_wire.workspace.regular_files import contents
 
 SETTINGS_BYTES: Final = 1 << 20
 """Of the longest settings that are read."""
@@ -107,7 +108,7 @@ def why_runs(folder: str) -> str:
         if any(name.startswith("sharedindex.") for name in os.listdir(git_folder)):
             return "the index of this repository is in several files"
         try:
-            index = _bytes(f"{git_folder}/index", INDEX_BYTES)
+            index = contents(f"{git_folder}/index", INDEX_BYTES)
         except FileNotFoundError:
             return ""
         is_aligned = index[4:8] in (b"\0\0\0\2", b"\0\0\0\3")  # entries of other versions are not
@@ -183,16 +184,4 @@ def _settings(path: str) -> Iterator[tuple[str, str]]:
 
 
 def _text(path: str) -> str:
-    return _bytes(path, SETTINGS_BYTES).decode()
-
-
-def _bytes(path: str, limit: int) -> bytes:
-    """Return the content of a regular file; raises OSError, and ValueError over `limit` bytes."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("it is not a regular file")
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise ValueError("it is too long")
-    return content
+    return contents(path, SETTINGS_BYTES).decode()
