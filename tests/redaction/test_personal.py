@@ -8,10 +8,11 @@ from acphold.record.redaction.redactor import personal_rules
 
 
 def without(text: str, home: str = "/root") -> str:
-    for _, pattern, replacement in personal_rules(home):
+    for rule in personal_rules(home):
         pieces, end = [], 0
-        for found in pattern.finditer(text):
-            pieces += [text[end : found.start()], replacement(found[0]) or found[0]]
+        for found in rule.pattern.finditer(text):
+            note = rule.note if rule.is_personal(found[0]) else found[0]
+            pieces += [text[end : found.start()], note]
             end = found.end()
         text = "".join([*pieces, text[end:]])
     return text

@@ -116,23 +116,11 @@ _NOTE: Final = re.compile(r"\[removed: [A-Za-z ]{1,40}\]")
 """The note that replaces a removed text; it is not searched."""
 
 
-class FoundSecret(NamedTuple):
-    """A secret in a text, from `start` to `end`.
-
-    A `certain` one is searched for everywhere else, too; another may be a common word that is
-    secret only in this place.
-    """
-
-    kind: str
-    start: int
-    end: int
-    certain: bool
-
-
-def secrets(text: str) -> list[FoundSecret]:
+def secrets(text: str) -> list[Found]:
     """Return the secrets in a text, in order, without overlaps.
 
-    The rest is searched again without them, in up to ROUNDS passes.
+    One that `is_certain` is searched for everywhere else, too; another may be a common word that is
+    secret only in this place. The rest is searched again without them, in up to ROUNDS passes.
     """
     rest = _NOTE.sub(lambda note: HIDDEN * len(note[0]), text)
     cuts: list[TextCut] = []
@@ -144,21 +132,21 @@ def secrets(text: str) -> list[FoundSecret]:
         cuts += found
         hidden = (cut._replace(replacement=HIDDEN * (cut.end - cut.start)) for cut in found)
         rest = without(rest, hidden)
-    return [
-        FoundSecret(cut.kind, cut.start, cut.end, is_certain(text[cut.start : cut.end]))
-        for cut in apart(cuts)
-    ]
+    return [Found(cut.kind, cut.start, cut.end) for cut in apart(cuts)]
 
 
-def secret_by_name(name: str, value: str) -> FoundSecret | None:
+def secret_by_name(name: str, value: str) -> Found | None:
     """Return a finding for the whole value if its name makes it secret: `{"password": "…"}`."""
     how_strong = strength(name)
     if how_strong is Strength.NOTHING or "\n" in value or len(value) > LONGEST:
         return None
     if look(value) < SURE[how_strong]:
         return None
-    kind = PASSWORD if how_strong is Strength.PASSWORD else SECRET
-    return FoundSecret(kind, 0, len(value), is_certain(value))
+    return Found(_kind(how_strong), 0, len(value))
+
+
+def _kind(how_strong: Strength) -> str:
+    return PASSWORD if how_strong is Strength.PASSWORD else SECRET
 
 
 def is_certain(value: str) -> bool:
@@ -196,10 +184,9 @@ def by_name(text: str) -> Iterator[Found]:
             how_strong = strength(f"{word[1]} {name}")
         if how_strong is Strength.NOTHING:
             continue
-        kind = PASSWORD if how_strong is Strength.PASSWORD else SECRET
         for least, at, until in _values_after(text, start, done, how_strong):
             if look(text[at:until]) >= least[how_strong]:
-                yield kind, at, until
+                yield Found(_kind(how_strong), at, until)
                 break
 
 

@@ -68,14 +68,14 @@ class KnownSecrets:
             place = hit.start()
             for written, kind in self._by_beginning[text[place : place + SHORTEST]].items():
                 if text.startswith(written, place):
-                    yield kind, place, place + len(written)
+                    yield Found(kind, place, place + len(written))
                 elif written.startswith(text[place:]) and is_certain(text[place:]):
-                    yield kind, place, len(text)
+                    yield Found(kind, place, len(text))
 
     def beginnings(self, text: str, end: int, least: int) -> Iterator[Found]:
         """Yield the beginning of a secret right before `end`, if it has `least` characters."""
         for secret, kind in self._kinds.items():
             for length in range(min(len(secret) - 1, end), least - 1, -1):
                 if text.endswith(secret[:length], 0, end):
-                    yield kind, end - length, end
+                    yield Found(kind, end - length, end)
                     break

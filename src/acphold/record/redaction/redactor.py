@@ -29,7 +29,7 @@ import msgspec
 from acphold.errors import RedactionError
 from acphold.record.history import Entry
 from acphold.record.history.entries import PROMPT
-from acphold.record.redaction.detector import secret_by_name, secrets
+from acphold.record.redaction.detector import is_certain, secret_by_name, secrets
 from acphold.record.redaction.known import KnownSecrets
 from acphold.record.redaction.rules import Found, by_form
 from acphold.record.redaction.texts import (
@@ -115,11 +115,12 @@ _HARDWARE: Final = re.compile(
 
 
 class PersonalRule(NamedTuple):
-    """A pattern to search for, and its replacement; None leaves it."""
+    """A pattern to search for, and the note that replaces a text that `is_personal`."""
 
     kind: str
     pattern: re.Pattern[str]
-    replacement: Callable[[str], str | None]
+    note: str
+    is_personal: Callable[[str], bool] = bool
 
 
 def personal_rules(home: str) -> list[PersonalRule]:
@@ -130,26 +131,21 @@ def personal_rules(home: str) -> list[PersonalRule]:
     if os.path.isabs(own):  # unless it is `/`
         paths.insert(0, (rf"(?<![\w.-]){re.escape(own)}(?![\w.-])", "~"))
     return [
-        *(PersonalRule(HOME, re.compile(pattern), _always(note)) for pattern, note in paths),
-        PersonalRule(MAIL, _MAIL, _always(f"[removed: {MAIL}]")),
-        PersonalRule(NETWORK, _HARDWARE, _always(f"[removed: {NETWORK}]")),
-        PersonalRule(NETWORK, _V4, _address),
-        PersonalRule(NETWORK, _V6, _address),
+        *(PersonalRule(HOME, re.compile(pattern), note) for pattern, note in paths),
+        PersonalRule(MAIL, _MAIL, f"[removed: {MAIL}]"),
+        PersonalRule(NETWORK, _HARDWARE, f"[removed: {NETWORK}]"),
+        PersonalRule(NETWORK, _V4, f"[removed: {NETWORK}]", _is_address),
+        PersonalRule(NETWORK, _V6, f"[removed: {NETWORK}]", _is_address),
     ]
 
 
-def _always(note: str) -> Callable[[str], str | None]:
-    return lambda _: note
-
-
-def _address(text: str) -> str | None:
+def _is_address(text: str) -> bool:
+    """True for the address of a machine in a network."""
     try:
         address = ip_address(text)
     except ValueError:
-        return None
-    if address.is_loopback or address.is_unspecified:
-        return None
-    return f"[removed: {NETWORK}]"
+        return False
+    return not (address.is_loopback or address.is_unspecified)
 
 
 ENCODED: Final = "encoded data"
@@ -350,18 +346,17 @@ class Redactor:
         found = secrets(seen.text)
         if name and (by_name := secret_by_name(name, seen.text)):
             found.append(by_name)
-        for finding in found:
-            if finding.certain:
-                self._known.add(seen.text[finding.start : finding.end], finding.kind)
-        cuts = _cuts(seen, (finding[:3] for finding in found))
+        for kind, start, end in found:
+            if is_certain(secret := seen.text[start:end]):
+                self._known.add(secret, kind)
+        cuts = _cuts(seen, found)
         for rule in self._rules:
             for match in rule.pattern.finditer(seen.text):
-                if (replacement := rule.replacement(match[0])) is not None:
-                    cuts.append(TextCut(*seen.original_span(*match.span()), rule.kind, replacement))
+                if rule.is_personal(match[0]):
+                    cuts.append(TextCut(*seen.original_span(*match.span()), rule.kind, rule.note))
         if not self._keeps_media:
-            cuts += _cuts(
-                seen, ((ENCODED, *match.span()) for match in _ENCODED.finditer(seen.text))
-            )
+            encoded = [Found(ENCODED, *match.span()) for match in _ENCODED.finditer(seen.text)]
+            cuts += _cuts(seen, encoded)
         if seen.text is not text:
             cuts += _in_payloads(text, self._search)
         if not cuts:

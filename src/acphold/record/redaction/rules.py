@@ -25,8 +25,13 @@ WEBHOOK: Final = "webhook"
 HASH: Final = "password hash"
 SECRET: Final = "secret"
 
-Found = tuple[str, int, int]
-"""A kind, and a span."""
+
+class Found(NamedTuple):
+    """A secret in a text, by its kind, from `start` to `end`."""
+
+    kind: str
+    start: int
+    end: int
 
 
 class SecretRule(NamedTuple):
@@ -84,7 +89,7 @@ class SecretRules:
                 start, end = found.span(found.lastindex or 0)
                 if not rule.least or look(text[start:end]) >= rule.least:
                     done[rule] = end
-                    yield rule.kind, start, end
+                    yield Found(rule.kind, start, end)
 
 
 _compile: Final[Callable[[str], re.Pattern[str]]] = cache(re.compile)
@@ -268,7 +273,7 @@ def by_form(text: str) -> Iterator[Found]:
             head = text[start:end][:36].translate({ord("-"): "+", ord("_"): "/"})
             if b"PRIVATE" not in b64decode(head):
                 continue
-        yield kind, start, end
+        yield Found(kind, start, end)
     # And private keys whose beginning is missing.
     for last in _END.finditer(text):
         begin = last.start()
@@ -276,7 +281,7 @@ def by_form(text: str) -> Iterator[Found]:
         while begin > max(0, last.start() - LONGEST_KEY) and text[begin - 1] in _IN_KEYS:
             begin -= 1
         if found := _LINES.search(text, begin, last.start()):
-            yield PRIVATE_KEY, found.start(), last.end()
+            yield Found(PRIVATE_KEY, found.start(), last.end())
 
 
 _OPTION: Final = r"(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s\"'`]+))"
@@ -395,9 +400,9 @@ def by_place(text: str) -> Iterator[Found]:
         for cookies in _COOKIES.finditer(text):
             for found in _COOKIE.finditer(text, *cookies.span(1)):
                 if look(found[1]) is Look.RANDOM or _DIGEST.fullmatch(found[1]):
-                    yield TOKEN, *found.span(1)
+                    yield Found(TOKEN, *found.span(1))
     if "Secret" in text and _MANIFEST.search(text):
         for data in _DATA.finditer(text):
             for found in _DATUM.finditer(text, *data.span(1)):
                 if look(found[1]):
-                    yield SECRET, *found.span(1)
+                    yield Found(SECRET, *found.span(1))
