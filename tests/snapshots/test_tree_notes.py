@@ -11,13 +11,7 @@ import pytest
 from acphold.record.snapshots import bounds
 from acphold.record.snapshots.checkouts import Checkout, checkout_of
 from acphold.record.snapshots.store import tree_of
-from acphold.record.snapshots.tree_notes import (
-    Ahead,
-    KnownTree,
-    TreeNotes,
-    from_json_name,
-    json_name,
-)
+from acphold.record.snapshots.tree_notes import Ahead, KnownTree, TreeNotes
 
 TREE = "7" * 40
 
@@ -63,9 +57,9 @@ def test_a_damaged_note_is_none(root: Path, checkout: Checkout) -> None:
 
 def test_any_name_of_a_file_can_be_noted(root: Path) -> None:
     name = os.fsdecode(b"caf\xc3\xa9 \xff.txt")
-    TreeNotes(str(root)).note(TREE, KnownTree(inside=[json_name(name)]))
+    TreeNotes(str(root)).note(TREE, KnownTree(inside=[name]))
     [noted] = TreeNotes(str(root)).known().inside
-    assert from_json_name(noted) == name
+    assert noted == name
 
 
 def test_refusals_in_a_row_are_counted_and_one_can_give_up_at_once(

@@ -10,17 +10,16 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from msgspec import Struct
 
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.regular_files import contents
-from acphold.errors import AgentStartError
 from acphold.record.snapshots import bounds
-from acphold.record.snapshots.git import HARMLESS, Git, GitError, program
+from acphold.record.snapshots.git import HARMLESS, Git, GitError
 
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
@@ -188,16 +187,13 @@ def marks(checkout: Checkout) -> ProjectMarks:
     """Return the marks of a project; blocks. What cannot be read in time is left out."""
     roots: Sequence[str] = ()
     remotes: Sequence[str] = ()
-    if program() is None or not checkout.is_repository:
+    if not checkout.is_repository:
         return ProjectMarks()
-    try:
-        with ProgramGroup(time.monotonic() + bounds.PROJECTS_SECONDS) as group:
-            git = Git(group, None, home=os.devnull)
-            remotes = _remotes(git, checkout.top)
-            found = git.run("-C", checkout.top, *HARMLESS, "rev-list", "--max-parents=0", "HEAD")
-            roots = found.decode().split()
-    except (GitError, TimeoutError, BufferError, AgentStartError):
-        pass  # no commit yet, or too many
+    # No git, no commit yet, or too many.
+    with suppress(GitError, TimeoutError, BufferError), _looking() as git:
+        remotes = _remotes(git, checkout.top)
+        found = git.run("-C", checkout.top, *HARMLESS, "rev-list", "--max-parents=0", "HEAD")
+        roots = found.decode().split()
     return ProjectMarks(
         tuple(roots[: bounds.PROJECT_MARKS]), tuple(remotes[: bounds.PROJECT_MARKS])
     )
@@ -208,7 +204,7 @@ def same_project(folders: Iterable[str], wanted: ProjectMarks, commit: str | Non
     that has the commit; "" if none is. Blocks."""
     roots = [root for root in wanted.roots[: bounds.PROJECT_MARKS] if COMMIT.fullmatch(root)]
     remotes = {*wanted.remotes[: bounds.PROJECT_MARKS]}
-    if program() is None or not (roots or remotes):
+    if not (roots or remotes):
         return ""
     clones: dict[str, str] = {}
     for folder in folders:
@@ -216,28 +212,30 @@ def same_project(folders: Iterable[str], wanted: ProjectMarks, commit: str | Non
         if checkout is not None and len(clones) < bounds.PROJECTS:
             clones.setdefault(checkout.common, main_top(checkout))
     fallback = ""
-    try:
-        with ProgramGroup(time.monotonic() + bounds.PROJECTS_SECONDS) as group:
-            git = Git(group, None, home=os.devnull)
-            for top in clones.values():
-                has_root = any(_has(git, top, root) for root in roots)
-                if has_root or (not roots and remotes & {*_remotes(git, top)}):
-                    if commit is None or _has(git, top, commit):
-                        return top
-                    fallback = fallback or top
-    except (TimeoutError, BufferError, AgentStartError):
-        pass  # what was found until then
+    # If it takes too long, what was found until then; without git, nothing.
+    with suppress(GitError, TimeoutError, BufferError), _looking() as git:
+        for top in clones.values():
+            has_root = any(_has(git, top, root) for root in roots)
+            if has_root or (not roots and remotes & {*_remotes(git, top)}):
+                if commit is None or _has(git, top, commit):
+                    return top
+                fallback = fallback or top
     return fallback
 
 
+@contextmanager
+def _looking() -> Iterator[Git]:
+    """Look at repositories for a block; raises the errors of `Git.run`."""
+    with ProgramGroup(time.monotonic() + bounds.PROJECTS_SECONDS) as group:
+        yield Git(group, None, home=os.devnull)
+
+
 def _has(git: Git, top: str, commit: str) -> bool:
-    if not COMMIT.fullmatch(commit):
-        return False
-    try:
-        git.run("-C", top, *HARMLESS, "cat-file", "-e", f"{commit}^{{commit}}")
-    except GitError:
-        return False
-    return True
+    with suppress(GitError):
+        if COMMIT.fullmatch(commit):
+            git.run("-C", top, *HARMLESS, "cat-file", "-e", f"{commit}^{{commit}}")
+            return True
+    return False
 
 
 def _remotes(git: Git, top: str) -> list[str]:

@@ -10,7 +10,7 @@ change the bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import BinaryIO
 
 from acp_wire.processes.program import on_path
@@ -19,16 +19,8 @@ from acp_wire.surroundings import Surroundings
 from acphold.errors import AcpError, AgentStartError
 
 HARMLESS = (
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "protocol.allow=never",
-    "-c",
-    "gc.auto=0",
-    "-c",
-    "maintenance.auto=false",
+    *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"),
+    *("-c", "protocol.allow=never", "-c", "gc.auto=0", "-c", "maintenance.auto=false"),
 )
 """Options that keep the configuration of a project from running or fetching anything."""
 
@@ -101,24 +93,19 @@ class Git:
         stdin: bytes | BinaryIO = b"",
         into: BinaryIO | None = None,
         reads: bool = False,
-    ) -> bytes:
-        """Return the output of a call, or write it into a file; raises GitError, TimeoutError and
-        BufferError. `reads` is as in `ProgramGroup.run`."""
-        return self._run(arguments, self._env, stdin=stdin, into=into, reads=reads)
-
-    def _run(
-        self,
-        arguments: Sequence[str],
-        env: Mapping[str, str],
-        *,
-        stdin: bytes | BinaryIO,
-        into: BinaryIO | None = None,
-        reads: bool = False,
+        env: Mapping[str, str] = {},
         fine: Collection[int] = (0,),
     ) -> bytes:
+        """Return the output of a call, or write it into a file; raises GitError, also for a status
+        that is not `fine`, TimeoutError and BufferError. `reads` is as in `ProgramGroup.run`; `env`
+        has variables that are others for this call."""
         try:
             ended = self._group.run(
-                [*self._start, *arguments], env, stdin=stdin, into=into, reads=reads
+                [*self._start, *arguments],
+                {**self._env, **env},
+                stdin=stdin,
+                into=into,
+                reads=reads,
             )
         except AgentStartError as error:
             raise GitNotStartedError(str(error)) from error
@@ -131,11 +118,12 @@ class Git:
     def find_ignored(self, names: Iterable[bytes], listed_in: str) -> set[bytes]:
         """Return those of these names in the work tree that are ignored, whatever the index has:
         by the lists in the folders, or by this one. Raises the errors of `run`."""
-        output = self._run(
-            ["-c", f"core.excludesFile={listed_in}", "check-ignore", "--no-index", "-z", "--stdin"],
-            {**self._env, "GIT_LITERAL_PATHSPECS": "0"},  # it knows no others, and refuses that
+        output = self.run(
+            *("-c", f"core.excludesFile={listed_in}"),
+            *("check-ignore", "--no-index", "-z", "--stdin"),
             stdin=b"".join(b"./%s\0" % name for name in names),  # so that a colon is a letter
             reads=True,
+            env={"GIT_LITERAL_PATHSPECS": "0"},  # it knows no others, and refuses that
             fine=(0, 1),  # 1: none
         )
         return {name.removeprefix(b"./") for name in output.split(b"\0") if name}
@@ -169,7 +157,10 @@ def personal_excludes(group: ProgramGroup, surroundings: Surroundings, empty: st
     if path is None:
         raise GitError("git is not installed")
     env["GIT_DIR"] = empty
-    found = group.run([path, "config", "--type=path", "--get", "core.excludesFile"], env)
+    try:
+        found = group.run([path, "config", "--type=path", "--get", "core.excludesFile"], env)
+    except AgentStartError as error:
+        raise GitNotStartedError(str(error)) from error
     if found.status == 0 and (named := found.output.removesuffix(b"\n")):
         return os.path.join(home, os.fsdecode(named))
     return os.path.join(surroundings.config_folder, "git", "ignore")

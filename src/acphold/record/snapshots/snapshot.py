@@ -25,7 +25,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack, suppress
-from functools import cache
+from functools import cache, partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,7 +33,6 @@ from msgspec.structs import replace
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.regular_files import contents
-from acphold.errors import AgentStartError
 from acphold.record.snapshots import bounds
 from acphold.record.snapshots.checkouts import Checkout, GitHead, checkout_at, head
 from acphold.record.snapshots.git import (
@@ -76,13 +75,7 @@ from acphold.record.snapshots.store import (
     locked,
     tree_of,
 )
-from acphold.record.snapshots.tree_notes import (
-    Ahead,
-    KnownTree,
-    TreeNotes,
-    from_json_name,
-    json_name,
-)
+from acphold.record.snapshots.tree_notes import Ahead, KnownTree, TreeNotes
 
 
 class Taken(Struct, frozen=True):
@@ -164,7 +157,8 @@ def take(
                 if is_ending() and os.path.exists(os.path.join(root, UNFINISHED)):
                     raise TimeoutError("the process ends")
 
-            def work() -> Taken | NotTaken:
+            taken: Taken | NotTaken
+            try:
                 check()
                 niceness = bounds.NICENESS if gently else 0
                 with ProgramGroup(until, niceness=niceness, checkpoint=check) as group:
@@ -173,9 +167,15 @@ def take(
                         *(limits, group, (stores.folder, *spared)),
                     )
                     taker.is_patient = deadline is None
-                    return taker.take()
-
-            taken = _run(work, root)
+                    taken = taker.take()
+            except TimeoutError as error:
+                if os.path.exists(os.path.join(root, UNFINISHED)):
+                    return NotTaken("its first snapshot is not finished; the next one continues")
+                taken = NotTaken(f"it took too long: {error}", "slow")
+            except GitNotStartedError as error:
+                return NotTaken(str(error))
+            except (GitError, BufferError) as error:
+                return NotTaken(str(error), "git")
             if isinstance(taken, Taken):
                 notes.forget_refusal()
             elif taken.cause in ("folder", "slow"):
@@ -185,22 +185,6 @@ def take(
             return taken
     except StoreInUseError as error:
         return NotTaken(f"it took too long: {error}")
-    except OSError as error:
-        return NotTaken(error.strerror or str(error))
-
-
-def _run(work: Callable[[], Taken | NotTaken], root: str) -> Taken | NotTaken:
-    """Return the result of taking a snapshot, or why it failed."""
-    try:
-        return work()
-    except TimeoutError as error:
-        if os.path.exists(os.path.join(root, UNFINISHED)):
-            return NotTaken("its first snapshot is not finished; the next one continues")
-        return NotTaken(f"it took too long: {error}", "slow")
-    except (GitNotStartedError, AgentStartError) as error:
-        return NotTaken(str(error))
-    except (GitError, BufferError) as error:
-        return NotTaken(str(error), "git")
     except OSError as error:
         return NotTaken(error.strerror or str(error))
 
@@ -254,7 +238,7 @@ class _SnapshotTaker:
         self._sieve = Sieve(checkout.top, limits, own)
         self._known = self._notes.known()
         self._personal = self._personal_excludes()
-        self._tracked = cache(self._names_in_index)
+        self._tracked = cache(partial(names_in_index, store, group, checkout))
         self.is_patient = False
         """True if a step of a first snapshot may last as long as the whole otherwise."""
 
@@ -288,11 +272,11 @@ class _SnapshotTaker:
 
     def _attempt(self, known: KnownTree, current: GitHead) -> Taken:
         sources = _sources(self._checkout, self._personal)
-        excludes = [(json_name(path), mark(path)) for path in sources]
+        excludes = [(path, mark(path)) for path in sources]
         listed = self._look.listing(sources)
         project_index = mark(self._checkout.index)
         is_index_known = (project_index, current.commit) == (known.project_index, known.commit)
-        has_returned = any(os.path.lexists(self._at(from_json_name(name))) for name in known.absent)
+        has_returned = any(os.path.lexists(self._at(name)) for name in known.absent)
         is_same = is_index_known and excludes == known.excludes and not has_returned
         is_same = is_same and known.rules == RULES and os.path.exists(self._index)
         before = None
@@ -334,7 +318,7 @@ class _SnapshotTaker:
         # To be looked at again if something staged was left out.
         known.project_index = () if staging.left_out else project_index
         known.commit, known.staged, known.rules = current.commit, staging.commit, RULES
-        known.inside, known.untracked = [*map(json_name, inside)], []
+        known.inside, known.untracked = inside, []
         known.absent = self._absent_names(absent)
         return self._keep(tree, current, sifted, known)
 
@@ -345,7 +329,7 @@ class _SnapshotTaker:
         asked for only if it matters."""
         if len(listed.new) > self._limits.new_files:  # before each is looked at
             self._sieve.refuse_many(len(listed.new - self._tracked()))
-        untracked = {*map(from_json_name, known.untracked)}
+        untracked = {*known.untracked}
 
         def is_tracked(name: str) -> bool:
             if name in untracked or name in self._tracked():
@@ -355,8 +339,7 @@ class _SnapshotTaker:
 
         same = self._still_ahead(known, listed.names)
         sifted = self._sieve.sift(listed.names - same.keys(), is_tracked, listed.changed)
-        names = sorted(untracked & listed.names)[: bounds.ABSENT_NAMES]
-        looked_for = [*map(json_name, names)]
+        looked_for = sorted(untracked & listed.names)[: bounds.ABSENT_NAMES]
         is_noted, known.untracked = known.untracked == looked_for, looked_for
         files = self._read_without_git(known, sifted, same)
         if files is None:
@@ -367,11 +350,11 @@ class _SnapshotTaker:
         else:
             former = known.ahead
             changed = [name for name, it in files.items() if it.differs(former.get(name))]
-            entries = {from_json_name(name): files[name].entry for name in changed}
+            entries = {name: files[name].entry for name in changed}
             known.tree, edited = self._objects.edit(known.tree, entries)
             sifted.keep_only(edited)
             for name in changed:  # it was only touched
-                if name not in former and from_json_name(name) not in edited:
+                if name not in former and name not in edited:
                     del files[name]
             is_noted, known.ahead = is_noted and files == former, files
             if not edited:
@@ -380,9 +363,8 @@ class _SnapshotTaker:
         if known.staged:
             tree = write_commit(self._objects, tree, known.staged)
         if sifted.removed:
-            absent = {*map(from_json_name, known.absent)}
             gone = {name for name in sifted.removed if is_tracked(name)}
-            known.absent = self._absent_names(absent | gone)
+            known.absent = self._absent_names(gone.union(known.absent))
         return self._keep(tree, current, sifted, known)
 
     def _keep(
@@ -399,8 +381,7 @@ class _SnapshotTaker:
             self._notes.note(tree, known)
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self._root, UNFINISHED))
-        if sifted is None:
-            return Taken(self._store.id, tree, current)
+        sifted = sifted or Sifted()
         return Taken(
             self._store.id,
             tree,
@@ -418,8 +399,7 @@ class _SnapshotTaker:
     ) -> tuple[set[str], list[str]]:
         """Return the names to look at, and the repositories inside, whose tracked names are added
         to `tracked`."""
-        was_inside = map(from_json_name, known.inside)
-        inside = [name for name in was_inside if checkout_at(self._at(name.rstrip("/")))]
+        inside = [name for name in known.inside if checkout_at(self._at(name.rstrip("/")))]
         candidates: set[str] = set()
         for name in sorted(listed):
             if name.endswith("/"):
@@ -499,8 +479,7 @@ class _SnapshotTaker:
     def _still_ahead(self, known: KnownTree, listed: Collection[str]) -> dict[str, Ahead]:
         """Return the listed files that are ahead of our index, and as they were when read."""
         same = {}
-        for plain, former in known.ahead.items():
-            name = from_json_name(plain)
+        for name, former in known.ahead.items():
             if former.marks and name in listed and not self._sieve.is_behind_link(name):
                 with suppress(OSError):
                     if former.marks == file_marks(os.lstat(self._at(name))):
@@ -515,12 +494,11 @@ class _SnapshotTaker:
         names = {*sifted.added, *sifted.removed}
         size = sifted.size + sum(it.marks[SIZE] for it in same.values())
         is_small = len(names) + len(same) <= bounds.CHANGED_FILES and size <= bounds.CHANGED_BYTES
-        others = {*map(from_json_name, known.ahead)}.difference(same, names)
+        others = known.ahead.keys() - same.keys() - names
         # One that is ahead and not among them is now as our index has it, or was new and is gone.
         if not known.tree or not is_small or others or not all(map(PLAIN.fullmatch, names)):
             return None
-        files = {json_name(name): former for name, former in same.items()}
-        files |= {json_name(name): Ahead() for name in sifted.removed}
+        files = same | {name: Ahead() for name in sifted.removed}
         for name in sifted.added:
             now = time.time_ns()
             try:
@@ -530,7 +508,7 @@ class _SnapshotTaker:
             except (FileNotFoundError, BufferError):  # it is changed just now
                 return None
             marks = file_marks(status) if is_settled(status, now) else ()
-            files[json_name(name)] = Ahead(mode.decode(), object_id, marks)
+            files[name] = Ahead(mode.decode(), object_id, marks)
         return files
 
     def _require_room(self, size: int, files: int = 1) -> None:
@@ -553,25 +531,22 @@ class _SnapshotTaker:
     def _absent_names(self, names: set[str]) -> list[str]:
         if len(names) > bounds.ABSENT_NAMES:
             return []
-        return [json_name(name) for name in sorted(names) if not os.path.lexists(self._at(name))]
-
-    def _names_in_index(self) -> frozenset[str]:
-        return frozenset(names_in_index(self._store, self._group, self._checkout))
+        return [name for name in sorted(names) if not os.path.lexists(self._at(name))]
 
     def _personal_excludes(self) -> str:
         """The file of names that the person ignores: asked of git once for each state of their
         configuration."""
         paths = personal_configuration(self._surroundings, self._git.program)
-        marks = [(json_name(path), mark(path)) for path in paths]
+        marks = [(path, mark(path)) for path in paths]
         if self._known.personal is not None and self._known.personal[1] == marks:
-            return from_json_name(self._known.personal[0])
+            return self._known.personal[0]
         found = personal_excludes(self._group, self._surroundings, self._store.path)
         texts = [b""]
         for path in paths:
             with suppress(OSError):
                 texts.append(contents(path, bounds.PERSONAL_BYTES))
         if not any(b"include" in text.lower() for text in texts):
-            self._known.personal = (json_name(found), marks)
+            self._known.personal = (found, marks)
         return found
 
 

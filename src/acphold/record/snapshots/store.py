@@ -29,6 +29,7 @@ from hashlib import sha256
 
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.regular_files import contents
+from acphold.errors import WorkspaceError
 from acphold.record.snapshots import bounds
 from acphold.record.snapshots.git import Git, GitError
 
@@ -139,6 +140,23 @@ class SnapshotStore:
             if not os.path.isfile(os.path.join(self.path, "HEAD")):
                 raise FileNotFoundError(f"{self.path} was removed")
             yield
+
+    @contextmanager
+    def working(self, seconds: float, doing: str, refusal: str = "") -> Iterator[ProgramGroup]:
+        """Work with git on the store for a block, for so many seconds.
+
+        Errors become a WorkspaceError: `doing` took too long, or the reason behind a `refusal`.
+        """
+        deadline = time.monotonic() + seconds
+        try:
+            with self.used(deadline), ProgramGroup(deadline) as group:
+                yield group
+        except TimeoutError as error:
+            raise WorkspaceError(f"{doing} took too long") from error
+        except OSError as error:
+            raise WorkspaceError(f"{refusal}{error.strerror or error}") from error
+        except (GitError, BufferError) as error:
+            raise WorkspaceError(f"{refusal}{error}") from error
 
     def note_fresh(self, tree: str) -> None:
         """Keep a snapshot until the journal has named it."""
@@ -373,21 +391,18 @@ def locked(path: str, deadline: float, *, shared: bool = False) -> Iterator[None
 
     Raises StoreInUseError at the deadline.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
+    how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "rb") as file:
         while True:
             try:
-                fcntl.flock(
-                    descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
-                )
+                fcntl.flock(file, how)
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise StoreInUseError("another process is using it") from None
                 time.sleep(bounds.LOCK_PAUSE_SECONDS)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def write_whole(path: str, data: bytes, *, is_lasting: bool = True) -> None:

@@ -6,6 +6,7 @@ A note that is damaged, or of other circumstances, is none.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from contextlib import suppress
@@ -85,18 +86,20 @@ class TreeNotes:
 
     def known(self) -> KnownTree:
         """Return what is known of the last snapshot, the defaults if that is nothing."""
-        with suppress(OSError, msgspec.MsgspecError):
+        with suppress(OSError, ValueError, msgspec.MsgspecError):
             raw = contents(os.path.join(self._root, "known"), 16 << 20)
-            return msgspec.json.decode(raw, type=KnownTree)
+            return msgspec.convert(json.loads(raw), KnownTree)
         return KnownTree()
 
     def note(self, tree: str, known: KnownTree) -> None:
         """Note the tree last: what is known then stands for it, or for nothing."""
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._root, "tree"))
-        base = () if known.ahead else ((BASE, tree.encode()),)
-        for name, data in (*base, ("known", msgspec.json.encode(known)), ("tree", tree.encode())):
-            write_whole(os.path.join(self._root, name), data, is_lasting=False)
+        base = () if known.ahead else ((BASE, tree),)
+        # In the JSON of the standard library names may have bytes that are no text.
+        noted = json.dumps(msgspec.to_builtins(known))
+        for name, text in (*base, ("known", noted), ("tree", tree)):
+            write_whole(os.path.join(self._root, name), text.encode(), is_lasting=False)
 
     def refusal(self, checkout: Checkout) -> SnapshotRefusal | None:
         """Return the last refusal of this folder, if it still holds."""
@@ -133,12 +136,3 @@ def _marks(checkout: Checkout) -> list[tuple[int, ...]]:
     exclude = os.path.join(checkout.common, "info", "exclude")
     ignored = os.path.join(checkout.top, ".gitignore")
     return [mark(path) for path in (checkout.top, ignored, exclude, checkout.index)]
-
-
-def json_name(name: str) -> str:
-    """A name as text that JSON can hold; `from_json_name` reverses it."""
-    return os.fsencode(name).decode("latin-1")
-
-
-def from_json_name(plain: str) -> str:
-    return os.fsdecode(plain.encode("latin-1"))

@@ -13,29 +13,29 @@ out of the snapshot, and is a regular file of the project that is reached throug
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import itertools
+import json
 import os
 import shutil
 import stat
 import tempfile
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape as glob_escape, glob
 from secrets import token_hex
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.files import SAFELY
 from acp_wire.workspace.regular_files import contents
-from acp_wire.workspace.roots import FOLDER
+from acp_wire.workspace.roots import FOLDER, NOT_A_FOLDER
 from acp_wire.workspace.threads import Checkpoint
-from acphold.errors import AgentStartError, WorkspaceError
+from acphold.errors import WorkspaceError
 from acphold.record.snapshots import bounds
 from acphold.record.snapshots.checkouts import checkout_at, checkout_of, main_top
 from acphold.record.snapshots.git import HARMLESS, Git, GitError
@@ -49,6 +49,9 @@ INCLUDE_LIST = ".worktreeinclude"
 LAYING = "laying"
 
 PIECE = 1 << 20
+
+NO_FILES = (*NOT_A_FOLDER, errno.ENXIO)
+"""Errors of opening something else than a file, or below something else than a folder."""
 
 
 class Laid(Struct, frozen=True):
@@ -85,82 +88,43 @@ def lay(
     used or the snapshot is gone; then nothing has changed.
     """
     exists = _require_usable(folder, project)
-    deadline = time.monotonic() + bounds.LAYING_OUT_SECONDS
-    try:
-        with (
-            store.used(deadline),
-            ProgramGroup(deadline) as group,
-            ExitStack() as noted,
-        ):
-            note = noted.enter_context(_note_laying(store, folder, project, is_new=not exists))
-            git = store.git(group)
-            listing = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
-            kind = b"".join(listing.split()[1:2])
-            if kind not in (b"tree", b"commit"):
-                raise WorkspaceError("the files of that moment are no longer kept")
-            made = [] if exists else _make_folders(folder)
-            placed: list[str] = []
-            why_plain = ""
-            try:
-                why_plain = _add_work_tree(group, store, folder, project, commit)
-                checkpoint()
-                _write_files(group, store, tree, folder, placed)
-                checkpoint()
-                if not why_plain and kind == b"commit":
-                    stage(store, group, tree, folder)
-                checkpoint()
-            except BaseException:
-                unlay(Laid(folder, why_plain, tuple(placed), tuple(made)), project)
-                raise
-            laid = Laid(folder, why_plain, tuple(placed), tuple(made), note)
-            note_unused(laid)
-            if until is not None:
-                until.push(noted.pop_all())
-            return laid
-    except TimeoutError as error:
-        raise WorkspaceError(f"{folder!r}: it took too long: {error}") from error
-    except (GitError, AgentStartError, BufferError) as error:
-        raise WorkspaceError(f"{folder!r}: {error}") from error
-    except OSError as error:
-        raise WorkspaceError(f"{folder!r}: {error.strerror or error}") from error
-
-
-class _Laying(Struct):
-    """The note of a laying out, in the store; a killed process leaves it, without its lock."""
-
-    folder: str
-    project: str
-    is_new: bool
-
-
-@contextmanager
-def _note_laying(store: SnapshotStore, folder: str, project: str, *, is_new: bool) -> Iterator[str]:
-    """Note, for a block, that files are laid out in a folder, new or not; yield the note."""
-    path = os.path.join(store.path, f"{LAYING}-{token_hex(8)}")
-    with open(path, "wb") as note:
-        fcntl.flock(note, fcntl.LOCK_EX)
-        its, projects = (os.fsencode(it).decode("latin-1") for it in (folder, project))
-        note.write(msgspec.json.encode(_Laying(its, projects, is_new)))
-        note.flush()
+    doing, refusal = f"{folder!r}: laying out the files", f"{folder!r}: "
+    with store.working(bounds.LAYING_OUT_SECONDS, doing, refusal) as group, ExitStack() as noted:
+        note = noted.enter_context(_note_laying(store, folder, project, is_new=not exists))
+        git = store.git(group)
+        listing = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
+        kind = b"".join(listing.split()[1:2])
+        if kind not in (b"tree", b"commit"):
+            raise WorkspaceError("the files of that moment are no longer kept")
+        made = [] if exists else _make_folders(folder)
+        placed: list[str] = []
+        why_plain = ""
         try:
-            yield path
-        finally:
-            os.unlink(path)
+            why_plain = _add_work_tree(group, store, folder, project, commit)
+            checkpoint()
+            _write_files(group, store, tree, folder, placed)
+            checkpoint()
+            if not why_plain and kind == b"commit":
+                stage(store, group, tree, folder)
+            checkpoint()
+        except BaseException:
+            unlay(Laid(folder, why_plain, tuple(placed), tuple(made)), project)
+            raise
+        laid = Laid(folder, why_plain, tuple(placed), tuple(made), note)
+        note_unused(laid)
+        if until is not None:
+            until.push(noted.pop_all())
+        return laid
 
 
-def note_unused(laid: Laid) -> None:
-    """Note that all that is in a folder by now was laid out there, and is unused."""
-    os.utime(laid.note)
+class _Laying(NamedTuple):
+    """The note of a laying out, in the file `note` of the store; a killed process leaves it,
+    without its lock. Nothing was used before `since`, by the clock of the disk in ns."""
 
-
-class _Unfinished(NamedTuple):
-    """The `note` of what a killed process has begun to lay out; nothing was used before `since`,
-    by the clock of the disk in ns."""
-
-    note: str
     folder: str
     project: str
     is_new: bool
+    note: str
     since: int
 
     def is_unused(self) -> bool:
@@ -176,18 +140,35 @@ class _Unfinished(NamedTuple):
         return True
 
 
-def _read_notes(stores: Iterable[SnapshotStore]) -> Iterator[_Unfinished]:
+@contextmanager
+def _note_laying(store: SnapshotStore, folder: str, project: str, *, is_new: bool) -> Iterator[str]:
+    """Note, for a block, that files are laid out in a folder, new or not; yield the note."""
+    path = os.path.join(store.path, f"{LAYING}-{token_hex(8)}")
+    with open(path, "wb") as note:
+        fcntl.flock(note, fcntl.LOCK_EX)
+        # In the JSON of the standard library paths may have bytes that are no text.
+        note.write(json.dumps((folder, project, is_new)).encode())
+        note.flush()
+        try:
+            yield path
+        finally:
+            os.unlink(path)
+
+
+def note_unused(laid: Laid) -> None:
+    """Note that all that is in a folder by now was laid out there, and is unused."""
+    os.utime(laid.note)
+
+
+def _read_notes(stores: Iterable[SnapshotStore]) -> Iterator[_Laying]:
     """Yield what killed processes have begun to lay out. Nobody else gets at a note meanwhile."""
     for store in stores:
         for path in glob(os.path.join(glob_escape(store.path), f"{LAYING}-*")):
-            with suppress(OSError, msgspec.MsgspecError), open(path, "rb") as note:
+            with suppress(OSError, ValueError), open(path, "rb") as note:
                 fcntl.flock(note, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                it = msgspec.json.decode(note.read(), type=_Laying)
-                folder, project = (
-                    os.fsdecode(name.encode("latin-1")) for name in (it.folder, it.project)
-                )
+                folder, project, is_new = json.loads(note.read())
                 since = os.fstat(note.fileno()).st_mtime_ns
-                yield _Unfinished(path, folder, project, it.is_new, since)
+                yield _Laying(folder, project, is_new, path, since)
 
 
 def find_unfinished(stores: Iterable[SnapshotStore]) -> list[str]:
@@ -233,9 +214,25 @@ def _require_usable(folder: str, project: str) -> bool:
 
 
 def unlay(laid: Laid, project: str) -> None:
-    """Remove a snapshot that was laid out just now; blocks."""
+    """Remove a snapshot that was laid out just now, with its note as a work tree of the project;
+    blocks. What anybody else has put into the folder stays."""
+    for path in laid.placed:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                os.unlink(path)
     # The note of a work tree that is not ours stays.
-    _remove_placed(laid.folder, laid.placed, "" if laid.why_plain else project)
+    tops = (laid.folder, "" if laid.why_plain else project)
+    ours, its = (checkout_at(top) if top else None for top in tops)
+    if ours is not None and its is not None and ours.common == its.common:
+        work_trees = os.path.join(its.common, "worktrees")
+        if os.path.dirname(ours.git_folder) == work_trees:
+            shutil.rmtree(ours.git_folder, ignore_errors=True)
+            with suppress(OSError):
+                os.unlink(os.path.join(laid.folder, ".git"))
+            with suppress(OSError):  # other work trees are in it
+                os.rmdir(work_trees)
     for one in reversed(laid.made):
         with suppress(OSError):  # something else is in it by now
             os.rmdir(one)
@@ -274,7 +271,7 @@ def _add_work_tree(
         return "the project is not a git repository here"
     if commit is None:
         return "the repository had no commits at that time"
-    git = Git(group, None, home=store.path, work_tree=None)
+    git = Git(group, None, home=store.path)
     top = ["-C", project, *HARMLESS]
     try:
         git.run(*top, "cat-file", "-e", f"{commit}^{{commit}}")
@@ -287,7 +284,7 @@ def _add_work_tree(
     try:
         git.run("-C", folder, *HARMLESS, "read-tree", commit)
     except GitError as error:
-        _remove_placed(folder, [], project)
+        unlay(Laid(folder), project)
         return str(error)
     return ""
 
@@ -305,28 +302,6 @@ def _make_folders(folder: str) -> list[str]:
     except FileExistsError:
         raise PlaceTakenError(f"{folder!r} was just created; choose another folder") from None
     return missing[::-1]
-
-
-def _remove_placed(folder: str, placed: Sequence[str], project: str) -> None:
-    """Remove what we have put into a folder, and the note of it as a work tree of the project.
-
-    The folder itself stays, with what anybody else has put into it.
-    """
-    for path in placed:
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with suppress(OSError):
-                os.unlink(path)
-    ours, its = (checkout_at(top) if top else None for top in (folder, project))
-    if ours is None or its is None or ours.common != its.common:
-        return
-    if os.path.dirname(ours.git_folder) == os.path.join(its.common, "worktrees"):
-        shutil.rmtree(ours.git_folder, ignore_errors=True)
-        with suppress(OSError):
-            os.unlink(os.path.join(folder, ".git"))
-        with suppress(OSError):  # other work trees are in it
-            os.rmdir(os.path.join(its.common, "worktrees"))
 
 
 def _write_files(
@@ -391,27 +366,22 @@ def include(
         return Included(missing=f"the project has no {INCLUDE_LIST}")
     try:
         # Only files that are ignored, or were left out.
-        patterns = contents(os.path.join(project, INCLUDE_LIST), bounds.INCLUDE_LIST_BYTES)
         checkout = checkout_at(project)
         with (
-            store.used(time.monotonic() + bounds.INCLUDING_SECONDS),
-            ProgramGroup(time.monotonic() + bounds.INCLUDING_SECONDS) as group,
+            store.working(bounds.INCLUDING_SECONDS, "finding them") as group,
             tempfile.NamedTemporaryFile(dir=store.path, prefix="include") as named,
         ):
-            named.write(patterns)
+            path = os.path.join(project, INCLUDE_LIST)
+            named.write(contents(path, bounds.INCLUDE_LIST_BYTES))
             named.flush()
             git = store.git(group, work_tree=project)
             wanted = {*git.names("ls-files", "-z", "-o", "-i", f"--exclude-from={named.name}")}
             if checkout is not None:
                 wanted &= find_ignored_names(store, group, checkout, surroundings) | {*left_out}
-        names = sorted(name for name in wanted if not name.endswith("/"))
-        copied, missing = _copy_included(project, folder, names, placed, checkpoint)
-    except TimeoutError:
-        return Included(missing="finding them took too long")
-    except (GitError, AgentStartError, BufferError) as error:
+    except WorkspaceError as error:
         return Included(missing=str(error))
-    except OSError as error:
-        return Included(missing=error.strerror or str(error))
+    names = sorted(name for name in wanted if not name.endswith("/"))
+    copied, missing = _copy_included(project, folder, names, placed, checkpoint)
     return Included(tuple(copied[:3]), len(copied), missing)
 
 
@@ -427,10 +397,12 @@ def _copy_included(
             return copied, f"more than {bounds.INCLUDED_FILES:,} files"
         try:
             size = _copy_file(project, folder, name, left, placed, checkpoint)
-        except (FileExistsError, FileNotFoundError, PermissionError, NotADirectoryError):
+        except (FileExistsError, FileNotFoundError, PermissionError):
             continue
-        except OSError as error:  # the disk is full
-            return copied, error.strerror or str(error)
+        except OSError as error:
+            if error.errno in NO_FILES:
+                continue
+            return copied, error.strerror or str(error)  # the disk is full
         if size is None:
             continue
         if size < 0:
@@ -448,12 +420,7 @@ def _copy_file(
     *above, last = name.split("/")
     with ExitStack() as held:
         source = _open_folder(held, project, above)
-        if source is None:
-            return None
-        try:
-            fd = os.open(last, os.O_RDONLY | SAFELY, dir_fd=source)
-        except OSError:  # a link, or gone
-            return None
+        fd = os.open(last, os.O_RDONLY | SAFELY, dir_fd=source)
         reading = held.enter_context(open(fd, "rb", buffering=0))
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
@@ -461,8 +428,6 @@ def _copy_file(
         if status.st_size > most:
             return -1
         target = _open_folder(held, folder, above, placed)
-        if target is None:
-            return None
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFELY
         made = os.open(last, flags, stat.S_IMODE(status.st_mode) & 0o777, dir_fd=target)
         placed.append(os.path.join(folder, name))
@@ -482,19 +447,16 @@ def _copy_file(
 
 def _open_folder(
     held: ExitStack, top: str, names: list[str], placed: list[str] | None = None
-) -> int | None:
-    """Open a folder below `top`, through no link; None if there is none. With `placed` it is made,
-    and noted there."""
+) -> int:
+    """Open a folder below `top`, through no link; raises OSError. With `placed` it is made, and
+    noted there."""
     fd = os.open(top, FOLDER)
     held.callback(os.close, fd)
     for depth, name in enumerate(names, 1):
-        try:
-            if placed is not None:
-                with suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=fd)
-                    placed.append(os.path.join(top, *names[:depth]))
-            fd = os.open(name, FOLDER, dir_fd=fd)
-        except OSError:  # a link, a file, or not there
-            return None
+        if placed is not None:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=fd)
+                placed.append(os.path.join(top, *names[:depth]))
+        fd = os.open(name, FOLDER, dir_fd=fd)
         held.callback(os.close, fd)
     return fd
