@@ -22,7 +22,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold.client import connected_to
 from acphold.client.uplink import Endpoint
 from acphold.errors import AcpError, ConnectionLostError
-from acphold.live.mcp.reconnection import load_sdk
+from acphold.live.mcp.connections import load_sdk
 from tests.editor import scripted_agent
 from tests.leaving import (
     INSIDE,

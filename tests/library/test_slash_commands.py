@@ -4,7 +4,7 @@ import pytest
 
 from acp_wire.schema import ContentBlock, ResourceLink, TextContent
 from acphold.library.session import arguments, missing, slash_command
-from acphold.live.mcp import Prompt, PromptArgument
+from acphold.live.mcp.offers import Prompt, PromptArgument
 
 
 @pytest.mark.parametrize(

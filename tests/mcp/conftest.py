@@ -27,9 +27,10 @@ from acp_wire.schema import (
     decode,
 )
 from acp_wire.surroundings import Surroundings
-from acphold.live.mcp import McpConnection, OurSide, Server, Servers
 from acphold.live.mcp.bridge import bridge_server
-from acphold.live.mcp.reconnection import McpListener
+from acphold.live.mcp.connections import McpConnection, McpListener, Servers
+from acphold.live.mcp.offers import OurSide
+from acphold.live.mcp.servers import Server
 from tests.mcp.http_faults import FaultyHttp, faulty_http
 from tests.npm import NODE, installed
 

@@ -20,9 +20,10 @@ from acp_wire.schema import (
 )
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import InvalidParamsError
-from acphold.live.mcp import McpConnection, Progress
 from acphold.live.mcp.bridge import bridge_server, server_from_env
 from acphold.live.mcp.bridge_traffic import bridge
+from acphold.live.mcp.connections import McpConnection
+from acphold.live.mcp.offers import Progress
 from tests.mcp.conftest import BRIDGE, SECRET, Connect, Remote, bridged
 from tests.mcp.http_faults import FaultyHttp
 from tests.watched_processes import until

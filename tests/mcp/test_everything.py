@@ -12,7 +12,9 @@ import pytest
 
 from acp_wire.schema import ImageContent, McpServerStdio, TextResourceContents
 from acp_wire.surroundings import Surroundings
-from acphold.live.mcp import McpConnection, OurSide, Progress, Server
+from acphold.live.mcp.connections import McpConnection
+from acphold.live.mcp.offers import OurSide, Progress
+from acphold.live.mcp.servers import Server
 from tests.mcp.conftest import FILESYSTEM, SECRET, Connect, Told, on_stdio
 from tests.watched_processes import until
 

@@ -18,14 +18,10 @@ from acphold.errors import (
     MethodNotFoundError,
     RemoteError,
 )
-from acphold.live.mcp import (
-    Channel,
-    McpConnection,
-    Progress,
-    parse_servers,
-)
-from acphold.live.mcp.reconnection import Failed, Lost, Ready
-from acphold.live.mcp.servers import McpServerAcp, server_ids
+from acphold.live.mcp.connections import Failed, Lost, McpConnection, Ready
+from acphold.live.mcp.offers import Progress
+from acphold.live.mcp.servers import McpServerAcp, parse_servers, server_ids
+from acphold.live.mcp.transports import Channel
 from tests.mcp.conftest import Connect, Told
 from tests.watched_processes import until
 

@@ -11,7 +11,7 @@ import pytest
 
 from acp_wire.schema import HttpHeader, McpServerHttp, McpServerStdio
 from acphold.errors import McpError
-from acphold.live.mcp.reconnection import Connecting, Failed, Ready
+from acphold.live.mcp.connections import Connecting, Failed, Ready
 from tests.mcp.conftest import SECRET, Connect, Faulty, Gather, Told
 from tests.mcp.http_faults import FaultyHttp
 from tests.watched_processes import lives, until

@@ -11,7 +11,7 @@ import pytest
 
 from acphold import extras
 from acphold.errors import McpConnectError
-from acphold.live.mcp import bounds, reconnection
+from acphold.live.mcp import bounds, connections
 from tests.mcp.conftest import Connect, Faulty
 
 HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', 'shutil'}"
@@ -22,7 +22,7 @@ def test_importing_the_room_imports_neither_the_sdk_nor_anything_heavy() -> None
 import sys
 import acphold.errors, acp_wire.schema, acp_wire.rpc, acp_wire.transports, asyncio
 before = set(sys.modules)
-import acphold.live.mcp
+import acphold.live.mcp.connections
 print(sorted({HEAVY} & (set(sys.modules) - before)))
 """
     done = subprocess.run(
@@ -35,7 +35,7 @@ print(sorted({HEAVY} & (set(sys.modules) - before)))
 def test_the_import_leaves_the_collection_of_garbage_as_it_was(collects: bool) -> None:
     code = f"""
 import asyncio, gc
-from acphold.live.mcp.reconnection import load_sdk
+from acphold.live.mcp.connections import load_sdk
 
 gc.enable() if {collects} else gc.disable()
 asyncio.run(load_sdk())
@@ -50,7 +50,7 @@ print(gc.isenabled())
 def test_the_loop_stays_live_while_the_sdk_is_imported() -> None:
     code = """
 import asyncio, time
-from acphold.live.mcp.reconnection import load_sdk
+from acphold.live.mcp.connections import load_sdk
 
 async def main():
     loading = asyncio.gather(*(load_sdk() for _ in range(8)))
@@ -72,7 +72,9 @@ asyncio.run(main())
 def test_all_programs_are_started_before_the_sdk_is_imported() -> None:
     code = """
 import asyncio
-from acphold.live.mcp import OurSide, Servers, reconnection
+from acphold.live.mcp import connections
+from acphold.live.mcp.connections import Servers
+from acphold.live.mcp.offers import OurSide
 from acphold.live.mcp.transports import StdioServer
 from acp_wire.schema import McpServerStdio
 from acp_wire.surroundings import Surroundings
@@ -81,7 +83,7 @@ seen = []
 start = StdioServer.start
 
 def started(self):
-    seen.append(reconnection._import is None)
+    seen.append(connections._import is None)
     start(self)
 
 StdioServer.start = started
@@ -107,7 +109,7 @@ async def test_closing_does_not_wait_for_the_import_of_the_sdk(
 ) -> None:
     importing: Future[None] = Future()
     importing.set_running_or_notify_cancel()
-    monkeypatch.setattr(reconnection, "_import", importing)
+    monkeypatch.setattr(connections, "_import", importing)
     connection = connect(faulty("ok"))
     waiting = asyncio.create_task(connection.ready())
     await asyncio.sleep(0)
@@ -138,9 +140,9 @@ async def test_without_the_sdk_the_person_is_told_what_to_install(
     faulty: Faulty, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extras, "is_installed", lambda extra: extra != "mcp")
-    monkeypatch.setattr(reconnection, "_import", None)
+    monkeypatch.setattr(connections, "_import", None)
     with pytest.raises(McpConnectError, match=r"pip install 'acphold\[mcp\]'"):
         await connect(faulty("ok")).ready()
     monkeypatch.undo()
-    monkeypatch.setattr(reconnection, "_import", None)
+    monkeypatch.setattr(connections, "_import", None)
     assert (await connect(faulty("ok")).call("ok")).text == "ok {}"

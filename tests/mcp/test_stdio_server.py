@@ -15,9 +15,9 @@ import pytest
 from acp_wire.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
 from acp_wire.surroundings import Surroundings
 from acphold.errors import McpAnswerError, McpConnectError, McpLostError
-from acphold.live.mcp import McpConnection, OurSide, Progress
+from acphold.live.mcp.connections import Connecting, Failed, Lost, McpConnection, Ready
 from acphold.live.mcp.faults import FaultError
-from acphold.live.mcp.reconnection import Connecting, Failed, Lost, Ready
+from acphold.live.mcp.offers import OurSide, Progress
 from acphold.live.mcp.transports import INHERITED, StdioServer
 from tests.mcp.conftest import SECRET, Connect, Faulty, Told
 from tests.watched_processes import lives, until
@@ -335,7 +335,8 @@ async def test_a_task_that_is_cancelled_again_and_again_ends(
 
 OWNER = """
 import asyncio, json, sys
-from acphold.live.mcp import McpConnection, OurSide
+from acphold.live.mcp.connections import McpConnection
+from acphold.live.mcp.offers import OurSide
 from acp_wire.schema import EnvVariable, McpServerStdio
 from acp_wire.surroundings import Surroundings
 

@@ -9,7 +9,7 @@ import pytest
 
 from acp_wire.schema import McpServerHttp, McpServerSse
 from acphold.errors import McpAnswerError
-from acphold.live.mcp import Server
+from acphold.live.mcp.servers import Server
 from tests.mcp.conftest import Connect, Faulty, bridged
 from tests.mcp.fault_server import UNREADABLE
 from tests.mcp.http_faults import FaultyHttp

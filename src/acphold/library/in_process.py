@@ -39,7 +39,7 @@ from acphold.record.journal import Journal, session_of
 if TYPE_CHECKING:
     from acp_wire.rpc.requests import Answer
     from acphold.library.session_servers import SessionServers
-    from acphold.live.mcp import Channel
+    from acphold.live.mcp.transports import Channel
 
 log = logging.getLogger(__name__)
 
@@ -259,7 +259,9 @@ class InProcessAgent:
         if given.strip() in (b"[]", b"null"):
             return None
         from acphold.library.session_servers import SessionServers  # late: most name none
-        from acphold.live.mcp import Channel, OurSide, parse_servers
+        from acphold.live.mcp.offers import OurSide
+        from acphold.live.mcp.servers import parse_servers
+        from acphold.live.mcp.transports import Channel
 
         if self._channel is None:  # one for all sessions: its requests have unique ids
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from acphold.library.history import History
     from acphold.library.outbox import Outbox
     from acphold.library.session_servers import SessionServers
-    from acphold.live.mcp import Prompt
+    from acphold.live.mcp.offers import Prompt
     from acphold.record.history import SessionState
 
 

@@ -23,21 +23,21 @@ from acp_wire.schema import (
 )
 from acphold.errors import AcpError, McpError
 from acphold.library.workspace import UNANSWERED, ClientSide
-from acphold.live.mcp.reconnection import McpListener
+from acphold.live.mcp.connections import McpListener
 
 if TYPE_CHECKING:
     from acphold.library.tools import Entering, RunningTool, StepKind
-    from acphold.live.mcp import (
+    from acphold.live.mcp.connections import McpConnection, Servers
+    from acphold.live.mcp.offers import (
         CallResult,
-        McpConnection,
+        MadePrompt,
         OurSide,
         Progress,
         Prompt,
-        Server,
-        Servers,
+        Resource,
         Tool,
     )
-    from acphold.live.mcp.offers import MadePrompt, Resource
+    from acphold.live.mcp.servers import Server
 
 R = TypeVar("R")
 
@@ -58,7 +58,7 @@ class SessionServers(McpListener):
         on_prompts: Callable[[tuple[Prompt, ...]], None],
         on_failure: Callable[[str, str], None],
     ) -> None:
-        from acphold.live.mcp import Servers
+        from acphold.live.mcp.connections import Servers
 
         self._client = client
         self._on_prompts = on_prompts

@@ -9,7 +9,7 @@ EXPORTS = """
     hub.alerts hub.annotations hub.bounds hub.choices hub.desk hub.forks hub.frames
     hub.kept_files hub.kept_stores hub.move_checks hub.move_giver hub.move_taker hub.moves
     hub.prompt_turn hub.prompt_updates
-    mcp mcp.bridge mcp.messages mcp.offers mcp.reconnection mcp.servers
+    mcp.bridge mcp.connections mcp.messages mcp.offers mcp.servers mcp.transports
     origins.changes origins.kept_changes origins.why
     presentation.diffs presentation.json_facts presentation.permissions
     presentation.present_diffs presentation.scenes presentation.visible_text

@@ -3,7 +3,7 @@
 The SDK's contexts must be left by the task that entered them, so that task does nothing else; the
 requests of a `Link` may come from any. Nobody cancels the task: it is told to end by an event.
 
-Needs the SDK: imported only after `reconnection.load_sdk`.
+Needs the SDK: imported only after `connections.load_sdk`.
 """
 
 from __future__ import annotations

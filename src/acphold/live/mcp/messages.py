@@ -6,7 +6,7 @@ ever, and it reads lines of any length.
 
 The bridge passes a client's messages on; `serve` has a server of the SDK answer them.
 
-Needs the SDK: imported by servers, and otherwise only after `reconnection.load_sdk`.
+Needs the SDK: imported by servers, and otherwise only after `connections.load_sdk`.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def decode_message(line: bytes | Oversize) -> SessionMessage:
         raise _unreadable(line, "it is not a JSON-RPC message") from None
 
 
-def failure(request: RequestId, reason: str, mark: str = REFUSED) -> SessionMessage:
+def failure(request: RequestId, reason: str) -> SessionMessage:
     """Return an answer of our own to a request, in place of the server's."""
-    error = ErrorData(code=INTERNAL_ERROR, message=reason, data={MARK: mark})
+    error = ErrorData(code=INTERNAL_ERROR, message=reason, data={MARK: REFUSED})
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error))
 
 

@@ -70,8 +70,6 @@ def parse_servers(
             raise _refusal(field, "type", f"this agent does not support MCP servers over {kind}")
         else:
             server = _check(kind, _with_env(kind, raw), field, can, path)
-            if isinstance(server, McpServerStdio) and not os.path.isabs(server.command):
-                server = msgspec.structs.replace(server, command=_find_command(server, field, path))
         if any(server.name == other.name for other in servers):
             raise _refusal(field, "name", "another server has the same name")
         servers.append(server)
@@ -101,9 +99,9 @@ def check_server(raw: bytes, place: int, can: McpCapabilities, path: str) -> byt
         return raw
     raw = _with_env(kind, raw)
     server = _check(kind, raw, field, can, path)
-    if not isinstance(server, McpServerStdio) or os.path.isabs(server.command):
+    if not isinstance(server, McpServerStdio) or string(members(raw)["command"]) == server.command:
         return raw
-    return splice(raw, {"command": msgspec.json.encode(_find_command(server, field, path))})
+    return splice(raw, {"command": encode(server.command)})
 
 
 class _ServerField:
@@ -137,6 +135,7 @@ def _with_env(kind: str, raw: bytes) -> bytes:
 
 
 def _check(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities, path: str) -> Server:
+    """Return a server that can be connected to; the command of a program is then absolute."""
     if (kind == "http" and not can.http) or (kind == "sse" and not can.sse):
         raise _refusal(field, "type", f"this agent does not support MCP servers over {kind}")
     parts = members(raw)
@@ -146,13 +145,15 @@ def _check(kind: str, raw: bytes, field: _ServerField, can: McpCapabilities, pat
     server = _decode(KINDS[kind], raw, field)
     match server:
         case McpServerStdio():
-            _check_program(server, field, path)
+            command = _check_program(server, field, path)
+            return msgspec.structs.replace(server, command=command)
         case McpServerHttp() | McpServerSse():
             _check_address(server, field)
     return server
 
 
-def _check_program(server: McpServerStdio, field: _ServerField, path: str) -> None:
+def _check_program(server: McpServerStdio, field: _ServerField, path: str) -> str:
+    """Return the absolute path of its command, searched on its own PATH, or on `path`."""
     words = [("command", server.command)]
     words += [(f"args[{number}]", argument) for number, argument in enumerate(server.args)]
     for member, word in words:
@@ -166,7 +167,18 @@ def _check_program(server: McpServerStdio, field: _ServerField, path: str) -> No
         if "\0" in variable.value:
             reason = f"the value of {name!r} contains a NUL character"
             raise _refusal(field, f"{place}.value", reason)
-    _find_command(server, field, path)
+    if os.path.isabs(server.command):
+        return server.command
+    if os.path.dirname(server.command):
+        raise _refusal(field, "command", f"{server.command!r} is not an absolute path")
+    from acp_wire.processes.program import on_path  # late: most sessions name no server
+
+    given = [variable.value for variable in server.env if variable.name == "PATH"]
+    found = on_path(server.command, given[-1] if given else path)
+    if found is None:
+        reason = f"{server.command!r} is neither an absolute path nor on PATH"
+        raise _refusal(field, "command", reason)
+    return found
 
 
 def _check_address(server: McpServerHttp | McpServerSse, field: _ServerField) -> None:
@@ -210,22 +222,6 @@ def _text(parts: dict[str, bytes], member: str, field: _ServerField) -> str:
     if not value:
         raise _refusal(field, member, "a non-empty string is required")
     return value
-
-
-def _find_command(server: McpServerStdio, field: _ServerField, path: str) -> str:
-    """Return the absolute path of its command, searched on its own PATH, or on `path`."""
-    if os.path.isabs(server.command):
-        return server.command
-    if os.path.dirname(server.command):
-        raise _refusal(field, "command", f"{server.command!r} is not an absolute path")
-    from acp_wire.processes.program import on_path  # late: most sessions name no server
-
-    given = [variable.value for variable in server.env if variable.name == "PATH"]
-    found = on_path(server.command, given[-1] if given else path)
-    if found is None:
-        reason = f"{server.command!r} is neither an absolute path nor on PATH"
-        raise _refusal(field, "command", reason)
-    return found
 
 
 _KEY: Final = os.urandom(16)

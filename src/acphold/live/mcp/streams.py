@@ -4,7 +4,7 @@ Left alone, the SDK's transports lose the status and WWW-Authenticate of a refus
 request take the whole connection down, follow redirects for long, and read answers of any size.
 Here each failure becomes a JSON-RPC error in plain words, which ends the one request it belongs to.
 
-Needs the SDK: imported only after `reconnection.load_sdk`.
+Needs the SDK: imported only after `connections.load_sdk`.
 """
 
 from __future__ import annotations
@@ -141,20 +141,13 @@ class GuardedClient(httpx2.AsyncClient):
             return self._refusal(request, whole, response.reason_phrase)
         if asked is None or not self._answers:
             return whole
-        return self._json_answer(request, asked, whole)
-
-    def _json_answer(
-        self, request: httpx2.Request, asked: RequestId, response: httpx2.Response
-    ) -> httpx2.Response:
-        """Return JSON as the answer to `asked`, whatever its `id`: the call must not wait for
-        ever."""
         try:
-            answer = decode_message(response.content)
+            answer = decode_message(whole.content)
         except UnreadableError as exc:
             return self._failure(request, f"its answer cannot be read: {exc}", REFUSED)
         if not isinstance(answer.message, JSONRPCResponse | JSONRPCError):
             return self._failure(request, "it answered with another kind of message", REFUSED)
-        answer.message.id = asked
+        answer.message.id = asked  # whatever it says: the call must not wait for ever
         return _rebuilt(response, encode_message(answer))
 
     def _refusal(
@@ -527,9 +520,7 @@ class AcpWire(Wire):
             del self._asking[request.id]
 
     def _hear(self, method: str, params: dict[str, object] | None) -> None:
-        notification = JSONRPCNotification(jsonrpc="2.0", method=method)
-        if params is not None:
-            notification = JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
+        notification = JSONRPCNotification(jsonrpc="2.0", method=method, params=params)
         self._incoming.put_nowait(SessionMessage(notification))
 
 

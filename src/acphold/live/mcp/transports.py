@@ -176,13 +176,7 @@ class Channel:
         it on, FaultError if the answer is not MCP.
         """
         request_id = str(next(self._ids))
-        message: dict[str, object] = {
-            "serverId": server_id,
-            "requestId": request_id,
-            "method": method,
-        }
-        if params is not None:
-            message["params"] = params
+        message = _McpMessage(server_id, request_id, method, params)
         self._active[server_id, request_id] = hear
         try:
             raw = await self._ask(MCP_MESSAGE, msgspec.json.encode(message))
@@ -206,7 +200,7 @@ class Channel:
     def hear(self, params: bytes) -> bool:
         """Take an `mcp/message` notification; return True if a request is waiting for it."""
         try:
-            message = msgspec.json.decode(params or b"{}", type=_McpNotification)
+            message = msgspec.json.decode(params or b"{}", type=_McpMessage)
         except msgspec.MsgspecError:
             return False
         hear = self._active.get((message.server_id, message.request_id))
@@ -216,7 +210,7 @@ class Channel:
         return True
 
 
-class _McpNotification(Struct, rename="camel"):
+class _McpMessage(Struct, rename="camel", omit_defaults=True):
     server_id: str
     request_id: str
     method: str
