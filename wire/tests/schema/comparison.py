@@ -19,7 +19,7 @@ from msgspec import Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
 import acp_wire.schema as ours
-from acp_wire.schema.client_services import NEEDS
+from acp_wire.schema.client_services import NEEDS, PropertyFields, TerminalFields
 from acp_wire.schema.methods import UNSTABLE_METHODS
 from acp_wire.schema.salvage import lenience_of
 from acp_wire.schema.session_requests import ConfigOptionFields
@@ -47,7 +47,7 @@ MARKS = {
     "x-deserialize-default-on-null": "on_null",
     "x-deserialize-skip-invalid-items": "skip_items",
 }
-BASES = (Shape, Extensible, ConfigOptionFields, ToolCallChanges)
+BASES = (Shape, Extensible, ConfigOptionFields, PropertyFields, TerminalFields, ToolCallChanges)
 """Bases that types share; they are no types of the schema themselves."""
 
 UNSTABLE = {method.params for method in UNSTABLE_METHODS.values()} - {

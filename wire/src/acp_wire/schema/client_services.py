@@ -84,11 +84,15 @@ class TerminalExitStatus(Extensible, frozen=True):
     signal: OrDefault[str | None] = None
 
 
-class TerminalOutputRequest(Extensible, frozen=True):
-    """`terminal/output`: the command's output so far."""
+class TerminalFields(Extensible, frozen=True):
+    """The fields of every request about a terminal."""
 
     session_id: str
     terminal_id: str
+
+
+class TerminalOutputRequest(TerminalFields, frozen=True):
+    """`terminal/output`: the command's output so far."""
 
 
 class TerminalOutputResponse(Extensible, frozen=True):
@@ -99,36 +103,24 @@ class TerminalOutputResponse(Extensible, frozen=True):
     exit_status: OrDefault[TerminalExitStatus | None] = None
 
 
-class ReleaseTerminalRequest(Extensible, frozen=True):
+class ReleaseTerminalRequest(TerminalFields, frozen=True):
     """`terminal/release`: kill the command if it runs, and forget the terminal."""
-
-    session_id: str
-    terminal_id: str
 
 
 class ReleaseTerminalResponse(Extensible, frozen=True):
     """The terminal is gone."""
 
 
-class WaitForTerminalExitRequest(Extensible, frozen=True):
+class WaitForTerminalExitRequest(TerminalFields, frozen=True):
     """`terminal/wait_for_exit`: answered when the command ends."""
 
-    session_id: str
-    terminal_id: str
 
-
-class WaitForTerminalExitResponse(Extensible, frozen=True):
+class WaitForTerminalExitResponse(TerminalExitStatus, frozen=True):
     """The end of a command: an exit code, or a signal."""
 
-    exit_code: OrDefault[UInt32 | None] = None
-    signal: OrDefault[str | None] = None
 
-
-class KillTerminalRequest(Extensible, frozen=True):
+class KillTerminalRequest(TerminalFields, frozen=True):
     """`terminal/kill`: end the command; its output can still be read."""
-
-    session_id: str
-    terminal_id: str
 
 
 class KillTerminalResponse(Extensible, frozen=True):
@@ -146,11 +138,16 @@ class EnumOption(Extensible, frozen=True):
     description: OrDefault[str | None] = None
 
 
-class StringPropertySchema(Extensible, frozen=True, tag="string", tag_field="type"):
-    """A text, or one of `enum` or `one_of`."""
+class PropertyFields(Extensible, frozen=True):
+    """The fields of every kind of property."""
 
     title: OrDefault[str | None] = None
     description: OrDefault[str | None] = None
+
+
+class StringPropertySchema(PropertyFields, frozen=True, tag="string", tag_field="type"):
+    """A text, or one of `enum` or `one_of`."""
+
     min_length: UInt32 | None = None
     max_length: UInt32 | None = None
     pattern: str | None = None
@@ -160,31 +157,25 @@ class StringPropertySchema(Extensible, frozen=True, tag="string", tag_field="typ
     one_of: tuple[EnumOption, ...] | None = None
 
 
-class NumberPropertySchema(Extensible, frozen=True, tag="number", tag_field="type"):
+class NumberPropertySchema(PropertyFields, frozen=True, tag="number", tag_field="type"):
     """A number."""
 
-    title: OrDefault[str | None] = None
-    description: OrDefault[str | None] = None
     minimum: float | None = None
     maximum: float | None = None
     default: OrDefault[float | None] = None
 
 
-class IntegerPropertySchema(Extensible, frozen=True, tag="integer", tag_field="type"):
+class IntegerPropertySchema(PropertyFields, frozen=True, tag="integer", tag_field="type"):
     """A whole number."""
 
-    title: OrDefault[str | None] = None
-    description: OrDefault[str | None] = None
     minimum: Int64 | None = None
     maximum: Int64 | None = None
     default: OrDefault[Int64 | None] = None
 
 
-class BooleanPropertySchema(Extensible, frozen=True, tag="boolean", tag_field="type"):
+class BooleanPropertySchema(PropertyFields, frozen=True, tag="boolean", tag_field="type"):
     """Yes or no."""
 
-    title: OrDefault[str | None] = None
-    description: OrDefault[str | None] = None
     default: OrDefault[bool | None] = None
 
 
@@ -215,12 +206,12 @@ else:
     ]
 
 
-class MultiSelectPropertySchema(Extensible, frozen=True, tag="array", tag_field="type"):
+class MultiSelectPropertySchema(
+    PropertyFields, frozen=True, kw_only=True, tag="array", tag_field="type"
+):
     """Several of a set of values."""
 
     items: MultiSelectItems
-    title: OrDefault[str | None] = None
-    description: OrDefault[str | None] = None
     min_items: UInt64 | None = None
     max_items: UInt64 | None = None
     default: GoodItems[tuple[str, ...] | None] = None

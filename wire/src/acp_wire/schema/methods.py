@@ -9,13 +9,12 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-import acp_wire.schema.client_services as client
-import acp_wire.schema.client_services as elicitation
-import acp_wire.schema.initialize as connection
-import acp_wire.schema.session_requests as configuration
-import acp_wire.schema.session_requests as sessions
-import acp_wire.schema.updates as tools
-import acp_wire.schema.updates as updates
+from acp_wire.schema import (
+    client_services as client,
+    initialize as connection,
+    session_requests as sessions,
+    updates,
+)
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -106,14 +105,14 @@ ARCHIVE_SESSION = Method(
 )
 SET_SESSION_MODE = Method(
     "session/set_mode",
-    configuration.SetSessionModeRequest,
-    configuration.SetSessionModeResponse,
+    sessions.SetSessionModeRequest,
+    sessions.SetSessionModeResponse,
     repeatable=True,
 )
 SET_SESSION_CONFIG_OPTION = Method(
     "session/set_config_option",
-    configuration.SetSessionConfigOptionRequest,
-    configuration.SetSessionConfigOptionResponse,
+    sessions.SetSessionConfigOptionRequest,
+    sessions.SetSessionConfigOptionResponse,
     repeatable=True,
 )
 PROMPT = Method("session/prompt", sessions.PromptRequest, sessions.PromptResponse)
@@ -121,7 +120,9 @@ CANCEL = Notification("session/cancel", sessions.CancelNotification)
 
 UPDATE = Notification("session/update", updates.SessionNotification)
 REQUEST_PERMISSION = Method(
-    "session/request_permission", tools.RequestPermissionRequest, tools.RequestPermissionResponse
+    "session/request_permission",
+    updates.RequestPermissionRequest,
+    updates.RequestPermissionResponse,
 )
 READ_TEXT_FILE = Method(
     "fs/read_text_file", client.ReadTextFileRequest, client.ReadTextFileResponse
@@ -144,12 +145,10 @@ WAIT_FOR_TERMINAL_EXIT = Method(
 KILL_TERMINAL = Method("terminal/kill", client.KillTerminalRequest, client.KillTerminalResponse)
 CREATE_ELICITATION = Method(
     "elicitation/create",
-    elicitation.CreateElicitationRequest,
-    elicitation.CreateElicitationResponse,
+    client.CreateElicitationRequest,
+    client.CreateElicitationResponse,
 )
-COMPLETE_ELICITATION = Notification(
-    "elicitation/complete", elicitation.CompleteElicitationNotification
-)
+COMPLETE_ELICITATION = Notification("elicitation/complete", client.CompleteElicitationNotification)
 
 CANCEL_REQUEST = Notification("$/cancel_request", connection.CancelRequestNotification)
 

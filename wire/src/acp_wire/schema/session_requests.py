@@ -242,11 +242,8 @@ class ForkSessionRequest(ResumeSessionRequest, frozen=True):
     """`session/fork`: as `session/resume`, of the session that is forked. Unstable."""
 
 
-class ResumeSessionResponse(Extensible, frozen=True):
+class ResumeSessionResponse(LoadSessionResponse, frozen=True):
     """The session is live again."""
-
-    modes: OrDefault[SessionModeState | None] = None
-    config_options: GoodItems[tuple[SessionConfigOption, ...] | None] = None
 
 
 class ListSessionsRequest(Extensible, frozen=True):

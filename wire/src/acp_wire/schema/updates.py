@@ -361,6 +361,8 @@ class UpdateForm(Enum):
     MOMENT = "moment"
 
 
+PIECE, PATCH, SNAPSHOT, EVENT, MOMENT = UpdateForm
+
 Subject = Literal["conversation", "choices", "commands", "cost", "title"]
 """The subject of an update: the conversation, or the state of the session.
 
@@ -414,44 +416,30 @@ _OPENCODE_CHILDREN: Final = ("_meta", "opencode/child-session-updates")
 UPDATE_KINDS: Final[Mapping[str, UpdateKind]] = {
     kind.name: kind
     for kind in (
-        UpdateKind("user_message_chunk", UpdateForm.PIECE, of="messageId", field="content"),
-        UpdateKind("agent_message_chunk", UpdateForm.PIECE, of="messageId", field="content"),
-        UpdateKind("agent_thought_chunk", UpdateForm.PIECE, of="messageId", field="content"),
-        UpdateKind("tool_call", UpdateForm.PATCH, of="toolCallId"),
-        UpdateKind("tool_call_update", UpdateForm.PATCH, of="toolCallId"),
-        UpdateKind("plan", UpdateForm.SNAPSHOT, field="entries"),
-        UpdateKind("plan_update", UpdateForm.SNAPSHOT, field="plan", needs=_PLAN),
-        UpdateKind("plan_removed", UpdateForm.EVENT, of="planId", needs=_PLAN),
+        UpdateKind("user_message_chunk", PIECE, of="messageId", field="content"),
+        UpdateKind("agent_message_chunk", PIECE, of="messageId", field="content"),
+        UpdateKind("agent_thought_chunk", PIECE, of="messageId", field="content"),
+        UpdateKind("tool_call", PATCH, of="toolCallId"),
+        UpdateKind("tool_call_update", PATCH, of="toolCallId"),
+        UpdateKind("plan", SNAPSHOT, field="entries"),
+        UpdateKind("plan_update", SNAPSHOT, field="plan", needs=_PLAN),
+        UpdateKind("plan_removed", EVENT, of="planId", needs=_PLAN),
+        UpdateKind("available_commands_update", SNAPSHOT, "commands", field="availableCommands"),
+        UpdateKind("current_mode_update", EVENT, "choices", field="currentModeId"),
+        UpdateKind("config_option_update", SNAPSHOT, "choices", field="configOptions"),
+        UpdateKind("session_info_update", PATCH, "title"),
+        UpdateKind("usage_update", SNAPSHOT, "cost"),
+        UpdateKind("notice", MOMENT, needs=_NOTICES),
+        UpdateKind("compaction_update", PATCH, of="compactionId", needs=_COMPACTION),
         UpdateKind(
-            "available_commands_update", UpdateForm.SNAPSHOT, "commands", field="availableCommands"
+            "compaction_summary_chunk", PIECE, of="compactionId", field="content", needs=_COMPACTION
         ),
-        UpdateKind("current_mode_update", UpdateForm.EVENT, "choices", field="currentModeId"),
-        UpdateKind("config_option_update", UpdateForm.SNAPSHOT, "choices", field="configOptions"),
-        UpdateKind("session_info_update", UpdateForm.PATCH, "title"),
-        UpdateKind("usage_update", UpdateForm.SNAPSHOT, "cost"),
-        UpdateKind("notice", UpdateForm.MOMENT, needs=_NOTICES),
-        UpdateKind("compaction_update", UpdateForm.PATCH, of="compactionId", needs=_COMPACTION),
+        UpdateKind(CHILD, EVENT, of="sessionId", needs=_CHILDREN),
+        UpdateKind("subagent_spawned", EVENT, of="subagentSessionId", needs=_CHILDREN),
+        UpdateKind("subagent_state_update", EVENT, of="subagentSessionId", needs=_CHILDREN),
+        UpdateKind("session_message", EVENT, of="messageId", field="content", needs=_CHILDREN),
         UpdateKind(
-            "compaction_summary_chunk",
-            UpdateForm.PIECE,
-            of="compactionId",
-            field="content",
-            needs=_COMPACTION,
-        ),
-        UpdateKind(CHILD, UpdateForm.EVENT, of="sessionId", needs=_CHILDREN),
-        UpdateKind("subagent_spawned", UpdateForm.EVENT, of="subagentSessionId", needs=_CHILDREN),
-        UpdateKind(
-            "subagent_state_update", UpdateForm.EVENT, of="subagentSessionId", needs=_CHILDREN
-        ),
-        UpdateKind(
-            "session_message", UpdateForm.EVENT, of="messageId", field="content", needs=_CHILDREN
-        ),
-        UpdateKind(
-            "session_message_chunk",
-            UpdateForm.EVENT,
-            of="messageId",
-            field="content",
-            needs=_CHILDREN,
+            "session_message_chunk", EVENT, of="messageId", field="content", needs=_CHILDREN
         ),
     )
 }
@@ -461,7 +449,7 @@ UPDATE_KINDS: Final[Mapping[str, UpdateKind]] = {
 def is_for_the_moment(name: str) -> bool:
     """Return True if this kind is for connected clients only, and not part of history."""
     kind = UPDATE_KINDS.get(name)
-    return kind is not None and kind.form is UpdateForm.MOMENT
+    return kind is not None and kind.form is MOMENT
 
 
 OFFERS: Final = frozenset(

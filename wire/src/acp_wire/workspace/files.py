@@ -185,13 +185,12 @@ class Files:
             with (
                 _translate_errors("read", path),
                 self.roots.walk(path) as way,
-                _open_file(way, path) as fd,
+                _open_file(way, path, os.O_RDONLY) as fd,
             ):
-                if (
-                    first == 1
-                    and limit is None
-                    and (size := os.fstat(fd).st_size) > bounds.MAX_READ
-                ):
+                if fd is None:
+                    raise errors.MissingFileError(f"there is no file {path!r}")
+                size = os.fstat(fd).st_size
+                if first == 1 and limit is None and size > bounds.MAX_READ:
                     raise _too_large(path, f"has {size} bytes")
                 window = LineWindow(first, limit)
                 is_beginning = True
@@ -228,11 +227,11 @@ class Files:
                 if path.endswith("/"):
                     raise errors.NotTextError(f"{path!r} names a folder, not a file")
                 way.make_folders()
-                with _to_be_replaced(way, path) as old:
+                with _open_file(way, path, os.O_WRONLY) as old:  # raises if it is read-only
                     if old is not None and b"\n" in contents:
                         # If it may be written, but not read, its line ends are unknown.
-                        with suppress(PermissionError), _open_file(way, path) as fd:
-                            if has_crlf(os.read(fd, bounds.MAX_READ)):
+                        with suppress(PermissionError), _open_file(way, path, os.O_RDONLY) as fd:
+                            if fd is not None and has_crlf(os.read(fd, bounds.MAX_READ)):
                                 contents = with_crlf(contents)
                     replace(way.fd, way.rest[0], contents, old, checkpoint)
 
@@ -246,15 +245,11 @@ def text_of(roots: Roots, path: str, most: int) -> str | None:
     long as the disk takes.
     """
     try:
-        with roots.walk_unlinked(path) as way:
-            if _status(way, path) is None:
+        with roots.walk_unlinked(path) as way, _open_file(way, path, os.O_RDONLY) as fd:
+            if fd is None:
                 return ""
-            with _open_file(way, path) as fd:
-                if os.fstat(fd).st_size > most:
-                    return None
-                data = b""
-                while len(data) <= most and (piece := os.read(fd, most + 1 - len(data))):
-                    data += piece
+            with open(fd, "rb", closefd=False) as file:
+                data = file.read(most + 1)
     except (OSError, errors.AcpError):
         return None
     if len(data) > most or b"\0" in data:
@@ -273,54 +268,31 @@ def _too_large(path: str, fact: str) -> errors.FileTooLargeError:
 
 
 @contextmanager
-def _to_be_replaced(way: Walk, path: str) -> Iterator[int | None]:
-    """Yield a descriptor of the file at the end of `way`, if any; OSError if it is read-only."""
-    if _status(way, path) is None:
+def _open_file(way: Walk, path: str, access: int) -> Iterator[int | None]:
+    """Yield a descriptor of the regular file at the end of `way`, None if there is none; raises
+    NotTextError, and OSError if it cannot be opened so."""
+    if not way.rest:
+        raise errors.NotTextError(f"{path!r} is a folder, not a file")
+    status = None
+    if len(way.rest) == 1:
+        with suppress(FileNotFoundError):
+            # Before opening it: opening some devices has effects.
+            status = os.stat(way.rest[0], dir_fd=way.fd, follow_symlinks=False)
+    if status is None:
         yield None
         return
+    _refuse_special(status, path)
     try:
-        fd = os.open(way.rest[0], os.O_WRONLY | SAFELY, dir_fd=way.fd)
+        fd = os.open(way.rest[0], access | SAFELY, dir_fd=way.fd)
     except OSError as error:
         if error.errno != errno.ETXTBSY:  # a running program may be replaced
             raise
         fd = os.open(way.rest[0], os.O_RDONLY | SAFELY, dir_fd=way.fd)
-    with _check_and_close(fd, path):
-        yield fd
-
-
-@contextmanager
-def _open_file(way: Walk, path: str) -> Iterator[int]:
-    """Yield a descriptor to read the regular file at the end of `way`."""
-    if _status(way, path) is None:
-        raise errors.MissingFileError(f"there is no file {path!r}")
-    fd = os.open(way.rest[0], os.O_RDONLY | SAFELY, dir_fd=way.fd)
-    with _check_and_close(fd, path):
-        yield fd
-
-
-@contextmanager
-def _check_and_close(fd: int, path: str) -> Iterator[None]:
-    """Check a file once more, for it may be another by now; close it after the block."""
     try:
-        _refuse_special(os.fstat(fd), path)
-        yield
+        _refuse_special(os.fstat(fd), path)  # once more: it may be another file by now
+        yield fd
     finally:
         os.close(fd)
-
-
-def _status(way: Walk, path: str) -> os.stat_result | None:
-    """Return the status of the regular file at the end of `way`, or None; raises NotTextError."""
-    if not way.rest:
-        raise errors.NotTextError(f"{path!r} is a folder, not a file")
-    if len(way.rest) > 1:
-        return None
-    try:
-        # Before opening it: opening some devices has effects.
-        status = os.stat(way.rest[0], dir_fd=way.fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    _refuse_special(status, path)
-    return status
 
 
 def _refuse_special(status: os.stat_result, path: str) -> None:

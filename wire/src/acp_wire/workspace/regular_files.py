@@ -26,13 +26,8 @@ def contents(path: str | os.PathLike[str], limit: int) -> bytes:
 
     Their `strerror` says so.
     """
-    descriptor = open_fd(path)
-    try:
-        data = b""
-        while len(data) <= limit and (piece := os.read(descriptor, limit + 1 - len(data))):
-            data += piece
-    finally:
-        os.close(descriptor)
+    with open(open_fd(path), "rb") as file:
+        data = file.read(limit + 1)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"it has more than {limit >> 10:,} KiB", os.fspath(path))
     return data

@@ -18,27 +18,22 @@ def replace_file(path: str) -> Iterator[TextIO]:
     Only its owner can read it. An exception leaves the old file; raises ExportError. A device or a
     pipe is written to directly.
     """
-    if os.path.exists(path) and not os.path.isfile(path):
-        try:
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
             with open(path, "w", encoding="utf-8", newline="") as device:
                 yield device
-        except OSError as error:
-            raise unwritable(path, error) from error
-        return
-    try:
+            return
         made, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".acphold-")
+        try:
+            with os.fdopen(made, "w", encoding="utf-8", newline="") as file:
+                yield file
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
     except OSError as error:
         raise unwritable(path, error) from error
-    try:
-        with os.fdopen(made, "w", encoding="utf-8", newline="") as file:
-            yield file
-        os.replace(temporary, path)
-    except BaseException as error:
-        with suppress(OSError):
-            os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise unwritable(path, error) from error
-        raise
 
 
 def unwritable(path: str, error: OSError) -> ExportError:
