@@ -143,7 +143,7 @@ class Cut:
         self._inner.send(passes)
         if self.left[0] < 0:
             for one in self._other:
-                one._inner._sink.finish()
+                one._inner._sink.close(kept=1 << 30)
 
     async def drain(self) -> None:
         await self._inner.drain()

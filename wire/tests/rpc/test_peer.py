@@ -1025,17 +1025,6 @@ async def test_a_call_that_is_waiting_for_room_fails_when_the_other_side_goes() 
             await call
 
 
-async def test_a_call_whose_result_cannot_be_taken_fails_and_does_not_wait_for_ever() -> None:
-    def fail(_: bytes) -> None:
-        raise ValueError("unfit")
-
-    async with peer_and_wire() as (peer, _, wire):
-        call = asyncio.create_task(peer.call_raw("m", b"{}", on_result=fail))
-        wire.send({"id": (await wire.line())["id"], "result": {}})
-        with pytest.raises(ValueError, match="unfit"):
-            await call
-
-
 async def test_who_sends_nothing_but_what_cannot_be_read_does_not_fill_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -78,17 +78,12 @@ class Guard:
 
     def watch(self, group: int) -> None:
         """Start the guardian of the program that leads process group `group`."""
+        opened: list[int] = []
         try:
             reading, self._pipe = os.pipe()
-        except OSError:
-            return
-        try:
+            opened.append(reading)
             null = os.open(os.devnull, os.O_RDWR)
-        except OSError:
-            os.close(reading)
-            self._close_pipe()
-            return
-        try:
+            opened.append(null)
             # A fresh environment: an outer guard's sweep must not kill this guardian before it has
             # done its work. No descriptor of ours: an editor waits for the end of our stdout.
             self.pid = os.posix_spawn(
@@ -107,8 +102,8 @@ class Guard:
         except (OSError, NotImplementedError):
             self._close_pipe()
         finally:
-            os.close(null)
-            os.close(reading)
+            for fd in opened:
+                os.close(fd)
 
     def dismiss(self) -> None:
         """End the guardian without consequences; blocks for at most DISMISS_SECONDS."""

@@ -14,7 +14,7 @@ from acp_wire.errors import AgentStartError
 from acp_wire.processes import process_tree
 from acp_wire.processes.descriptors import close_others_on_exec, keep_stdio_open
 from acp_wire.processes.guardian import Guard, Marking
-from acp_wire.surroundings import Surroundings
+from acp_wire.surroundings import Limits, Surroundings
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
@@ -138,6 +138,27 @@ def launch(
     folder = None if cwd is None else os.fspath(cwd)
     path = _find(command[0], variables, folder)
     guard = Guard()
+    with Marking(guard):
+        variables = guard.environment(variables)
+        pid, fds = spawn(path, command, variables, cwd=folder, within=within, merged=merged)
+    guard.watch(pid)  # after the start, which must not wait the milliseconds this may take
+    return Program(command, pid, fds, guard)
+
+
+def spawn(
+    path: str,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    cwd: str | None = None,
+    within: Surroundings | None = None,
+    merged: bool = False,
+    group: int = 0,
+) -> tuple[int, tuple[int, ...]]:
+    """Start the program at `path` in a process group, by default its own, without a guardian.
+
+    Return its pid, and our ends of its pipes, as `Program.fds` has them. Raises AgentStartError.
+    """
     opened: list[int] = []
     stdio: tuple[int, int, int]
     fds: tuple[int, ...]
@@ -152,25 +173,54 @@ def launch(
                 opened += os.pipe()
             stdin, to_program, from_program, stdout, errors_from_program, stderr = opened
             stdio, fds = (stdin, stdout, stderr), (to_program, from_program, errors_from_program)
-        with Marking(guard):
-            pid = _spawn(path, command, guard.environment(variables), folder, stdio, within)
+        umask, limits = (None, ()) if within is None else (within.umask, within.limits)
+        # posix_spawn can change neither folder nor umask; an editor's agent is not started this
+        # way.
+        if cwd is not None or umask is not None or limits:
+            # Not through a shell: some drop variables whose names they do not accept.
+            import subprocess
+
+            process = subprocess.Popen(
+                list(command),
+                executable=path if cwd is None else os.path.join(cwd, path),
+                cwd=cwd,
+                umask=-1 if umask is None else umask,
+                env=env,
+                stdin=stdio[0],
+                stdout=stdio[1],
+                stderr=stdio[2],
+                process_group=group,
+                # In the child, so that it never runs without them.
+                preexec_fn=_limiting(limits) if limits else None,
+            )
+            process.returncode = 0  # otherwise `subprocess` reaps it behind our back
+            pid = process.pid
+        else:
+            pid = os.posix_spawn(
+                path,
+                list(command),
+                env,
+                file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio)],
+                setpgroup=group,
+                setsigmask=[],
+                setsigdef=DEFAULT_SIGNALS,
+            )
     except (OSError, ValueError) as error:
         for fd in opened:
             os.close(fd)
         raise AgentStartError(_why_not(command[0], path, error)) from error
     for fd in set(stdio):
         os.close(fd)
-    guard.watch(pid)  # after the start, which must not wait the milliseconds this may take
-    return Program(command, pid, fds, guard)
+    return pid, fds
 
 
-def _limiting(within: Surroundings) -> Callable[[], None]:
+def _limiting(limits: Limits) -> Callable[[], None]:
     """Return a function that sets these limits, as far as our own allow; it does nothing else,
     because it runs after a fork."""
     import resource  # here, and not in the child
 
     wanted = []
-    for kind, soft, hard in within.limits:
+    for kind, soft, hard in limits:
         most = resource.getrlimit(kind)[1]
         pair = (_less(soft, most), _less(hard, most))
         wanted.append((kind, pair))
@@ -185,46 +235,6 @@ def _limiting(within: Surroundings) -> Callable[[], None]:
 def _less(one: int, other: int) -> int:
     """Return the lower of two limits; -1 is none."""
     return max(one, other) if -1 in (one, other) else min(one, other)
-
-
-def _spawn(
-    path: str,
-    command: Sequence[str],
-    env: dict[str, str],
-    cwd: str | None,
-    stdio: tuple[int, int, int],
-    within: Surroundings,
-) -> int:
-    """Start the program at `path`; return its pid. Raises OSError."""
-    # posix_spawn can change neither folder nor umask; an editor's agent is not started this way.
-    if cwd is not None or within.umask is not None or within.limits:
-        # Not through a shell: some drop variables whose names they do not accept.
-        import subprocess
-
-        process = subprocess.Popen(
-            list(command),
-            executable=path if cwd is None else os.path.join(cwd, path),
-            cwd=cwd,
-            umask=-1 if within.umask is None else within.umask,
-            env=env,
-            stdin=stdio[0],
-            stdout=stdio[1],
-            stderr=stdio[2],
-            process_group=0,
-            # In the child, so that it never runs without them.
-            preexec_fn=_limiting(within) if within.limits else None,
-        )
-        process.returncode = 0  # otherwise `subprocess` reaps it behind our back
-        return process.pid
-    return os.posix_spawn(
-        path,
-        list(command),
-        env,
-        file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio)],
-        setpgroup=0,
-        setsigmask=[],
-        setsigdef=DEFAULT_SIGNALS,
-    )
 
 
 def become(command: Sequence[str]) -> NoReturn:

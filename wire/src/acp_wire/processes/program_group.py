@@ -12,14 +12,13 @@ import select
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from io import BytesIO
 from typing import BinaryIO, NamedTuple, Self
 
-from acp_wire.errors import AgentStartError
 from acp_wire.processes.exit_status import exit_status
 from acp_wire.processes.guardian import Marking
-from acp_wire.processes.program import DEFAULT_SIGNALS, Program, launch
+from acp_wire.processes.program import Program, launch, spawn
 
 READ_SIZE = 256 * 1024
 CHECKPOINT_SECONDS = 0.05
@@ -113,11 +112,16 @@ class ProgramGroup:
         """
         if self._leader is None and not reads:
             self._leader = launch(["/bin/sh", "-c", "read -r _; exit 0"], env={})
-        pid, *ours = _spawn(None if reads else self._leader, command, env)
-        if reads:
+        leader = None if reads else self._leader
+        if leader is None:
+            pid, fds = spawn(command[0], command, env)
             self._alone = pid
         else:
+            with Marking(leader.guard):
+                env = leader.guard.environment(dict(env))
+                pid, fds = spawn(command[0], command, env, group=leader.pid)
             self._running = pid
+        ours = [*fds]
         if self.niceness:
             with suppress(OSError):  # it has ended
                 os.setpriority(os.PRIO_PROCESS, pid, self.niceness)
@@ -197,35 +201,3 @@ class ProgramGroup:
                 return os.waitstatus_to_exitcode(status)
             self._milliseconds()
             time.sleep(0.0005)
-
-
-def _spawn(
-    leader: Program | None, command: Sequence[str], env: Mapping[str, str]
-) -> tuple[int, int, int, int]:
-    """Start a program in the group of `leader`, or in its own; return its pid and our ends of its
-    pipes."""
-    opened: list[int] = []
-    try:
-        for _ in range(3):
-            opened += os.pipe()
-        stdin, to_program, from_program, stdout, errors_from_program, stderr = opened
-        with nullcontext() if leader is None else Marking(leader.guard):
-            pid = os.posix_spawn(
-                command[0],
-                list(command),
-                dict(env) if leader is None else leader.guard.environment(dict(env)),
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, fd, number)
-                    for number, fd in enumerate((stdin, stdout, stderr))
-                ],
-                setpgroup=0 if leader is None else leader.pid,
-                setsigmask=[],
-                setsigdef=DEFAULT_SIGNALS,
-            )
-    except (OSError, ValueError) as error:
-        for fd in opened:
-            os.close(fd)
-        raise AgentStartError(f"cannot start {command[0]!r}: {error}") from error
-    for fd in (stdin, stdout, stderr):
-        os.close(fd)
-    return pid, to_program, from_program, errors_from_program

@@ -139,21 +139,13 @@ class Peer:
         """Send a notification; waits only for room to write, never for an answer."""
         await self.notify_raw(notification.name, encode(params))
 
-    async def call_raw(
-        self,
-        method: str,
-        params: bytes,
-        *,
-        seconds: float | None = None,
-        on_result: Callable[[bytes], object] = bool,
-    ) -> bytes:
+    async def call_raw(self, method: str, params: bytes, *, seconds: float | None = None) -> bytes:
         """Like `call`, JSON bytes in and out.
 
-        `on_result` is called with the result in the inbound lane, before later messages are
-        handled. SilentPeerError after `seconds` without an answer; that, and being cancelled, sends
+        SilentPeerError after `seconds` without an answer; that, and being cancelled, sends
         `$/cancel_request` (spec v1, cancellation).
         """
-        call = PendingCall(on_result)
+        call = PendingCall()
         id_ = self.begin(method, params, call.take)
         try:
             return await call.answer(lambda: self.withdraw(id_), seconds)

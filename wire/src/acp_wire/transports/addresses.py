@@ -15,8 +15,8 @@ meant. Without one, the path alone counts.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cache, partial
 from typing import Final
 from zlib import crc32
 
@@ -111,16 +111,15 @@ async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MES
     bytes.
     """
     addresses = tuple(addresses)
+    ways: list[Callable[[], Awaitable[Transport]]] = [
+        partial(unix.connect, path, seconds) for path in _here(addresses)
+    ]
+    if token := os.environ.get(NODE_TOKEN):
+        ways += [partial(_node, url, token, seconds, limit) for url in _nodes(addresses)]
     why: errors.ConnectionLostError | None = None
-    for path in _here(addresses):
+    for way in ways:
         try:
-            return await unix.connect(path, seconds)
-        except errors.ConnectionLostError as exc:
-            why = why if isinstance(why, errors.SilentPeerError) else exc
-    token = os.environ.get(NODE_TOKEN)
-    for url in _nodes(addresses) if token else ():
-        try:
-            return await _node(url, token or "", seconds, limit)
+            return await way()
         except errors.ConnectionLostError as exc:
             why = why if isinstance(why, errors.SilentPeerError) else exc
     raise why or errors.ConnectionLostError("none of its addresses can be reached from here")

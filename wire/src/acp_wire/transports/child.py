@@ -29,69 +29,6 @@ TAIL_BYTES = 64 * 1024
 """Bytes of the end of stderr that are kept for error messages."""
 
 
-class Stderr:
-    """Reads `fd` and owns it; make it inside a running event loop.
-
-    All of it goes to the file `log_path`; as much of it as fits at once goes to the descriptors
-    `relay_to`, by default our own stderr, which may be read slowly or not at all. `on_data` is
-    called with each piece.
-    """
-
-    def __init__(
-        self,
-        fd: int,
-        *,
-        log_path: str | os.PathLike[str] | None = None,
-        relay_to: Sequence[int] = (2,),
-        on_data: Callable[[bytes], None] | None = None,
-    ) -> None:
-        self._on_data = on_data
-        self._tail = bytearray()
-        self._log_fd: int | None = None
-        if log_path is not None:
-            # Readable by us only. O_NONBLOCK: a pipe that nobody reads would make us wait, when it
-            # is opened and when it is full.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
-            try:
-                self._log_fd = os.open(log_path, flags, 0o600)
-            except OSError as error:
-                log.warning("the agent's stderr is not logged: cannot open the log: %s", error)
-        self._relays = [StderrRelay(fd) for fd in relay_to]
-        self._reader = OutputReader(asyncio.get_running_loop(), fd, self._take)
-
-    def tail(self, lines: int) -> str:
-        """Return the last `lines` lines as text; bytes that are not UTF-8 are replaced."""
-        return "\n".join(self._tail.decode(errors="replace").splitlines()[-lines:])
-
-    def read_rest(self) -> None:
-        """Read what is in the pipe now."""
-        self._reader.read_rest()
-
-    def close(self) -> None:
-        """Stop reading; may be called again."""
-        self._reader.close()
-        self._close_log()
-
-    def _take(self, data: bytes) -> None:
-        self._tail += data
-        del self._tail[:-TAIL_BYTES]
-        if self._on_data is not None:
-            self._on_data(data)
-        for relay in self._relays:
-            relay.pass_on(data)
-        if self._log_fd is not None:
-            try:
-                os.write(self._log_fd, data)
-            except OSError as error:
-                log.warning("the agent's stderr is no longer logged: %s", error)
-                self._close_log()
-
-    def _close_log(self) -> None:
-        log_fd, self._log_fd = self._log_fd, None
-        if log_fd is not None:
-            os.close(log_fd)
-
-
 MUCH = 1 << 20
 """Bytes passed on after which whoever has made the log looks at its length."""
 
@@ -127,6 +64,10 @@ class StderrRelay:
 class ChildProcess:
     """A launched program: `transport` is its stdin and stdout; its stderr is always read.
 
+    All of that goes to the file `log_path`; as much of it as fits at once goes to the descriptors
+    `relay_to`, by default our own stderr, which may be read slowly or not at all. `on_stderr` is
+    called with each piece.
+
     Make it inside a running event loop, and close it in every case: until then a program that has
     ended stays in the process table, so that its number keeps meaning its own group.
     """
@@ -144,7 +85,19 @@ class ChildProcess:
         self._exited: asyncio.Future[int | None] = self._loop.create_future()
         stdin, stdout, stderr = program.fds
         self.transport = PipeTransport(stdout, stdin)
-        self._stderr = Stderr(stderr, log_path=log_path, relay_to=relay_to, on_data=on_stderr)
+        self._on_stderr = on_stderr
+        self._tail = bytearray()
+        self._log_fd: int | None = None
+        if log_path is not None:
+            # Readable by us only. O_NONBLOCK: a pipe that nobody reads would make us wait, when it
+            # is opened and when it is full.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
+            try:
+                self._log_fd = os.open(log_path, flags, 0o600)
+            except OSError as error:
+                log.warning("the agent's stderr is not logged: cannot open the log: %s", error)
+        self._relays = [StderrRelay(fd) for fd in relay_to]
+        self._stderr = OutputReader(self._loop, stderr, self._take_stderr)
         self._watch = ExitWatch(self._loop, self.pid, self._note_exit)
         if program.guard.pid is None:
             log.warning(
@@ -163,14 +116,15 @@ class ChildProcess:
         return self._exited.result() if self._exited.done() else None
 
     def stderr_tail(self, lines: int = 10) -> str:
-        """Return the last `lines` lines of its stderr, as far as 64 KiB hold them."""
-        return self._stderr.tail(lines)
+        """Return the last `lines` lines of its stderr, as far as 64 KiB hold them; bytes that are
+        not UTF-8 are replaced."""
+        return "\n".join(self._tail.decode(errors="replace").splitlines()[-lines:])
 
     def last_words(self) -> str:
         """Return its last words on stderr, out of the last 50 lines; "" for none."""
         from acp_wire.processes.last_words import last_words  # late: only when it has ended
 
-        return last_words(self._stderr.tail(50))
+        return last_words(self.stderr_tail(50))
 
     async def wait(self) -> str:
         """Wait until the program ends; return `exit status 3` or `signal SIGKILL`."""
@@ -203,6 +157,7 @@ class ChildProcess:
                 self._note_exit(None)  # ends any wait for the exit
                 self._program.reap()
                 self._stderr.close()
+                self._close_log()
                 await self.transport.aclose()
 
     async def _exit_within(self, seconds: float) -> None:
@@ -212,3 +167,22 @@ class ChildProcess:
         if not self._exited.done():
             self._stderr.read_rest()  # its last words, to report with the exit
             self._exited.set_result(status)
+
+    def _take_stderr(self, data: bytes) -> None:
+        self._tail += data
+        del self._tail[:-TAIL_BYTES]
+        if self._on_stderr is not None:
+            self._on_stderr(data)
+        for relay in self._relays:
+            relay.pass_on(data)
+        if self._log_fd is not None:
+            try:
+                os.write(self._log_fd, data)
+            except OSError as error:
+                log.warning("the agent's stderr is no longer logged: %s", error)
+                self._close_log()
+
+    def _close_log(self) -> None:
+        log_fd, self._log_fd = self._log_fd, None
+        if log_fd is not None:
+            os.close(log_fd)

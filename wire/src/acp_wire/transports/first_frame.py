@@ -103,6 +103,7 @@ def decode_frame(rest: bytes) -> FirstFrame:
         raise ValueError("this is not the first frame of a front")
     _, release, words, command, folder, env, umask, limits, *newer = fields
     variables = [os.fsdecode(entry).partition("=") for entry in _unpack(env)]
+    bounded = [map(int, raw.split(b" ")) for raw in _unpack(limits)]
     return FirstFrame(
         release.decode(errors="replace"),
         [os.fsdecode(word) for word in _unpack(words)],
@@ -111,15 +112,10 @@ def decode_frame(rest: bytes) -> FirstFrame:
             {name: value for name, _, value in variables},
             os.fsdecode(folder),
             int(umask) if umask else None,
-            tuple(map(_limit, _unpack(limits))),
+            tuple((kind, soft, hard) for kind, soft, hard in bounded),
         ),
         newer[0].decode(errors="replace") if newer else EDITOR,
     )
-
-
-def _limit(raw: bytes) -> tuple[int, int, int]:
-    kind, soft, hard = map(int, raw.split(b" "))
-    return kind, soft, hard
 
 
 def limits_here() -> Limits:

@@ -209,8 +209,8 @@ def remember(url: str, token: str | None, ca: str | None = None) -> None:
     try:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         # With two writers at once, the second reads the first one's result.
-        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        with open(os.open(f"{path}.lock", flags, 0o600), "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             servers = _read(path)
             if token is None:
@@ -218,8 +218,6 @@ def remember(url: str, token: str | None, ca: str | None = None) -> None:
             else:
                 servers[origin_of(url)] = KnownServer(token, ca)
             write_private(path, format(encode(servers), indent=1))
-        finally:
-            os.close(lock)
     except OSError as exc:
         raise SettingsError(f"{path}: the token cannot be saved: {exc.strerror}") from None
     except UnicodeEncodeError:  # such as a folder's name, in the path of certificates

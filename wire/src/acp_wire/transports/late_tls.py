@@ -10,13 +10,7 @@ what they import, are a twentieth of the memory.
 from __future__ import annotations
 
 import sys
-from types import FunctionType
-
-from acp_wire.transports.late_modules import StandIns
-
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the rest
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import FunctionType, ModuleType
 
 IS_COROUTINE = 0x80
 """The flag of the code of an `async def`; source: inspect, CO_COROUTINE."""
@@ -31,20 +25,28 @@ def load_asyncio() -> None:
         return
     if not any(finder.find_spec("_ssl", None) is not None for finder in sys.meta_path):
         return
+    modules = [LateModule(name) for name in LATE if name not in sys.modules]
+    for module in modules:
+        vars(module).update(LATE[module.__name__])
+    sys.modules.update({module.__name__: module for module in modules})
     sys.modules["ssl"] = None  # type: ignore[assignment]
+    before = {*sys.modules}
     try:
-        with StandIns(LATE):
-            import asyncio.sslproto  # noqa: F401 — all of asyncio, which asks for ssl only here
+        import asyncio.sslproto  # noqa: F401 — all of asyncio, which asks for ssl only here
     finally:
         del sys.modules["ssl"]
-    users = [
-        module
-        for name, module in tuple(sys.modules.items())
-        if name.startswith("asyncio.") and vars(module).get("ssl", "") is None
-    ]
+        for module in modules:
+            if sys.modules.get(module.__name__) is module:
+                del sys.modules[module.__name__]
+    # Only what was imported just now has the stand-ins.
+    imported = [found for name, found in sys.modules.items() if name not in before]
+    for module in modules:
+        name = module.__name__
+        module.users = [user for user in imported if vars(user).get(name) is module]
+    users = [user for user in imported if vars(user).get("ssl", "") is None]
     stand_in = _LateSsl(users)
-    for module in users:
-        vars(module)["ssl"] = stand_in
+    for user in users:
+        vars(user)["ssl"] = stand_in
 
 
 def _is_coroutine_function(function: object) -> bool:
@@ -80,3 +82,19 @@ class _LateSsl:
                 # The only thing that it makes of `ssl` while it is imported.
                 vars(module)["SSLAgainErrors"] = (ssl.SSLWantReadError, ssl.SSLSyscallError)
         return getattr(ssl, name)
+
+
+class LateModule(ModuleType):
+    """Stands in for a module where others have imported it, until a name in it is used."""
+
+    users: list[ModuleType]
+
+    def __getattr__(self, name: str) -> object:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        module = __import__(self.__name__)
+        users = vars(self).pop("users", ())
+        vars(self).update(vars(module))  # for those that have it from one of the users
+        for user in users:
+            vars(user)[self.__name__] = module
+        return getattr(module, name)

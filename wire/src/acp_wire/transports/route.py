@@ -78,27 +78,6 @@ def why(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def refusal(
-    asked: str, status: int, headers: Mapping[str, str], body: bytes, *, has_token: bool
-) -> RemoteRefusalError | None:
-    """Return the meaning of this answer of the server at this URL; None if the problem may be
-    temporary.
-
-    Only `acphold serve` pairs, and it names itself as the realm (RFC 9110, 11.5).
-    """
-    can_pair = REALM in headers.get("www-authenticate", "")
-    if status == 401 and can_pair:
-        why = REVOKED if has_token else NOT_PAIRED
-        return RemoteRefusalError(asked, status, why)
-    if status == 401:
-        why = WRONG_TOKEN if has_token else WANTS_TOKEN
-    elif status in REFUSALS:
-        why = REFUSALS[status]
-    else:
-        return None
-    return RemoteRefusalError(asked, status, why, explanation(headers, body))
-
-
 def explanation(headers: Mapping[str, str], body: bytes) -> str:
     """Return a server's explanation of a refusal, on one line; "" if there is none for people."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -156,7 +135,8 @@ class Route:
         self.token = token
         self.on_request: Callable[[], Awaitable[None]] | None = None
         self.cookies = CookieJar()
-        self._socket_url = endpoint_of(url)
+        self.socket_url = endpoint_of(url)
+        """The URL of the WebSocket."""
         self._trusted = trusted
 
     @property
@@ -172,14 +152,9 @@ class Route:
         self._token = token
 
     @property
-    def socket_url(self) -> str:
-        """The URL of the WebSocket."""
-        return self._socket_url
-
-    @property
     def http_url(self) -> str:
         """The same for HTTP."""
-        return self._socket_url.replace("ws", "http", 1)
+        return self.socket_url.replace("ws", "http", 1)
 
     def headers(self) -> dict[str, str]:
         """Return the headers that identify us to the server."""
@@ -191,7 +166,7 @@ class Route:
 
         A file in `SSL_CERT_FILE` replaces the machine's certificates, as OpenSSL has it.
         """
-        if not self._socket_url.startswith("wss"):
+        if not self.socket_url.startswith("wss"):
             return None
         context = ssl.create_default_context()
         if self._trusted is not None:
@@ -224,10 +199,21 @@ class Route:
     def refusal_error(
         self, status: int, headers: Mapping[str, str], body: bytes, asked: str = ""
     ) -> AcpError:
-        """Return the error for a refused request; it was for `asked`, or to connect."""
+        """Return the error for a refused request; it was for `asked`, or to connect.
+
+        Only `acphold serve` pairs, and it names itself as the realm (RFC 9110, 11.5).
+        """
         where = (asked or self.http_url).partition("?")[0]
-        refused = refusal(where, status, headers, body, has_token=self.token is not None)
-        return refused or ConnectionLostError(f"{self.origin} cannot be reached: HTTP {status}")
+        has_token = self.token is not None
+        if status == 401 and REALM in headers.get("www-authenticate", ""):
+            return RemoteRefusalError(where, status, REVOKED if has_token else NOT_PAIRED)
+        if status == 401:
+            meaning = WRONG_TOKEN if has_token else WANTS_TOKEN
+        elif status in REFUSALS:
+            meaning = REFUSALS[status]
+        else:  # perhaps for the moment
+            return ConnectionLostError(f"{self.origin} cannot be reached: HTTP {status}")
+        return RemoteRefusalError(where, status, meaning, explanation(headers, body))
 
     # -- cookies of a connection that is no HTTP any more --------------------------------------
 

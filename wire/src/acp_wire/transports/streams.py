@@ -54,27 +54,26 @@ class MemoryTransport:
     async def aclose(self) -> None:
         """Wait at most FLUSH_SECONDS for the buffered bytes, then close; may be called again."""
         try:
-            async with asyncio.timeout(FLUSH_SECONDS):
-                await self._sink.excess_below(1)
-        except TimeoutError:
-            self._sink.drop_excess()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FLUSH_SECONDS):
+                    await self._sink.excess_below(1)
         finally:
-            self._sink.finish()
-            self._source.abandon()
+            self._sink.close(self._sink.capacity)
+            self._source.close(0)
 
 
 class _Pipe:
     """One direction: bytes, a limit, and the two ways it ends (writer gone, reader gone)."""
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
         self._held = bytearray()
         self._changed = asyncio.Event()
         self.closed = False
 
     @property
     def excess(self) -> int:
-        return max(0, len(self._held) - self._capacity)
+        return max(0, len(self._held) - self.capacity)
 
     def put(self, data: bytes) -> None:
         if not self.closed:
@@ -86,7 +85,7 @@ class _Pipe:
             if self.closed:
                 return b""
             await self._change()
-        size = min(limit, self._capacity)
+        size = min(limit, self.capacity)
         data = bytes(self._held[:size])
         del self._held[:size]
         self._changed.set()
@@ -96,18 +95,11 @@ class _Pipe:
         while self.excess >= limit:
             await self._change()
 
-    def drop_excess(self) -> None:
-        del self._held[self._capacity :]
-
-    def finish(self) -> None:
-        """Note that nothing more is written; held bytes can still be taken."""
+    def close(self, kept: int) -> None:
+        """Note that nothing more is written; only the first `kept` bytes can still be taken."""
+        del self._held[kept:]
         self.closed = True
         self._changed.set()
-
-    def abandon(self) -> None:
-        """Note that nothing is taken any more."""
-        self._held.clear()
-        self.finish()
 
     async def _change(self) -> None:
         self._changed.clear()

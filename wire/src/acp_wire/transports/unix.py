@@ -137,24 +137,20 @@ async def connect(path: str, seconds: float) -> PipeTransport:
     except OSError as exc:
         raise ConnectionLostError(f"cannot connect to {path}: {exc.strerror}") from None
     try:
-        connection.setblocking(False)
-        async with asyncio.timeout(seconds):
-            while (status := connection.connect_ex(path)) == errno.EAGAIN:  # noqa: ASYNC110 - no event
-                await asyncio.sleep(ROOM_SECONDS)
-        if status:
-            raise OSError(status, os.strerror(status))
-        if credentials(connection).uid != os.getuid():
-            raise ConnectionLostError(f"{path} belongs to another user")
-        return socket_transport(connection)
+        with connection:  # which the transport takes
+            connection.setblocking(False)
+            async with asyncio.timeout(seconds):
+                while (status := connection.connect_ex(path)) == errno.EAGAIN:  # noqa: ASYNC110 - no event
+                    await asyncio.sleep(ROOM_SECONDS)
+            if status:
+                raise OSError(status, os.strerror(status))
+            if credentials(connection).uid != os.getuid():
+                raise ConnectionLostError(f"{path} belongs to another user")
+            return socket_transport(connection)
     except TimeoutError:
-        connection.close()
         raise SilentPeerError(f"{path}: the process there accepts no connection") from None
     except OSError as exc:
-        connection.close()
         raise ConnectionLostError(f"no process listens at {path}: {exc.strerror}") from None
-    except BaseException:
-        connection.close()
-        raise
 
 
 _CLOEXEC = getattr(socket, "SOCK_CLOEXEC", 0)
@@ -287,31 +283,26 @@ class UnixListener:
                 await _attend_and_close(socket_transport(connection, words), self._attend)
                 return
             front.pid = credentials(connection).pid
-            if self._fronts is not None and not self._fronts.yields_to(front):
-                await self._serve_front(connection, front, self._fronts.attend)
-            else:
+            transport, fronts = front.transport, self._fronts
+
+            async def watch() -> None:
+                # The front has ended: its editor is gone.
+                await _readable(connection)
+                await transport.aclose()
+
+            try:
+                if fronts is None or fronts.yields_to(front):
+                    front.close()
+                    await finish(transport.aclose)
+                    return
+                with suppress(OSError):  # it has gone already; `watch` notices
+                    connection.send(TAKEN)
+                async with beside(watch(), "watch front"):
+                    await _attend_and_close(transport, lambda _: fronts.attend(front))
+                    with suppress(OSError):  # killed meanwhile
+                        connection.send(REFUSED if front.is_refused else ENDED_WELL)
+            finally:
                 front.close()
-                await finish(front.transport.aclose)
-
-    async def _serve_front(
-        self, connection: socket.socket, front: Front, attend: AttendFront
-    ) -> None:
-        with suppress(OSError):  # it has gone already; `watch` notices
-            connection.send(TAKEN)
-        transport = front.transport
-
-        async def watch() -> None:
-            # The front has ended: its editor is gone.
-            await _readable(connection)
-            await transport.aclose()
-
-        try:
-            async with beside(watch(), "watch front"):
-                await _attend_and_close(transport, lambda _: attend(front))
-                with suppress(OSError):  # killed meanwhile
-                    connection.send(REFUSED if front.is_refused else ENDED_WELL)
-        finally:
-            front.close()
 
     def _close(self) -> None:
         if self._socket is not None:
@@ -375,10 +366,6 @@ class Front:
         stderr, self.stderr = self.stderr, -1
         if stderr >= 0:
             os.close(stderr)
-
-
-AttendFront = Callable[[Front], Awaitable[None]]
-"""Serves the editor behind a front until it leaves."""
 
 
 class FrontDoor(Protocol):
