@@ -99,41 +99,8 @@ class Advertised:
         self._require(self.capabilities.auth.logout is not None, "log out", "auth.logout")
 
     def blocks(self, content: Sequence[Content]) -> tuple[ContentBlock, ...]:
-        """Return the blocks of a prompt.
-
-        An image or a text file is sent with its contents if the agent accepts that, any other path
-        as a link, which every agent accepts. Raises CapabilityError, MissingFileError,
-        DeclarationError.
-        """
-        if not content:
-            raise DeclarationError("a prompt must not be empty")
-        takes = self.capabilities.prompt_capabilities
-        blocks: list[ContentBlock] = []
-        for item in content:
-            if isinstance(item, str):
-                blocks.append(TextContent(text=item))
-            elif isinstance(item, tuple):
-                blocks.append(_from_bytes(*item))
-            elif isinstance(item, os.PathLike):
-                blocks.append(_from_path(Path(os.path.abspath(item)), takes))
-            else:
-                blocks.append(item)
-        for block in blocks:  # clients must send nothing else (spec v1, prompt turn)
-            match block:
-                case ImageContent() if not takes.image:
-                    missing = "image"
-                case AudioContent() if not takes.audio:
-                    missing = "audio"
-                case EmbeddedResource() if not takes.embedded_context:
-                    missing = "embeddedContext"
-                case UnknownContent(kind=kind):
-                    raise CapabilityError(
-                        f"it is unknown if {self.name} accepts content of type {kind!r}"
-                    )
-                case _:
-                    continue
-            self._require(False, "accept this content", f"promptCapabilities.{missing}")
-        return tuple(blocks)
+        """Return the blocks of a prompt, as `content_blocks` does."""
+        return content_blocks(content, self.capabilities.prompt_capabilities, self.name)
 
     def servers(self, servers: Sequence[McpServer]) -> tuple[McpServer, ...]:
         """Return MCP servers as they are sent: commands with absolute paths (spec v1, session
@@ -170,6 +137,45 @@ class Advertised:
             raise CapabilityError(
                 f"{self.name} cannot {what}: it does not advertise `{capability}`"
             )
+
+
+def content_blocks(
+    content: Sequence[Content], takes: PromptCapabilities, agent: str
+) -> tuple[ContentBlock, ...]:
+    """Return the blocks for a prompt.
+
+    An image or a text file is sent with its contents if the agent accepts that, any other path as a
+    link, which every agent accepts. Raises CapabilityError, MissingFileError, DeclarationError.
+    """
+    if not content:
+        raise DeclarationError("a prompt must not be empty")
+    blocks: list[ContentBlock] = []
+    for item in content:
+        if isinstance(item, str):
+            blocks.append(TextContent(text=item))
+        elif isinstance(item, tuple):
+            blocks.append(_from_bytes(*item))
+        elif isinstance(item, os.PathLike):
+            blocks.append(_from_path(Path(os.path.abspath(item)), takes))
+        else:
+            blocks.append(item)
+    for block in blocks:  # clients must send nothing else (spec v1, prompt turn)
+        match block:
+            case ImageContent() if not takes.image:
+                missing = "image"
+            case AudioContent() if not takes.audio:
+                missing = "audio"
+            case EmbeddedResource() if not takes.embedded_context:
+                missing = "embeddedContext"
+            case UnknownContent(kind=kind):
+                raise CapabilityError(f"it is unknown if {agent} accepts content of type {kind!r}")
+            case _:
+                continue
+        raise CapabilityError(
+            f"{agent} cannot accept this content: "
+            f"it does not advertise `promptCapabilities.{missing}`"
+        )
+    return tuple(blocks)
 
 
 def _from_bytes(data: bytes, mime_type: str) -> ContentBlock:
