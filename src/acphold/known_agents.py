@@ -32,12 +32,31 @@ class KnownAgent(NamedTuple):
     install: str
     sign_in: str
     registry_id: str
-    is_imported: bool = False
+    is_imported: bool
 
     @property
     def npx_command(self) -> tuple[str, ...]:
         """The command that has npm fetch the package and starts it; () if npm has none."""
         return ("npx", "-y", *self.package) if self.package else ()
+
+
+def _agent(
+    name: str,
+    title: str,
+    keys: tuple[str, ...],
+    *commands: tuple[str, ...],
+    package: tuple[str, ...] = (),
+    install: str = "",
+    sign_in: str = "",
+    registry_id: str = "",
+    is_imported: bool = True,
+) -> KnownAgent:
+    """Return a row: mostly npm installs the package, to sign in is to start the agent, and it has
+    one name everywhere."""
+    if not install:
+        install = f"npm install -g {package[0]}"
+    ids = (install, sign_in or name, registry_id or name)
+    return KnownAgent(name, title, keys, commands, package, *ids, is_imported)
 
 
 _CLAUDE: Final = "@agentclientprotocol/claude-agent-acp"
@@ -46,178 +65,143 @@ _CODEX: Final = "@agentclientprotocol/codex-acp"
 KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
     agent.name: agent
     for agent in (
-        KnownAgent(
+        _agent(
             "claude",
             "Claude Code",
             (_CLAUDE, "@zed-industries/claude-agent-acp", "@zed-industries/claude-code-acp"),
-            (("claude-agent-acp",), ("claude-code-acp",)),
-            (_CLAUDE,),
-            f"npm install -g {_CLAUDE}",
-            "claude /login",
-            is_imported=True,
+            ("claude-agent-acp",),
+            ("claude-code-acp",),
+            package=(_CLAUDE,),
+            sign_in="claude /login",
             registry_id="claude-acp",
         ),
-        KnownAgent(
+        _agent(
             "codex",
             "Codex",
             ("codex-acp", _CODEX, "@zed-industries/codex-acp"),
-            (("codex-acp",),),
-            (_CODEX,),
-            f"npm install -g {_CODEX}",
-            "codex login",
-            is_imported=True,
+            ("codex-acp",),
+            package=(_CODEX,),
+            sign_in="codex login",
             registry_id="codex-acp",
         ),
-        KnownAgent(
+        _agent(
             "gemini",
             "Gemini CLI",
             ("gemini-cli", "@google/gemini-cli"),
-            (("gemini", "--acp"),),
-            ("@google/gemini-cli", "--acp"),
-            "npm install -g @google/gemini-cli",
-            "gemini",
-            is_imported=True,
-            registry_id="gemini",
+            ("gemini", "--acp"),
+            package=("@google/gemini-cli", "--acp"),
         ),
-        KnownAgent(
+        _agent(
             "opencode",
             "OpenCode",
             ("OpenCode", "opencode"),
-            (("opencode", "acp"),),
-            ("opencode-ai", "acp"),
-            "npm install -g opencode-ai",
-            "opencode auth login",
-            is_imported=True,
-            registry_id="opencode",
+            ("opencode", "acp"),
+            package=("opencode-ai", "acp"),
+            sign_in="opencode auth login",
         ),
-        KnownAgent(
+        _agent(
             "qwen",
             "Qwen Code",
             ("qwen-code", "@qwen-code/qwen-code"),
-            (("qwen", "--acp"),),
-            ("@qwen-code/qwen-code", "--acp"),
-            "npm install -g @qwen-code/qwen-code",
-            "qwen",
-            is_imported=True,
+            ("qwen", "--acp"),
+            package=("@qwen-code/qwen-code", "--acp"),
             registry_id="qwen-code",
         ),
-        KnownAgent(
+        _agent(
             "goose",
             "Goose",
             ("goose acp", "goose"),
-            (("goose", "acp"),),
-            (),
-            "brew install block-goose-cli",
-            "goose configure",
-            is_imported=True,
-            registry_id="goose",
+            ("goose", "acp"),
+            install="brew install block-goose-cli",
+            sign_in="goose configure",
         ),
-        KnownAgent(
+        _agent(
             "cline",
             "Cline",
             ("cline",),
-            (("cline", "--acp"),),
             ("cline", "--acp"),
-            "npm install -g cline",
-            "cline auth",
-            is_imported=True,
-            registry_id="cline",
+            package=("cline", "--acp"),
+            sign_in="cline auth",
         ),
-        KnownAgent(
+        _agent(
             "copilot",
             "GitHub Copilot",
             ("Copilot", "copilot"),
-            (("copilot", "--acp"),),
-            ("@github/copilot", "--acp"),
-            "npm install -g @github/copilot",
-            "copilot login",
-            is_imported=True,
+            ("copilot", "--acp"),
+            package=("@github/copilot", "--acp"),
+            sign_in="copilot login",
             registry_id="github-copilot-cli",
         ),
-        KnownAgent(
+        _agent(
             "cursor",
             "Cursor",
             ("cursor-agent", "cursor"),
-            (("cursor-agent", "acp"),),
-            (),
-            "curl https://cursor.com/install -fsS | bash",
-            "cursor-agent login",
-            is_imported=True,
-            registry_id="cursor",
+            ("cursor-agent", "acp"),
+            install="curl https://cursor.com/install -fsS | bash",
+            sign_in="cursor-agent login",
         ),
-        KnownAgent(
+        _agent(
             "hermes",
             "Hermes",
             ("hermes-agent", "hermes"),
-            (("hermes", "acp"), ("hermes-acp",)),
-            (),
-            'uv tool install "hermes-agent[acp]"',
-            "hermes setup",
-            is_imported=True,
+            ("hermes", "acp"),
+            ("hermes-acp",),
+            install='uv tool install "hermes-agent[acp]"',
+            sign_in="hermes setup",
             registry_id="hermes-agent",
         ),
-        KnownAgent(
+        _agent(
             "kilo",
             "Kilo Code",
             ("Kilo", "kilo"),
-            (("kilo", "acp"),),
-            ("@kilocode/cli", "acp"),
-            "npm install -g @kilocode/cli",
-            "kilo auth login",
-            is_imported=True,
-            registry_id="kilo",
+            ("kilo", "acp"),
+            package=("@kilocode/cli", "acp"),
+            sign_in="kilo auth login",
         ),
-        KnownAgent(
+        _agent(
             "pi",
             "pi",
             ("pi-acp", "pi"),
-            (("pi-acp",),),
             ("pi-acp",),
-            "npm install -g pi-acp @earendil-works/pi-coding-agent",
-            "pi",
-            is_imported=True,
+            package=("pi-acp",),
+            install="npm install -g pi-acp @earendil-works/pi-coding-agent",
             registry_id="pi-acp",
         ),
-        KnownAgent(
+        _agent(
             "vibe",
             "Mistral Vibe",
             ("@mistralai/mistral-vibe", "mistral-vibe"),
-            (("vibe-acp",),),
-            (),
-            "uv tool install mistral-vibe",
-            "vibe --setup",
+            ("vibe-acp",),
+            install="uv tool install mistral-vibe",
+            sign_in="vibe --setup",
             registry_id="mistral-vibe",
+            is_imported=False,
         ),
-        KnownAgent(
+        _agent(
             "auggie",
             "Auggie",
             ("auggie",),
-            (("auggie", "--acp"),),
-            ("@augmentcode/auggie", "--acp"),
-            "npm install -g @augmentcode/auggie",
-            "auggie login",
-            is_imported=True,
-            registry_id="auggie",
+            ("auggie", "--acp"),
+            package=("@augmentcode/auggie", "--acp"),
+            sign_in="auggie login",
         ),
-        KnownAgent(
+        _agent(
             "kimi",
             "Kimi CLI",
             ("Kimi CLI", "kimi"),
-            (("kimi", "acp"),),
-            (),
-            "uv tool install kimi-cli",
-            "kimi login",
-            registry_id="kimi",
+            ("kimi", "acp"),
+            install="uv tool install kimi-cli",
+            sign_in="kimi login",
+            is_imported=False,
         ),
-        KnownAgent(
+        _agent(
             "droid",
             "Factory Droid",
             ("droid", "factory-droid"),
-            (("droid", "exec", "--output-format", "acp"),),
-            (),
-            "npm install -g droid",
-            "droid",
+            ("droid", "exec", "--output-format", "acp"),
+            install="npm install -g droid",
             registry_id="factory-droid",
+            is_imported=False,
         ),
     )
 }
