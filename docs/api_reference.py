@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 import acphold
+import acphold.types
 from acp_wire import schema
 from acphold.errors import AcpError
 from acphold.library import agent
@@ -26,7 +27,6 @@ from acphold.serve_options import AgentOptions, ServeOptions
 
 HERE = Path(__file__).parent
 PAGE = HERE / "api.md"
-SOURCE = Path(acphold.__file__).parent
 
 SETTINGS = "use.md#the-settings-file"
 """The place that says what the options of serving mean."""
@@ -129,12 +129,7 @@ ROLES = {
 }
 """The pages but for that of the schema, which is made of it."""
 
-TYPES = {
-    name.asname or name.name: (str(node.module), name.name)
-    for node in ast.walk(ast.parse((SOURCE / "types.py").read_text(encoding="utf-8")))
-    if isinstance(node, ast.ImportFrom) and str(node.module).startswith(("acphold.", "acp_wire."))
-    for name in node.names
-}
+TYPES = acphold.types._HOMES
 """What `acphold.types` offers, and where it is defined."""
 
 OF_THE_PROTOCOL = sorted(

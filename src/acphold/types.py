@@ -11,109 +11,71 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as in `acphold`: only what is named is imported
 if TYPE_CHECKING:
-    from acp_wire.transports.known_servers import Token
-    from acp_wire.transports.messages import AcceptedSocket, PlainSocket
-    from acphold.client.advertised import Content, Folder
+    from acp_wire.transports.known_servers import Token as Token
+    from acp_wire.transports.messages import (
+        AcceptedSocket as AcceptedSocket,
+        PlainSocket as PlainSocket,
+    )
+    from acphold.client.advertised import Content as Content, Folder as Folder
     from acphold.client.answers import (
-        AskForm,
-        AskPage,
-        AskPermission,
-        Filled,
-        Handler,
-        Kind,
-        PermissionAnswer,
-        Policy,
-        Rule,
+        AskForm as AskForm,
+        AskPage as AskPage,
+        AskPermission as AskPermission,
+        Filled as Filled,
+        Handler as Handler,
+        Kind as Kind,
+        PermissionAnswer as PermissionAnswer,
+        Policy as Policy,
+        Rule as Rule,
     )
-    from acphold.client.connectors import Options
-    from acphold.client.remote_session import ConfigOption, RemoteQueue
-    from acphold.client.remote_turn import Replay, UpdateStream
-    from acphold.library.agent import CustomCategory, OptionCategory, Value
+    from acphold.client.connectors import Options as Options
+    from acphold.client.remote_session import (
+        ConfigOption as ConfigOption,
+        RemoteQueue as RemoteQueue,
+    )
+    from acphold.client.remote_turn import Replay as Replay, UpdateStream as UpdateStream
+    from acphold.library.agent import (
+        CustomCategory as CustomCategory,
+        OptionCategory as OptionCategory,
+        Value as Value,
+    )
     from acphold.library.definition import (
-        AuthHandler,
-        LogoutHandler,
-        MethodHandler,
-        Middleware,
-        SessionHook,
-        SignedIn,
+        AuthHandler as AuthHandler,
+        LogoutHandler as LogoutHandler,
+        MethodHandler as MethodHandler,
+        Middleware as Middleware,
+        SessionHook as SessionHook,
+        SignedIn as SignedIn,
     )
-    from acphold.library.questions import Outcome
-    from acphold.library.session import Severity
-    from acphold.library.tools import Location, StepKind
-    from acphold.live.agents.extensions import CopiedFiles, SessionCopy
-    from acphold.live.mcp.offers import (
-        CallResult as McpCallResult,
-        MadePrompt as McpMadePrompt,
-        Progress as McpProgress,
-        Prompt as McpPrompt,
-        PromptArgument as McpPromptArgument,
-        PromptMessage as McpPromptMessage,
-        Resource as McpResource,
-        Tool as McpTool,
+    from acphold.library.questions import Outcome as Outcome
+    from acphold.library.session import Severity as Severity
+    from acphold.library.tools import Location as Location, StepKind as StepKind
+    from acphold.live.agents.extensions import (
+        CopiedFiles as CopiedFiles,
+        SessionCopy as SessionCopy,
     )
-    from acphold.record.history.display_terminals import DisplayTerminal
-    from acphold.record.history.fold import TurnState
-    from acphold.record.history.prompt_queue import EndedPrompt, PromptQueue, WaitingPrompt
-    from acphold.record.history.raw_update import Role as MessageRole
-    from acphold.record.history.timeline import Item, TurnOutcome
-    from acphold.record.journal.access import Scope
-    from acphold.web.application import Admit, Mounted
+    from acphold.live.mcp import offers
+    from acphold.record.history import raw_update
+    from acphold.record.history.display_terminals import DisplayTerminal as DisplayTerminal
+    from acphold.record.history.fold import TurnState as TurnState
+    from acphold.record.history.prompt_queue import (
+        EndedPrompt as EndedPrompt,
+        PromptQueue as PromptQueue,
+        WaitingPrompt as WaitingPrompt,
+    )
+    from acphold.record.history.timeline import Item as Item, TurnOutcome as TurnOutcome
+    from acphold.record.journal.access import Scope as Scope
+    from acphold.web.application import Admit as Admit, Mounted as Mounted
 
-__all__ = [
-    "AcceptedSocket",
-    "Admit",
-    "AskForm",
-    "AskPage",
-    "AskPermission",
-    "AuthHandler",
-    "ConfigOption",
-    "Content",
-    "CopiedFiles",
-    "CustomCategory",
-    "DisplayTerminal",
-    "EndedPrompt",
-    "Filled",
-    "Folder",
-    "Handler",
-    "Item",
-    "Kind",
-    "Location",
-    "LogoutHandler",
-    "McpCallResult",
-    "McpMadePrompt",
-    "McpProgress",
-    "McpPrompt",
-    "McpPromptArgument",
-    "McpPromptMessage",
-    "McpResource",
-    "McpTool",
-    "MessageRole",
-    "MethodHandler",
-    "Middleware",
-    "Mounted",
-    "OptionCategory",
-    "Options",
-    "Outcome",
-    "PermissionAnswer",
-    "PlainSocket",
-    "Policy",
-    "PromptQueue",
-    "RemoteQueue",
-    "Replay",
-    "Rule",
-    "Scope",
-    "SessionCopy",
-    "SessionHook",
-    "Severity",
-    "SignedIn",
-    "StepKind",
-    "Token",
-    "TurnOutcome",
-    "TurnState",
-    "UpdateStream",
-    "Value",
-    "WaitingPrompt",
-]
+    McpCallResult = offers.CallResult
+    McpMadePrompt = offers.MadePrompt
+    McpProgress = offers.Progress
+    McpPrompt = offers.Prompt
+    McpPromptArgument = offers.PromptArgument
+    McpPromptMessage = offers.PromptMessage
+    McpResource = offers.Resource
+    McpTool = offers.Tool
+    MessageRole = raw_update.Role
 
 _NAMES = {
     "acphold.live.agents.extensions": "CopiedFiles SessionCopy",
@@ -153,6 +115,9 @@ _HOMES = {
     for module, names in _NAMES.items()
     for name, _, there in (word.partition("=") for word in names.split())
 }
+
+if not TYPE_CHECKING:  # a type checker reads it in the imports
+    __all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> object:
