@@ -18,7 +18,7 @@ from acp_wire.surroundings import Surroundings  # noqa: E402
 from acp_wire.transports.stdio import stdio_transport  # noqa: E402
 from acphold.faces.cli.alert_settings import AlertFile  # noqa: E402
 from acphold.faces.cli.log import start_log  # noqa: E402
-from acphold.faces.cli.starts import remember  # noqa: E402
+from acphold.faces.cli.starts import remember, start_in  # noqa: E402
 from acphold.faces.cli.wrap import make_service, settings_of  # noqa: E402
 from acphold.live.server.service import serve, stop_at_signals  # noqa: E402
 
@@ -28,9 +28,13 @@ async def main(words: list[str]) -> None:
     place = words.index("--")
     settings = settings_of(words[:place], words[place + 1 :], None)
     log_file = start_log(settings.log_level, settings.log_file)
-    with remember(settings.start_in(Surroundings.here())):
+    here = Surroundings.here()
+    start = start_in(here, settings.called, settings.program, settings.given)
+    with remember(start):
         async with aclosing(AlertFile(settings.journal)) as alerts:
-            service = make_service(settings, log_file, alerts, at_once=True)
+            service = make_service(
+                settings, here, start, alerts, log_file, relay_to=(2,), at_once=True
+            )
             await serve(stdio_transport(), service, stop=stop_at_signals())
 
 

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from acp_wire.transports.runtime_folder import lock
-from acphold.faces.cli import stop
+from acphold.faces.cli import process_commands
 from acphold.faces.cli.daemon import log_to_file
 from acphold.faces.cli.front import daemon_socket, journal_of
 from acphold.live.reading.neighbours import Process
@@ -273,7 +273,8 @@ def test_stop_takes_the_next_process_of_a_name_not_for_the_one_that_has_ended(
     gone = Process(ended.pid, "agent", [], str(tmp_path / "owner-1.sock"))
     next_one = lock(gone.path)
     assert next_one is not None
-    assert asyncio.run(asyncio.wait_for(stop._still_running([gone]), DEADLINE / 2)) == []
+    ending = process_commands._still_running([gone])
+    assert asyncio.run(asyncio.wait_for(ending, DEADLINE / 2)) == []
     os.close(next_one)
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.faces.cli.demo import differences, family
+from acp_wire.processes.process_tree import family
+from acphold.faces.cli.demo import differences
 from acphold.record.history import Entry
 from acphold.record.history.fold import SessionState, fold
 from tests.cli.command_line import ACPHOLD, CommandLine

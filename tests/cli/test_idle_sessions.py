@@ -19,8 +19,8 @@ import pytest
 from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import background_socket, lock, lock_file
 from acphold.faces.cli.journals import reading
+from acphold.faces.cli.process_commands import names_of
 from acphold.faces.cli.session_picker import _ReadSessions
-from acphold.faces.cli.stop import names_of
 from acphold.live.reading.neighbours import Process, silent_processes
 from acphold.record.history.decisions import AskedQuestion, answer_entry, question_entry
 from tests.cli.command_line import CommandLine

@@ -814,14 +814,12 @@ def test_without_words_it_finds_editors_and_agents_and_asks_once(person: Person)
     assert in_code["Codex CLI"][1:] == ["wrap", "--", "npx", "codex-acp"]
     assert {"gemini (acphold)", "opencode (acphold)"} <= {*in_code}
     again = person.run("--yes")
-    assert again.out.startswith("Nothing to do in Zed and ")
+    assert again.out.count("Nothing to do: ~/.config/") == 2
     assert person.run("zed", "--remove", "--yes").code == 0
-    assert "Nothing to do in VS Code: no agent" in person.run("--yes").out
+    assert "/settings.json has no agent" in person.run("--yes").out
     assert person.run("--remove", "--yes").code == 0
     assert (zed.read_text(), code.read_bytes()) == (ZED, VSCODE.encode())
-    assert (
-        "in Zed and VS Code: nothing there is from `setup`" in person.run("--remove", "--yes").out
-    )
+    assert person.run("--remove", "--yes").out.count("has nothing that `setup` wrote") == 2
 
 
 def test_without_words_an_agent_that_npm_fetches_in_an_editor_is_not_added_again(
@@ -846,7 +844,7 @@ def test_without_words_npm_fetches_what_an_agent_lacks_to_speak_the_protocol(
     entries = EDITORS["zed"].commands(file.read_text())  # type: ignore[union-attr]
     fetched = [str(person.programs / "npx"), "--yes", "@agentclientprotocol/claude-agent-acp"]
     assert entries == {"claude (acphold)": [person.acphold, "wrap", "--", *fetched]}
-    assert person.run("--yes").out.startswith("Nothing to do in Zed")
+    assert person.run("--yes").out.startswith("Nothing to do: ~/.config/zed/")
     assert person.run("--remove", "--yes").code == 0
     assert EDITORS["zed"].commands(file.read_text()) == {}  # type: ignore[union-attr]
 

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire.processes.exit_status import describe
-from acp_wire.processes.own_program import own_python, start_own
+from acp_wire.processes.own_program import output_of, own_python, start_own
 from acphold.errors import AcpError, TranscriptError
 from acphold.imports.heads import unread_in
 from acphold.imports.intake import OUTCOMES, ImportSelection, Intake, PieceReader, read_here
@@ -236,12 +236,7 @@ async def read_beside(path: str, session_id: str) -> None:
     process = await start_own(
         own_python("-c", _READ_LISTED, path, session_id), stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
     )
-    try:
-        _, complaints = await process.communicate()
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+    _, complaints = await output_of(process)
     if process.returncode:
         why = complaints.decode(errors="replace").strip()
         raise TranscriptError(why or f"the transcript of session {session_id!r} cannot be read")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
-import sys
+from contextlib import aclosing
 
 from msgspec.structs import replace
 
@@ -16,7 +16,6 @@ from acphold.errors import (
 from acphold.extras import require
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import (
-    Exit,
     Parser,
     UsageError,
     a_name,
@@ -25,7 +24,7 @@ from acphold.faces.cli.command_line import (
 from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
-from acphold.faces.cli.terminal_text import age, visible
+from acphold.faces.cli.terminal_text import age, tell, visible
 from acphold.live.hub.annotations import iso_time
 from acphold.live.presentation.visible_text import on_one_line
 from acphold.live.reading.local_reader import LocalReader
@@ -56,7 +55,7 @@ def list_parser() -> Parser:
     return made
 
 
-async def list_tokens(*, json: bool, journal: str | None) -> int:
+async def list_tokens(*, json: bool, journal: str | None) -> None:
     """List tokens and paired devices.
 
     In a copy of a journal, a restored one, and a database that lost entries, tokens and shares are
@@ -99,7 +98,6 @@ async def list_tokens(*, json: bool, journal: str | None) -> int:
             user = "" if each.tenant is None else f"  of {each.tenant}"
             name = on_one_line(each.name)
             print(visible(f"{each.id}  {state:<7}  {name:<16}  {may}  {used}{user}{only}"))
-    return Exit.OK
 
 
 def token_parser() -> Parser:
@@ -138,7 +136,7 @@ async def create_token(
     session: str | None,
     days: int | None,
     journal: str | None,
-) -> int:
+) -> None:
     """Create a token and print it, once.
 
     A token with a --user sees the sessions started by that user, and those shared with them
@@ -160,8 +158,7 @@ async def create_token(
     granted = tuple(scope for scope in SCOPES if scope in (scopes or SCOPES))
     if session is not None and "manage" in granted:
         raise UsageError("a token for one session cannot have the scope manage; use --scope")
-    kept = open_journal(stores.journal_name(journal))
-    try:
+    async with aclosing(open_journal(stores.journal_name(journal))) as kept:
         session_id = None if session is None else (await kept.resolve(session)).session_id
         now = now_ms()
         text, made = new_token(
@@ -173,11 +170,8 @@ async def create_token(
             tenant=user,
         )
         await kept.access.keep_token(made)
-        await kept.access.keep_deeds([_local_deed("create token", made)])
-    finally:
-        await kept.aclose()
+        await _record(kept, "create token", made.name, token=made.id)
     print(text)
-    return Exit.OK
 
 
 def revoke_parser() -> Parser:
@@ -188,7 +182,7 @@ def revoke_parser() -> Parser:
     return made
 
 
-async def revoke(*, ids: list[str], journal: str | None) -> int:
+async def revoke(*, ids: list[str], journal: str | None) -> None:
     """End tokens and the access of devices.
 
     Anybody connected with one is disconnected within a second.
@@ -200,8 +194,7 @@ async def revoke(*, ids: list[str], journal: str | None) -> int:
                 raise UsageError(f"no token {id_!r}; `acphold access list` shows them")
         for id_ in ids:
             await kept.access.keep_token(replace(found[id_], revoked_at=now_ms()))
-        await kept.access.keep_deeds([_local_deed("revoke token", found[id_]) for id_ in ids])
-    return Exit.OK
+            await _record(kept, "revoke token", found[id_].name, token=id_)
 
 
 def keep_parser() -> Parser:
@@ -211,7 +204,7 @@ def keep_parser() -> Parser:
     return made
 
 
-async def keep(*, journal: str | None) -> int:
+async def keep(*, journal: str | None) -> None:
     """Accept all tokens and shares that are held.
 
     They are held in a copy of a journal, a restored one, and a database that lost entries. Revoke
@@ -219,9 +212,7 @@ async def keep(*, journal: str | None) -> int:
     """
     async with existing_journal(journal) as kept:
         await kept.access.accept()
-        record = Deed(at=now_ms(), deed="keep tokens", name="", transport="command")
-        await kept.access.keep_deeds([record])
-    return Exit.OK
+        await _record(kept, "keep tokens", "")
 
 
 def audit_parser() -> Parser:
@@ -233,7 +224,7 @@ def audit_parser() -> Parser:
     return made
 
 
-async def audit(*, since: int, json: bool, journal: str | None) -> int:
+async def audit(*, since: int, json: bool, journal: str | None) -> None:
     """Show who did what through `acphold serve`.
 
     Each line says who prompted, answered, deleted and so on, from where and when, or was refused.
@@ -263,18 +254,22 @@ async def audit(*, since: int, json: bool, journal: str | None) -> int:
             session = on_one_line(each.session_id or "-")
             way = on_one_line(f"{each.address or 'here'}, {each.transport}")
             print(f"{when[:19]}Z  {who:<28}  {deed:<26}  {session}  {way}")
-    return Exit.OK
 
 
-def _local_deed(deed: str, token: AccessToken) -> Deed:
-    """Return the record of a change to a token, made at this machine."""
-    return Deed(at=now_ms(), deed=deed, name=token.name, token=token.id, transport="command")
+async def _record(
+    journal: Journal, deed: str, name: str, *, token: str = "", session_id: str | None = None
+) -> None:
+    """Record a change that was made at this machine."""
+    record = Deed(
+        at=now_ms(), deed=deed, name=name, token=token, session_id=session_id, transport="command"
+    )
+    await journal.access.keep_deeds([record])
 
 
 async def _tell_held(journal: Journal) -> None:
     """Say on stderr if tokens and shares are held."""
     if words := await describe_held(journal.access):
-        print(f"acphold: {words}", file=sys.stderr)
+        tell(f"acphold: {words}")
 
 
 # -- devices and shares -----------------------------------------------------------------------
@@ -291,7 +286,7 @@ def pair_parser() -> Parser:
 
 async def pair(
     *, user: str | None, scopes: list[Scope] | None, json: bool, journal: str | None
-) -> int:
+) -> None:
     """Pair a phone or a browser with `acphold serve`.
 
     Prints a one-time link and its QR code, valid for ten minutes, for one device. `acphold serve`
@@ -333,7 +328,6 @@ async def pair(
         print(json_text.dumps({"url": server.url, "pair": code}))
     else:
         print_code(server.url, code)
-    return Exit.OK
 
 
 def share_parser() -> Parser:
@@ -356,7 +350,7 @@ async def share(
     stop: bool,
     json: bool,
     journal: str | None,
-) -> int:
+) -> None:
     """Share a session with another user of `acphold serve`.
 
     A session belongs to the user who started it. Only they see it, and you, who run the server:
@@ -368,7 +362,8 @@ async def share(
     if user is None:
         if prompt or stop:
             raise UsageError("--prompt and --stop work only with --with USER")
-        return await _list_shares(journal, session_id, json=json)
+        await _list_shares(journal, session_id, json=json)
+        return
     if session_id is None:
         raise UsageError("name a session; `acphold list` shows their ids")
     if prompt and stop:
@@ -384,18 +379,14 @@ async def share(
         else:
             await found.access.keep_share(Share(row.session_id, user, prompt))
         deed = "stop sharing" if stop else "share"
-        record = Deed(
-            at=now_ms(), deed=deed, name=user, session_id=row.session_id, transport="command"
-        )
-        await found.access.keep_deeds([record])
-    return Exit.OK
+        await _record(found, deed, user, session_id=row.session_id)
 
 
-async def _list_shares(location: str | None, given: str | None, *, json: bool) -> int:
+async def _list_shares(location: str | None, given: str | None, *, json: bool) -> None:
     async with journal_if_any(location) as journal:
         if journal is None:
             if given is None:
-                return Exit.OK
+                return
             raise NoJournalError(stores.journal_name(location))
         only = (
             None
@@ -418,4 +409,3 @@ async def _list_shares(location: str | None, given: str | None, *, json: bool) -
         else:
             held = "  held" if each.is_held else ""
             print(visible(f"{short}  {may:<6}  {each.tenant}{held}"))
-    return Exit.OK

@@ -24,7 +24,7 @@ from acp_wire.processes.folder_watch import (
     FolderWatch,
 )
 from acp_wire.processes.installation import is_replaced
-from acp_wire.processes.own_program import own_command, start_own
+from acp_wire.processes.own_program import output_of, own_command, start_own
 from acphold.faces.cli import bounds
 from acphold.faces.cli.index_beside import growth, memory_file
 
@@ -62,12 +62,7 @@ async def _look(watch: FolderWatch, location: str) -> float:
         if grown:
             command = own_command("index-beside", "--journal", location)
             process = await start_own(command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
-            try:
-                await process.wait()
-            finally:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
+            await output_of(process)
             await asyncio.sleep(bounds.WATCH_REST * (time.monotonic() - began))
             return bounds.WATCH_SECONDS
     except OSError as error:

@@ -12,12 +12,23 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import Final
+
+from msgspec.structs import replace
 
 from acp_wire.surroundings import Surroundings
 from acphold.errors import SettingsError
 from acphold.faces.cli import bounds
+from acphold.faces.cli.settings import (
+    agent_name,
+    command_words,
+    near_to,
+    read_settings,
+    settings_path,
+    table_of,
+)
 from acphold.live.hub.alerts import Alert, AlertRules
 from acphold.live.server.alert_commands import AlertCommands
 
@@ -31,22 +42,14 @@ NONE: Final = AlertRules()
 
 def alert_rules(settings: Mapping[str, object], path: str) -> AlertRules:
     """Return the alert rules of the file; raises SettingsError with file and key."""
-    from acphold.faces.cli.settings import command_words, near_to, table_of
-
     table, place = table_of(settings, "alerts", path), f"{path}: [alerts]"
     for key in table:
         if key not in (*COMMANDS, *SECONDS):
             meant = near_to(key, (*COMMANDS, *SECONDS))
             raise SettingsError(f"{place} has an unknown key {key!r}{meant}")
-    waiting, turn_end = (
-        command_words(table[key], place, key) if key in table else () for key in COMMANDS
-    )
-    return AlertRules(
-        waiting,
-        _seconds(table.get("waiting_seconds", NONE.waiting_seconds), f"{place} waiting_seconds"),
-        turn_end,
-        _seconds(table.get("turn_seconds", NONE.turn_seconds), f"{place} turn_seconds"),
-    )
+    commands = {key: command_words(table[key], place, key) for key in COMMANDS if key in table}
+    seconds = {key: _seconds(table[key], f"{place} {key}") for key in SECONDS if key in table}
+    return replace(NONE, **commands, **seconds)
 
 
 def _seconds(value: object, place: str) -> float:
@@ -68,16 +71,11 @@ class AlertFile(AlertCommands):
         super().__init__(Surroundings.here() if within is None else within)
         self._journal = journal
         self._look_at = 0.0
-        self._path: str | None = None
+        self._path = settings_path()  # once: the rules are asked for at every turn
         self._seen: tuple[int, ...] | None = None
-        self._read = NONE
         self._rules = NONE
 
-    # Both import late: an editor waits for this module's imports.
-
     def agent_name(self, alert: Alert) -> str:
-        from acphold.faces.cli.settings import agent_name
-
         return agent_name(alert.agent)
 
     def link(self, alert: Alert) -> str:
@@ -96,26 +94,17 @@ class AlertFile(AlertCommands):
         now = monotonic()
         if now < self._look_at:
             return self._rules
-        if self._path is None:  # found once: the rules are asked for at every turn
-            from acphold.faces.cli.settings import settings_path  # an editor waits for ours
-
-            self._path = settings_path()
-        try:
+        seen = None  # nearly always: there is no file
+        with suppress(OSError):
             found = os.stat(self._path)
-        except OSError:  # nearly always: there is none
-            self._rules = NONE
-        else:
             seen = (found.st_ino, found.st_size, found.st_mtime_ns)
-            if seen != self._seen:
-                self._seen, self._read = seen, _read(self._path)
-            self._rules = self._read
+        if seen != self._seen:
+            self._seen, self._rules = seen, NONE if seen is None else _read(self._path)
         self._look_at = now + bounds.ALERT_RULES_SECONDS
         return self._rules
 
 
 def _read(path: str) -> AlertRules:
-    from acphold.faces.cli.settings import read_settings
-
     try:
         return alert_rules(read_settings(path) or {}, path)
     except SettingsError as error:

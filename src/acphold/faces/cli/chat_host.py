@@ -6,7 +6,7 @@ from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from io import StringIO
 from pathlib import Path
 
-from acp_wire.processes.own_program import own_command, start_own
+from acp_wire.processes.own_program import output_of, own_command, start_own
 from acphold.faces.cli.log import with_log
 from acphold.faces.cli.terminal_text import on_one_line
 from acphold.faces.screen.sign_in import SignInProgram
@@ -63,9 +63,5 @@ class CommandHost(ChatHost):
         journal = [] if self._journal is None else [f"--journal={self._journal}"]
         command = own_command(name, *journal, *words)
         running = await start_own(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
-        try:
-            output, _ = await running.communicate()
-        finally:
-            if running.returncode is None:
-                running.kill()
+        output, _ = await output_of(running)
         return output.decode(errors="replace").strip()

@@ -83,7 +83,7 @@ class NothingChosen(Exception):
 
 class Parser(argparse.ArgumentParser):
     """Reads the arguments of one command; `execute`, which may be a coroutine function, is called
-    with them, by name.
+    with them, by name. It returns the exit code; None is Exit.OK.
 
     The docstring of `execute` is the help. With `runs_program` the words after `--` are not
     ours: `execute` gets them as `program`. With `takes_agent` as well, the name of an agent of the
@@ -93,7 +93,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(
         self,
-        execute: Callable[..., int] | Callable[..., Coroutine[Any, Any, int]],
+        execute: Callable[..., int | None] | Callable[..., Coroutine[Any, Any, int | None]],
         name: str,
         usage: str = "[OPTIONS]",
         *,
@@ -154,25 +154,24 @@ class Parser(argparse.ArgumentParser):
         read = self.read(arguments)
         read.pop(HOST, None)
         # Output that is followed as it comes has no end that a pager could wait for.
-        paged = self._is_read and not read.pop("no_pager") and not read.get("follow")
-        if not paged or not sys.stdout.isatty():
-            return self._execute(read)
         from acphold.faces.cli.terminal_text import LINE_TERMINALS
+
+        paged = self._is_read and not read.pop("no_pager") and not read.get("follow")
+        if not paged or not sys.stdout.isatty() or os.environ.get("TERM") in LINE_TERMINALS:
+            return self._execute(read)
         from acphold.faces.screen.terminal import output_paged
 
-        if os.environ.get("TERM") in LINE_TERMINALS:
-            return self._execute(read)
         with output_paged():
             return self._execute(read)
         return Exit.OK  # the person closed the pager before the command was done
 
     def _execute(self, arguments: dict[str, object]) -> int:
         code = self.execute(**arguments)
-        if isinstance(code, int):
-            return code
-        import asyncio  # late: `--help` and `--version` do without
+        if isinstance(code, Coroutine):
+            import asyncio  # late: `--help` and `--version` do without
 
-        return asyncio.run(code)
+            code = asyncio.run(code)
+        return Exit.OK if code is None else code
 
     def read(self, arguments: Sequence[str]) -> dict[str, object]:
         """Return the arguments by name, defaults included; raises UsageError."""

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 
 from acphold.errors import AcpError
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import LEVELS, SERVER_VARIABLE, Exit, Parser, UsageError
-from acphold.faces.cli.journals import existing_journal, sessions
+from acphold.faces.cli.command_line import LEVELS, SERVER_VARIABLE, Parser, UsageError
+from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.main import COMMANDS, FAMILIES, LISTED, parser_of, split_name
 from acphold.faces.cli.settings import agent_name, agent_names
 from acphold.faces.cli.terminal_text import cut, on_one_line
@@ -79,7 +79,7 @@ def parser() -> Parser:
     return made
 
 
-def completion(*, shell: str | None, program: tuple[str, ...]) -> int:
+def completion(*, shell: str | None, program: tuple[str, ...]) -> None:
     """Print shell completion for commands, options and session ids.
 
       bash, in ~/.bashrc:                    eval "$(acphold completion bash)"
@@ -91,12 +91,11 @@ def completion(*, shell: str | None, program: tuple[str, ...]) -> int:
     """
     if shell is not None:
         print(SCRIPTS[shell].strip())
-        return Exit.OK
+        return
     if not program:
         raise UsageError(f"name a shell, one of {', '.join(SCRIPTS)}")
     for candidate in candidates(program):
         print("\t".join(candidate).rstrip())
-    return Exit.OK
 
 
 def candidates(words: Sequence[str]) -> list[Candidate]:
@@ -204,8 +203,8 @@ def _from_journal(look: Callable[[Journal], Awaitable[list[T]]]) -> list[T]:
 
 
 async def _newest(journal: Journal) -> list[Candidate]:
-    rows = sessions(journal, ListFilter(archived="include"), bounds.CANDIDATES)
-    return [_session(row) async for row in rows if set(row.session_id) <= SAFE]
+    rows = await journal.page(ListFilter(archived="include"), None, bounds.CANDIDATES)
+    return [_session(row) for row in rows if set(row.session_id) <= SAFE]
 
 
 async def _live(journal: Journal) -> list[Candidate]:
@@ -216,8 +215,8 @@ async def _live(journal: Journal) -> list[Candidate]:
 
 
 async def _agents_of_sessions(journal: Journal) -> list[str]:
-    rows = sessions(journal, ListFilter(archived="include"), bounds.CANDIDATES)
-    return [agent_name(row.agent) async for row in rows]
+    rows = await journal.page(ListFilter(archived="include"), None, bounds.CANDIDATES)
+    return [agent_name(row.agent) for row in rows]
 
 
 def _session(row: SessionRow) -> Candidate:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
@@ -46,12 +45,12 @@ from acphold.faces.cli.front import (
     daemon_socket,
     journal_of,
 )
-from acphold.faces.cli.kept_code import keep_own_code
 from acphold.faces.cli.log import front_log, start_daemon_log
 from acphold.faces.cli.scopes import keep_scopes
 from acphold.faces.cli.settings import agent_command, agent_name
-from acphold.faces.cli.starts import remember
-from acphold.faces.cli.watchdog import watch_loop, write_tasks
+from acphold.faces.cli.starts import remember, start_in
+from acphold.faces.cli.terminal_text import tell
+from acphold.faces.cli.watchdog import keep_own_code, watch_loop, write_tasks
 from acphold.faces.cli.wrap import make_service, settings_of, split_name
 from acphold.journal_location import VARIABLE, default_location
 from acphold.live.agents.absent import AbsentAgent
@@ -66,28 +65,20 @@ def start_daemon(path: str, held: int | None) -> int:
     """Become the daemon whose socket is at `path`, for the journal that the environment names;
     `held` is the lock of that name, None if it is not held yet."""
     try:
-        try:
-            if held is None and (held := lock(path)) is None:
-                report(TAKEN)
-                return Exit.OK
-            log_to_file(path)
-            _normalise()
-        except OSError as exc:
-            report(f"{FAILED} {exc}")
-            return Exit.ERROR
+        if held is None and (held := lock(path)) is None:
+            report(TAKEN)
+            return Exit.OK
+        log_to_file(path)
+        _normalise()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal and the login may end before us
-        try:
-            start_daemon_log()
-            asyncio.run(_serve(path, held, default_location(), is_in_background=True))
-        except JournalError as exc:
-            report(f"{JOURNAL_FAILED} {exc}")
-            return Exit.ERROR
-        except (AcpError, OSError) as exc:
-            report(f"{FAILED} {exc}")
-            return Exit.ERROR
-        return Exit.OK
+        start_daemon_log()
+        asyncio.run(_serve(path, held, default_location(), is_in_background=True))
+    except (AcpError, OSError) as exc:
+        report(f"{JOURNAL_FAILED if isinstance(exc, JournalError) else FAILED} {exc}")
+        return Exit.ERROR
     finally:
         begun.abandon()
+    return Exit.OK
 
 
 def parser() -> Parser:
@@ -97,7 +88,7 @@ def parser() -> Parser:
     return made
 
 
-def run_daemon(*, journal: str | None) -> int:
+def run_daemon(*, journal: str | None) -> None:
     """Run the background process in the foreground, until a signal ends it.
 
     `acphold wrap` starts this process by itself when it needs it, and it ends when nothing needs
@@ -116,7 +107,6 @@ def run_daemon(*, journal: str | None) -> int:
     _normalise()
     start_daemon_log()
     asyncio.run(_serve(path, held, location, is_in_background=False))
-    return Exit.OK
 
 
 def _normalise() -> None:
@@ -154,7 +144,7 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
         if is_in_background:
             report(LISTENS)
         else:
-            print(f"acphold: keeping the sessions of {_journal_name(journal)}", file=sys.stderr)
+            tell(f"acphold: keeping the sessions of {_journal_name(journal)}")
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, write_tasks)
     StderrRelay.on_much = shorten_log  # what an agent floods it with
@@ -203,14 +193,12 @@ async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIt
         name, options = ("", words[: words.index("--")]) if "--" in words else split_name(words)
         agent = agent_command(name, frame.command) if name else None
         settings = settings_of(options, frame.command, agent)
-    except SettingsError:
+    except (SettingsError, UsageError, ValueError) as exc:
         _let_go(frame)
-        raise
-    except (UsageError, ValueError) as exc:
-        _let_go(frame)
+        if isinstance(exc, SettingsError):
+            raise
         raise AgentStartError(f"{exc}; see `acphold wrap --help`") from None
-    log_file = settings.log_file
-    if log_file is not None:
+    if (log_file := settings.log_file) is not None:
         log_file = os.path.join(within.folder, os.path.expanduser(log_file))
     settings = replace(
         settings,
@@ -219,25 +207,17 @@ async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIt
         no_import=settings.no_import or frame.is_brief or is_replaced(),
         given=() if frame.kind == SERVER else settings.given,  # a server's are about itself
     )
+    start = start_in(within, settings.called, settings.program, settings.given)
     async with aclosing(AlertFile(journal, within)) as alerts:
-        with (
-            front_log(settings.log_level, log_file, stderr) as heard,
-            remember(settings.start_in(within)),
-        ):
+        with front_log(settings.log_level, log_file, stderr) as heard, remember(start):
+            at_once, relay_to = frame.kind != SERVER, (2, stderr)
             service = make_service(
-                settings,
-                log_file,
-                alerts,
-                within,
-                cwd=within.folder,
-                relay_to=(2, stderr),
-                at_once=frame.kind != SERVER,
+                settings, within, start, alerts, log_file, relay_to=relay_to, at_once=at_once
             )
             linger = LINGERS[frame.kind] if settings.linger is None else settings.linger
-            start = settings.start_in(within).mark
             # In the next step: the desk is made in this one, and takes the agent if it is the same.
             asyncio.get_running_loop().call_soon(_let_go, frame)
-            yield Fronted(service, 0.0 if frame.is_brief else linger, heard, start)
+            yield Fronted(service, 0.0 if frame.is_brief else linger, heard, start.mark)
 
 
 def _let_go(frame: FirstFrame) -> None:

@@ -149,7 +149,7 @@ class Demo:
 
             self.part("2", "kill -9, in the middle of the next turn")
             turn = await self._turn(session, SECOND, until=ENOUGH)
-            killed = family(self._daemon)
+            killed = process_tree.family(self._daemon)
             self.line("$", f"kill -9 {self._daemon}    # acphold itself", "command")
             left = await self._end(signal.SIGKILL)
             with suppress(AgentExitedError):
@@ -170,7 +170,7 @@ class Demo:
             session = await agent.load_session(session_id, self._project)
             took = f"{(time.perf_counter() - began) * 1000:.0f} ms"
             replayed, title = session.state, listed.get(session_id)
-            is_new = not killed & family(self._daemon)
+            is_new = not killed & process_tree.family(self._daemon)
             self.claim(is_new, f"acphold ({self._daemon}) and the agent are new processes")
             self.claim(title == FIRST, f"session/list: {session_id}, “{title}”")
             gone = differences(seen, replayed)
@@ -215,7 +215,7 @@ class Demo:
 
     async def _end(self, how: signal.Signals) -> set[int]:
         """End the process that keeps the sessions; return what is left of it and its agents."""
-        pids = family(self._daemon)
+        pids = process_tree.family(self._daemon)
         if pids:
             os.kill(self._daemon, how)
         for _ in range(POLLS):
@@ -255,15 +255,6 @@ class Demo:
         if not holds:
             self.failures.append(text)
         self.line("✓" if holds else "✗", text, mark_style="good" if holds else "bad")
-
-
-def family(pid: int) -> set[int]:
-    """Return a process and all its running descendants."""
-    parents = process_tree.parents()
-    found = {pid} & parents.keys()
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
 
 
 def differences(seen: SessionState, replayed: SessionState) -> list[str]:

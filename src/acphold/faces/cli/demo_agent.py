@@ -20,9 +20,10 @@ from acp_check.record import Json
 from acp_wire.transports.stdio import stdio_transport
 from acphold.errors import METHOD_NOT_FOUND
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser
+from acphold.faces.cli.command_line import Parser
 from acphold.faces.cli.demo_folder import is_scratch
 from acphold.faces.cli.demo_work import Work
+from acphold.faces.cli.terminal_text import tell
 from acphold.known_agents import DEMO_KEY
 
 METHODS = ("initialize", "session/new", "session/prompt")
@@ -33,7 +34,7 @@ def parser() -> Parser:
     return Parser(demo_agent, "agent demo", "")
 
 
-async def demo_agent() -> int:
+async def demo_agent() -> None:
     """A scripted offline agent to try acphold with.
 
     It speaks ACP on stdio and has no sessions of its own: put it behind `acphold wrap`.
@@ -49,13 +50,11 @@ async def demo_agent() -> int:
     the diff, changes hello.py, asks again, and runs it. A file `.acphold-demo` marks that folder.
     """
     if sys.stdin.isatty():
-        print(
+        tell(
             "acphold agent demo: this is an ACP agent and waits for an editor on stdin; name "
-            "`acphold wrap -- acphold agent demo` in your editor's settings",
-            file=sys.stderr,
+            "`acphold wrap -- acphold agent demo` in your editor's settings"
         )
     await DemoAgent(stdio_transport(), Memory()).serve()
-    return Exit.OK
 
 
 class DemoScript(Work):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.transports.runtime_folder import state_folder
 from acphold.errors import AgentStartError, SettingsError
 from acphold.faces.cli import bounds
+from acphold.faces.cli.terminal_text import tell
 
 MARKER: Final = ".acphold-demo"
 """A regular file of this name allows the demo's agent to write in its folder. It is committed, so
@@ -115,8 +115,7 @@ def _commit(folder: str) -> None:
         ):
             if not any(group.run([*start, *words], env).status for words in COMMIT):
                 return
-    print(
+    tell(
         f"acphold: {failure}, so the demo's folder is no repository: `why` and copies with files "
-        "do not work in it",
-        file=sys.stderr,
+        "do not work in it"
     )

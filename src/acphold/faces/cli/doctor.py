@@ -10,9 +10,9 @@ import shlex
 import stat
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from select import select
 from typing import NoReturn
@@ -42,8 +42,8 @@ from acphold.faces.cli.session_copies import NameOnly
 from acphold.faces.cli.settings import (
     NamedAgent,
     agent_name,
-    agents_of,
-    defaults_of,
+    agents_in_file,
+    default_options,
     enter_agent,
     read_settings,
     settings_path,
@@ -146,9 +146,7 @@ async def check_processes() -> list[Diagnosis]:
         count = quantity(len(process.sessions), "session")
         called = on_one_line(", ".join(map(agent_name, process.agents))) or "no agent"
         found.append(Diagnosis(f"process {process.pid}: {called}, {where}, {count} live"))
-    for silent in silent_processes(answered):
-        what, _, advice = silent.words.partition("; ")
-        found.append(Diagnosis(what, advice))
+    found += [Diagnosis.of(silent.words) for silent in silent_processes(answered)]
     return found + [Diagnosis(text, is_past=True) for text in await what_ends_us()]
 
 
@@ -172,20 +170,15 @@ def check_installation() -> list[Diagnosis]:
     if engine_has_search():
         findings.append(Diagnosis(f"{engine_version()}, with full-text search (FTS5)"))
     else:
-        findings.append(
-            Diagnosis(
-                f"{engine_version()} of this Python has no full-text search (FTS5)",
-                "install acphold with another Python; those of python.org and uv have it",
-            )
-        )
+        text = f"{engine_version()} of this Python has no full-text search (FTS5)"
+        advice = "install acphold with another Python; those of python.org and uv have it"
+        findings.append(Diagnosis(text, advice))
     if not (missing := why_missing()):
-        text = "the web page that `acphold serve` shows is installed"
-        findings.append(Diagnosis(text))
+        findings.append(Diagnosis("the web page that `acphold serve` shows is installed"))
     elif is_checkout():  # an unbuilt page is no problem there
         findings.append(Diagnosis(missing, is_past=True))
     else:
-        what, _, advice = missing.partition("; ")
-        findings.append(Diagnosis(what, advice))
+        findings.append(Diagnosis.of(missing))
     there = [extra for extra in EXTRAS if is_installed(extra)]
     text = f"extras: {', '.join(there) or 'none'}"
     if lacking := [extra for extra in EXTRAS if extra not in there]:
@@ -195,8 +188,7 @@ def check_installation() -> list[Diagnosis]:
         findings.append(Diagnosis(f"the command is {folder(found)}"))
     else:
         words = on_one_line(shlex.join(absolute_command()))
-        text = f"`acphold` is not on PATH: use {words} in an editor's settings"
-        findings.append(Diagnosis(text))
+        findings.append(Diagnosis(f"`acphold` is not on PATH: use {words} in an editor's settings"))
     for name in SEARCHED:
         parts = os.environ[name].split(os.pathsep) if os.environ.get(name) else []
         if (part := next((part for part in parts if not os.path.isabs(part)), None)) is None:
@@ -220,22 +212,23 @@ def check_settings() -> list[Diagnosis]:
         settings = read_settings(path)
         if settings is None:
             return [Diagnosis(f"no {folder(path)}; it is optional and gives agents names")]
-        agents = agents_of(settings, path)
+        agents = agents_in_file()
     except errors.SettingsError as error:
         return [Diagnosis(str(error), _MEND)]
     reading = settings_parser()
     findings = [Diagnosis(f"{folder(path)}, {quantity(len(agents), 'agent')}")]
-    findings += [_check_named(agent, reading) for agent in agents]
+    for agent in agents:
+        with _noting(findings):
+            if isinstance(agent, errors.SettingsError):
+                raise agent
+            wrap_arguments(agent, reading)
+            programs = agent.env.get("PATH", os.environ.get("PATH", os.defpath))
+            findings.append(_command(agent.name, agent.command, programs))
     if not agents:  # then nothing has checked the options of all agents yet
-        try:
-            wrap_arguments(NamedAgent((), defaults=defaults_of(settings, path)), reading)
-        except errors.SettingsError as error:
-            findings.append(Diagnosis(str(error), _MEND))
-    try:
+        with _noting(findings):
+            wrap_arguments(NamedAgent((), defaults=default_options()), reading)
+    with _noting(findings):
         rules = alert_rules(settings, path)
-    except errors.SettingsError as error:
-        findings.append(Diagnosis(str(error), _MEND))
-    else:
         commands = {
             f"on_waiting, after {rules.waiting_seconds:g} s": rules.on_waiting,
             f"on_turn_end, of {rules.turn_seconds:g} s or more": rules.on_turn_end,
@@ -252,16 +245,13 @@ def check_settings() -> list[Diagnosis]:
 _MEND = "fix the file; `acphold help settings` lists its keys"
 
 
-def _check_named(agent: NamedAgent | errors.SettingsError, reading: Parser) -> Diagnosis:
-    """Check that `wrap` can start an agent of the file and takes its options."""
-    if isinstance(agent, errors.SettingsError):
-        return Diagnosis(str(agent), _MEND)
+@contextmanager
+def _noting(findings: list[Diagnosis]) -> Iterator[None]:
+    """Add an error of the file in this block to the findings."""
     try:
-        wrap_arguments(agent, reading)
+        yield
     except errors.SettingsError as error:
-        return Diagnosis(str(error), _MEND)
-    path = agent.env.get("PATH", os.environ.get("PATH", os.defpath))
-    return _command(agent.name, agent.command, path)
+        findings.append(Diagnosis(str(error), _MEND))
 
 
 def _command(name: str, command: Sequence[str], path: str | None = None) -> Diagnosis:
@@ -289,17 +279,14 @@ def check_agents() -> list[Diagnosis]:
     ]
     if not found:
         names = ", ".join(KNOWN_AGENTS)
-        return [
-            Diagnosis(f"none that acphold knows; `acphold chat NAME` shows how to install {names}")
-        ]
+        text = f"none that acphold knows; `acphold chat NAME` shows how to install {names}"
+        return [Diagnosis(text)]
     with ThreadPoolExecutor(len(found)) as threads:
-        versions = threads.map(_version, [command[0] for _, command in found])
-        return [
-            Diagnosis(
-                f"{known.name}: {known.title}, {' '.join(command)}{version and f', {version}'}"
-            )
-            for (known, command), version in zip(found, versions, strict=True)
-        ]
+        versions = [*threads.map(_version, [command[0] for _, command in found])]
+    return [
+        Diagnosis(f"{known.name}: {known.title}, {' '.join(command)}{version and f', {version}'}")
+        for (known, command), version in zip(found, versions, strict=True)
+    ]
 
 
 def _version(program: str) -> str:

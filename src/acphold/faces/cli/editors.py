@@ -42,10 +42,6 @@ from acphold.known_agents import KNOWN_AGENTS, KnownAgent, short_name
 from acphold.live.agents.identity import agent_key
 
 
-def _display_name(name: str) -> str:
-    return f"{name} (acphold)"
-
-
 class ServedAgent(NamedTuple):
     """An agent behind `acphold wrap`, as an editor starts it.
 
@@ -61,7 +57,7 @@ class ServedAgent(NamedTuple):
     @property
     def display_name(self) -> str:
         """A name for a list that people read."""
-        return self.title or _display_name(self.name)
+        return self.title or f"{self.name} (acphold)"
 
     @property
     def name_to_type(self) -> str:
@@ -77,19 +73,15 @@ class ServedAgent(NamedTuple):
         return [on_path("env") or "/usr/bin/env", *variables, *self.command]
 
 
-def _nothing_managed(name: str, entry: object) -> bool:
-    return False
-
-
 class FileEditor(NamedTuple):
     """An editor that keeps its agents in a JSON file, with comments or without.
 
     `places` are the possible paths, the likeliest first; `table` is the agents' key in the file.
     `afterwards` tells how to reach the agent. `unit` is a step of indentation, `fixed` are members
     that each entry has. With `has_argv` an entry is a list of words, under a name that people type.
-    `is_managed` is True of an entry, given with its name, whose agent the editor installs and
-    starts itself. `installed` returns the ids, in ACP's registry, of the agents that it installs
-    and starts without an entry.
+    `is_managed`, if the editor has such entries, is True of one, given with its name, whose agent
+    the editor installs and starts itself. `installed` returns the ids, in ACP's registry, of the
+    agents that it installs and starts without an entry.
     """
 
     shown: str
@@ -99,7 +91,7 @@ class FileEditor(NamedTuple):
     unit: str = "  "
     fixed: Mapping[str, str] = {}
     has_argv: bool = False
-    is_managed: Callable[[str, object], bool] = _nothing_managed
+    is_managed: Callable[[str, object], bool] | None = None
     installed: Callable[[], list[str]] = list
 
     def path(self) -> str:
@@ -109,11 +101,11 @@ class FileEditor(NamedTuple):
 
     def commands(self, text: str) -> dict[str, list[str]]:
         """Return the command of each agent in the file by name; [] if the entry has none."""
+        return {name: _words(entry) for name, entry in self._entries(text).items()}
+
+    def _entries(self, text: str) -> dict[str, object]:
         found = value_at(text, [self.table])
-        return {
-            str(name): _words(entry)
-            for name, entry in (found.items() if isinstance(found, dict) else ())
-        }
+        return found if isinstance(found, dict) else {}
 
     def name_of(self, served: ServedAgent) -> str:
         """Return the name of an agent's entry."""
@@ -124,15 +116,13 @@ class FileEditor(NamedTuple):
         place = [self.table, self.name_of(served)]
         if self.has_argv:  # replaced as a whole: `argv` beside the older `command` is an error
             return put(text, place, {"argv": served.words})
-        program, *arguments = served.command
-        members: dict[str, object] = {**self.fixed, "command": program, "args": arguments}
         if value_at(text, place) is None:
-            return put(text, place, {**members, "env": dict(served.env)}, self.unit)
-        for key, value in members.items():
+            program, *arguments = served.command
+            entry = {"command": program, "args": arguments, "env": dict(served.env)}
+            return put(text, place, {**self.fixed, **entry}, self.unit)
+        for key, value in self.fixed.items():
             text = put(text, [*place, key], value, self.unit)
-        for name, value in served.env.items():
-            text = put(text, [*place, "env", name], value, self.unit)
-        return text
+        return self.with_command(text, place[1], served.command, served.env)
 
     def with_command(
         self, text: str, name: str, words: Sequence[str], env: Mapping[str, str] | None = None
@@ -141,36 +131,37 @@ class FileEditor(NamedTuple):
         place = [self.table, name]
         if self.has_argv and value_at(text, [*place, "argv"]) is not None:
             return put(text, [*place, "argv"], [*words])
-        text = put(text, [*place, "command"], words[0])
+        text = put(text, [*place, "command"], words[0], self.unit)
         if words[1:] or value_at(text, [*place, "args"]) is not None:
-            text = put(text, [*place, "args"], [*words[1:]])
+            text = put(text, [*place, "args"], [*words[1:]], self.unit)
         for variable, value in (env or {}).items():
-            text = put(text, [*place, "env", variable], value)
+            text = put(text, [*place, "env", variable], value, self.unit)
         return text
 
     def with_fronts(self, text: str, served: ServedAgent) -> str:
-        """Return the text with acphold in front of each agent that has its own command."""
+        """Return the text with acphold in front of each agent that has its own command; `served`
+        is acphold without an agent."""
         for name, words in self.commands(text).items():
             if words and own_words(words) is None:
-                ours = [*served.command, "wrap", "--", *words]
+                ours = [*served.command, "--", *words]
                 text = self.with_command(text, name, ours, served.env)
         for name in self.names_of_managed(text):
             if (known := MANAGED.get(name)) and (behind := words_of(known)):
-                ours = [*served.command, "wrap", *behind]
+                ours = [*served.command, *behind]
                 text = put(text, [self.table, name, "type"], "custom")
                 text = self.with_command(text, name, ours, served.env)
         has = {agent_of(words) for words in self.commands(text).values() if words}
-        for known in self._agents_of_editor():
+        for known in [MANAGED[name] for name in self.installed() if name in MANAGED]:
             if known.name not in has and (behind := words_of(known)):
-                command = (*served.command, "wrap", *behind)
+                command = (*served.command, *behind)
                 text = self.with_entry(text, served._replace(name=known.name, command=command))
         return text
 
     def names_of_managed(self, text: str) -> list[str]:
         """Return the names of the agents that the editor installs and starts itself."""
-        found = value_at(text, [self.table])
-        entries = found.items() if isinstance(found, dict) else ()
-        return [str(name) for name, entry in entries if self.is_managed(str(name), entry)]
+        if (is_managed := self.is_managed) is None:
+            return []
+        return [name for name, entry in self._entries(text).items() if is_managed(name, entry)]
 
     def warnings(self, text: str) -> Iterator[str]:
         """Yield a sentence about each agent that the editor goes on to start itself."""
@@ -186,13 +177,10 @@ class FileEditor(NamedTuple):
             else:
                 yield _why_left(name)
 
-    def _agents_of_editor(self) -> list[KnownAgent]:
-        return [MANAGED[name] for name in self.installed() if name in MANAGED]
-
     def was_managed(self, name: str, words: Sequence[str]) -> bool:
         """Return True if `with_fronts` has written this command for an editor's own agent."""
         own, known = own_words(words), MANAGED.get(name)
-        if self.is_managed is _nothing_managed or known is None or own is None:
+        if self.is_managed is None or known is None or own is None:
             return False
         return own[1:] == [FETCH, *known.package] or (own == [] and words[-1] == known.name)
 
@@ -325,33 +313,24 @@ class PasteEditor(NamedTuple):
 # -- files ----------------------------------------------------------------------------------
 
 
-def _below(variable: str, otherwise: str, *names: str) -> str:
-    """Return the path of a file in the folder that a variable names, if that is absolute."""
+def _user_folder(variable: str, otherwise: str, on_mac: str) -> str:
+    """Return a folder of this user: on Linux the one that a variable names, if it is absolute."""
+    if sys.platform == "darwin":
+        return os.path.expanduser(on_mac)
     folder = os.environ.get(variable, "")
-    if not os.path.isabs(folder):
-        folder = os.path.expanduser(otherwise)
-    return os.path.join(folder, *names)
-
-
-def _config(*names: str) -> str:
-    """Return the path of a file in the folder for settings."""
-    return _below("XDG_CONFIG_HOME", "~/.config", *names)
+    return folder if os.path.isabs(folder) else os.path.expanduser(otherwise)
 
 
 def _zed() -> list[str]:
     # The same on macOS: only Zed's data is in ~/Library.
-    home = os.path.expanduser("~/.config/zed/settings.json")
-    return [home] if sys.platform == "darwin" else [_config("zed", "settings.json")]
-
-
-_CODES: Final = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
+    folder = _user_folder("XDG_CONFIG_HOME", "~/.config", "~/.config")
+    return [os.path.join(folder, "zed", "settings.json")]
 
 
 def _vscode() -> list[str]:
-    if sys.platform == "darwin":
-        folder = os.path.expanduser("~/Library/Application Support")
-        return [os.path.join(folder, code, "User", "settings.json") for code in _CODES]
-    return [_config(code, "User", "settings.json") for code in _CODES]
+    folder = _user_folder("XDG_CONFIG_HOME", "~/.config", "~/Library/Application Support")
+    codes = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
+    return [os.path.join(folder, code, "User", "settings.json") for code in codes]
 
 
 _REGISTERED: Final = "acp.registry."
@@ -360,11 +339,8 @@ _REGISTERED: Final = "acp.registry."
 
 def _jetbrains_agents() -> list[str]:
     """Return the ids of the agents that a JetBrains IDE has installed from ACP's registry."""
-    names = ("JetBrains", "acp-agents", "installed.json")
-    if sys.platform == "darwin":
-        path = os.path.join(os.path.expanduser("~/Library/Application Support"), *names)
-    else:
-        path = _below("XDG_DATA_HOME", "~/.local/share", *names)
+    data = _user_folder("XDG_DATA_HOME", "~/.local/share", "~/Library/Application Support")
+    path = os.path.join(data, "JetBrains", "acp-agents", "installed.json")
     try:
         agents = value_at(contents(path, bounds.EDITOR_SETTINGS_BYTES).decode(), ["agents"])
     except (OSError, UnicodeDecodeError, JsoncError):

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from acphold.errors import UnknownSessionError
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.command_line import Parser, UsageError
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.servers import server_of
@@ -25,7 +25,7 @@ from acphold.faces.cli.terminal_text import (
     on_one_line,
     on_terminal,
     quantity,
-    visible,
+    tell,
     visible_json,
 )
 from acphold.faces.exports import forms
@@ -78,7 +78,7 @@ async def export(
     report: str | None,
     server: str | None,
     journal: str | None,
-) -> int:
+) -> None:
     """Write sessions as Markdown, JSON lines or HTML pages.
 
     Each ID can be any unique prefix, or `-` for the newest session of the folder; without any you
@@ -115,7 +115,9 @@ async def export(
             found = [await find_session(reader, given, "exports it") for given in names]
         # Not while listing: reading a session moves it in the list.
         rows = [await reader.whole(row) for row in {row.session_id: row for row in found}.values()]
-        writing = _ExportWriter(reader.entries, place.form, redaction, passes_over=everything)
+        # With --all, sessions that are deleted meanwhile are skipped.
+        passed = (UnknownSessionError,) if everything else ()
+        writing = _ExportWriter(reader.entries, place.form, redaction, passed)
         if place.path is None:
             await writing.print(rows)
         elif place.is_folder:
@@ -125,10 +127,9 @@ async def export(
                 await writing.write(rows, file)
     if place.path is not None or not rows:
         where = f" to {folder(place.path)}" if place.path and rows else ""
-        print(visible(f"Wrote {quantity(len(rows), 'session')}{where}."), file=sys.stderr)
+        tell(f"Wrote {quantity(len(rows), 'session')}{where}.")
     if redaction:
         _report_removed(redaction, report)
-    return Exit.OK
 
 
 class _Destination(Struct, frozen=True):
@@ -157,36 +158,23 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Destinati
 # -- writing ------------------------------------------------------------------------------------
 
 
-class _ExportWriter:
-    """Writes sessions in one form.
+class _ExportWriter(Struct, frozen=True):
+    """Writes sessions in one form; errors that it `passes_over` skip a session."""
 
-    With `passes_over`, sessions that are deleted meanwhile are skipped.
-    """
-
-    def __init__(
-        self,
-        entries: Callable[[str], AsyncIterator[Entry]],
-        form: Form,
-        redaction: Redaction | None,
-        *,
-        passes_over: bool,
-    ) -> None:
-        self._entries = entries
-        self._passes_over: tuple[type[Exception], ...] = (
-            (UnknownSessionError,) if passes_over else ()
-        )
-        self._form = form
-        self._redaction = redaction
+    entries: Callable[[str], AsyncIterator[Entry]]
+    form: Form
+    redaction: Redaction | None
+    passes_over: tuple[type[Exception], ...]
 
     async def write(self, rows: list[SessionRow], file: TextIO) -> None:
         """Write sessions one after another."""
         for row in rows:
-            with suppress(*self._passes_over):
+            with suppress(*self.passes_over):
                 await self._write(*await self._redact(row), file)
 
     async def print(self, rows: list[SessionRow]) -> None:
         """Write sessions to stdout; with redaction, only after all of them were checked."""
-        if self._redaction is None:
+        if self.redaction is None:
             await self.write(rows, sys.stdout)
             return
         with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as file:
@@ -198,14 +186,14 @@ class _ExportWriter:
         """Write each session into its own file in a folder, and an index of them."""
         heads = []
         for row in rows:
-            with suppress(*self._passes_over):
+            with suppress(*self.passes_over):
                 head, found = await self._redact(row)
-                name = head.file_name + self._form.suffix
+                name = head.file_name + self.form.suffix
                 with forms.replace_file(os.path.join(path, name)) as file:
                     await self._write(head, found, file)
                 heads.append(head)
-        if len(heads) > 1 and (text := self._form.index(heads)):
-            with forms.replace_file(os.path.join(path, INDEX + self._form.suffix)) as file:
+        if len(heads) > 1 and (text := self.form.index(heads)):
+            with forms.replace_file(os.path.join(path, INDEX + self.form.suffix)) as file:
                 file.write(text)
 
     async def _redact(self, row: SessionRow) -> tuple[Head, AsyncIterator[Entry]]:
@@ -213,14 +201,14 @@ class _ExportWriter:
         head = Head.of(row)
 
         def read() -> AsyncIterator[Entry]:
-            return self._entries(row.session_id)
+            return self.entries(row.session_id)
 
-        return await self._redaction.of(head, read) if self._redaction else (head, read())
+        return await self.redaction.of(head, read) if self.redaction else (head, read())
 
     async def _write(self, head: Head, found: AsyncIterator[Entry], file: TextIO) -> None:
         # Markdown and pages contain nothing that controls a terminal.
-        tame = visible_json if self._form.name == "jsonl" and file.isatty() else str
-        async for text in self._form.writer()(head, found):
+        tame = visible_json if self.form.name == "jsonl" and file.isatty() else str
+        async for text in self.form.writer()(head, found):
             file.write(tame(text))
 
 
@@ -230,14 +218,14 @@ def _report_removed(redaction: Redaction, report: str | None) -> None:
         with forms.replace_file(os.path.expanduser(report)) as file:
             file.writelines(removed.line() for removed in redaction.removed)
     if not redaction.removed:
-        print("Nothing was removed.", file=sys.stderr)
+        tell("Nothing was removed.")
         return
     kinds = [f"{kind} {count}" for kind, count in redaction.summary()]
-    print(f"Removed: {', '.join(kinds)}", file=sys.stderr)
+    tell(f"Removed: {', '.join(kinds)}")
     if report is not None:
         return
     for removed in redaction.removed[: bounds.REMOVED_TEXTS]:
         place = place_name(on_one_line(removed.session), removed.seq)
-        print(f"  {place}  {removed.kind} {removed.count}", file=sys.stderr)
+        tell(f"  {place}  {removed.kind} {removed.count}")
     if (more := len(redaction.removed) - bounds.REMOVED_TEXTS) > 0:
-        print(f"  and {quantity(more, 'more line')}; --report FILE lists all", file=sys.stderr)
+        tell(f"  and {quantity(more, 'more line')}; --report FILE lists all")

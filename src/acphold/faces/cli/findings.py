@@ -33,6 +33,7 @@ from acphold.faces.cli.terminal_text import (
     on_one_line,
     quantity,
     size,
+    tell,
     visible,
 )
 from acphold.faces.screen.layout import Beside
@@ -61,6 +62,12 @@ class Diagnosis(Struct, frozen=True):
     text: str
     advice: str = ""
     is_past: bool = False
+
+    @classmethod
+    def of(cls, words: str) -> Diagnosis:
+        """Return a problem told in these words: the advice stands behind the first semicolon."""
+        what, _, advice = words.partition("; ")
+        return cls(what, advice)
 
 
 class DiagnosisReport:
@@ -91,7 +98,7 @@ class DiagnosisReport:
         if self._console.is_terminal:
             self._console.print(Text(words, "faint"))
         elif sys.stderr.isatty():
-            print(words, file=sys.stderr)
+            tell(words)
 
     def sum_up(self) -> None:
         """Print the last line."""
@@ -129,12 +136,10 @@ async def _look_inside(location: str | None, *, deep: bool) -> tuple[list[Diagno
             unprompted += not row.prompted
         rest = f", {unprompted:,} more without a prompt" if unprompted else ""
         findings = [Diagnosis(quantity(prompted, "session") + rest)]
-        what, _, advice = (await unread_remark(journal)).partition("; ")
-        unread = [Diagnosis(what, advice)] if what else []
+        unread = [Diagnosis.of(words)] if (words := await unread_remark(journal)) else []
         if not deep:
-            unread.append(
-                Diagnosis("not read in full; `acphold doctor --deep` checks every history")
-            )
+            text = "not read in full; `acphold doctor --deep` checks every history"
+            unread.append(Diagnosis(text))
         if (file := journal.file) is None:
             return [*findings, *unread, *(await _read_through(journal) if deep else ())], None
         path = Path(file.path)
@@ -203,26 +208,20 @@ def _some(session_ids: Sequence[str]) -> str:
 def _problem(error: errors.AcpError) -> Diagnosis:
     """Split an error of the journal: the advice stands after its last semicolon."""
     what, _, advice = str(error).rpartition("; ")
-    return (
-        Diagnosis(what, advice)
-        if what
-        else Diagnosis(advice, "see `acphold help when something is wrong`")
-    )
+    if not what:
+        what, advice = advice, "see `acphold help when something is wrong`"
+    return Diagnosis(what, advice)
 
 
 async def _room_of(file: InFile, largest: int) -> list[Diagnosis]:
     """Find what takes the room in the file, and this many of the largest sessions."""
     found = await file.sizes(largest)
-    parts = [f"{size(found.free)} free inside, reused for new entries"]
+    text = f"{size(found.free)} free inside, reused for new entries"
     if found.free > bounds.MUCH_FREE_BYTES:
-        parts = [f"{size(found.free)} free inside, which `acphold journal compact` reclaims"]
+        text = f"{size(found.free)} free inside, which `acphold journal compact` reclaims"
     if found.conversations is not None and found.index is not None:
-        parts = [
-            f"conversations {size(found.conversations)}",
-            f"search {size(found.index)}",
-            *parts,
-        ]
-    findings = [Diagnosis(", ".join(parts))]
+        text = f"conversations {size(found.conversations)}, search {size(found.index)}, {text}"
+    findings = [Diagnosis(text)]
     large = [
         f"{on_one_line(session.title or '(no title)')} ({on_one_line(session.session_id)}, "
         f"{size(session.size)})"
@@ -241,12 +240,9 @@ def _private(path: Path, *, was_open: bool) -> list[Diagnosis]:
     if mode & 0o077:
         findings.append(Diagnosis(f"other users can read it: mode {mode:04o}", f"chmod 600 {path}"))
     if above & 0o022 and not above & stat.S_ISVTX:
-        findings.append(
-            Diagnosis(
-                f"other users can replace it: its folder has mode {above:04o}",
-                f"chmod 700 {path.parent}, or move the journal to a separate folder",
-            )
-        )
+        text = f"other users can replace it: its folder has mode {above:04o}"
+        advice = f"chmod 700 {path.parent}, or move the journal to a separate folder"
+        findings.append(Diagnosis(text, advice))
     if was_open and not findings:
         text = f"other users could read it until now: acphold made it private, mode {mode:04o}"
         return [Diagnosis(text, is_past=True)]
@@ -257,12 +253,8 @@ def _room(path: Path) -> list[Diagnosis]:
     """Check that there is a folder to write to, and space."""
     place = next(parent for parent in path.parents if parent.exists())
     if not os.access(place, os.W_OK | os.X_OK):
-        return [
-            Diagnosis(
-                f"{folder(str(place))} is not writable",
-                "make it writable, or name another journal with --journal",
-            )
-        ]
+        advice = "make it writable, or name another journal with --journal"
+        return [Diagnosis(f"{folder(str(place))} is not writable", advice)]
     free = shutil.disk_usage(place).free
     if free < bounds.LITTLE_SPACE_BYTES:
         return [Diagnosis(f"only {size(free)} free on its disk", "free some space there")]
@@ -286,20 +278,14 @@ async def repair_journal(location: str | None) -> list[Diagnosis]:
         return [Diagnosis("there is no journal yet, so nothing to repair")]
     except errors.AcpError as error:
         return [_problem(error)]
-    wrong = ", ".join(map(on_one_line, done.miscounted))
-    return [
-        Diagnosis(
-            f"corrected wrong counts: {wrong}" if wrong else "all counts were right",
-            is_past=bool(wrong),
-        ),
-        Diagnosis(
-            f"removed the remains of {quantity(done.left_over, 'deleted session')}"
-            if done.left_over
-            else "no traces of deleted sessions were found",
-            is_past=bool(done.left_over),
-        ),
-        Diagnosis("the search index was rebuilt"),
-    ]
+    counts = Diagnosis("all counts were right")
+    traces = Diagnosis("no traces of deleted sessions were found")
+    if wrong := ", ".join(map(on_one_line, done.miscounted)):
+        counts = Diagnosis(f"corrected wrong counts: {wrong}", is_past=True)
+    if left := done.left_over:
+        text = f"removed the remains of {quantity(left, 'deleted session')}"
+        traces = Diagnosis(text, is_past=True)
+    return [counts, traces, Diagnosis("the search index was rebuilt")]
 
 
 def _is_off() -> bool:
@@ -317,7 +303,7 @@ async def remove_from_disk(journal: Journal) -> None:
         async with asyncio.timeout(bounds.FILES_GONE_SECONDS):
             await tidy(journal)
     except TimeoutError:
-        print("Removing kept files takes a while; acphold removes the rest later.", file=sys.stderr)
+        tell("Removing kept files takes a while; acphold removes the rest later.")
 
 
 async def files_of(journal: Journal, row: SessionRow) -> list[str]:
@@ -329,11 +315,8 @@ async def files_of(journal: Journal, row: SessionRow) -> list[str]:
         values = snapshot_settings()
     except errors.SettingsError:
         return []
-    its = next(
-        (values[name] for name in values if name and row.agent in agent_keys(name)),
-        values[""],
-    )
-    if not its:
+    own = (values[name] for name in values if name and row.agent in agent_keys(name))
+    if not (its := next(own, values[""])):
         return []
     checkout = checkout_of(row.cwd)
     if program() is None:
@@ -347,17 +330,18 @@ async def files_of(journal: Journal, row: SessionRow) -> list[str]:
     return [f"files not kept: {why}"]
 
 
+SNAPSHOT_STATES = {
+    "likely": ", likely",
+    "late": "; the agent was already at work",
+    "later": "; taken at the next turn, because acphold had exited",
+}
+
+
 def describe_snapshot(one: TurnSnapshot) -> str:
     """Return the words on the newest snapshot of a session."""
     if one.state == "refused":
         return f"files not kept: {one.reason}"
-    words = f"files kept, {age(one.at, now_ms())}"
-    if one.state == "likely":
-        words += ", likely"
-    elif one.state == "late":
-        words += "; the agent was already at work"
-    elif one.state == "later":
-        words += "; taken at the next turn, because acphold had exited"
+    words = f"files kept, {age(one.at, now_ms())}{SNAPSHOT_STATES.get(one.state, '')}"
     if one.left_out_count:
         words += f"; {quantity(one.left_out_count, 'file')} left out"
     return words

@@ -67,11 +67,8 @@ def _offers(home: Home) -> Iterator[Suggestion]:
     if found:
         names = sorted(found, key=lambda name: -found[name])
         told = ", ".join(f"{found[name]:,} of {name}" for name in names[: bounds.OFFERED_NAMES])
-        more = (
-            f", and {quantity(len(names) - bounds.OFFERED_NAMES, 'more agent')}"
-            if len(names) > bounds.OFFERED_NAMES
-            else ""
-        )
+        left = len(names) - bounds.OFFERED_NAMES
+        more = f", and {quantity(left, 'more agent')}" if left > 0 else ""
         least = "" if is_whole else "at least "
         sentence = f"import the conversations on this disk: {least}{told}{more}"
         yield Suggestion("i", sentence, ("import",))
@@ -86,9 +83,6 @@ def _offers(home: Home) -> Iterator[Suggestion]:
         name = next(iter(adapted), "claude")
         title = KNOWN_AGENTS[name].title
         what = "its adapter" if adapted else "it"
-        yield Suggestion(
-            "t",
-            f"talk to {title} in this terminal; npm fetches {what}, after asking",
-            ("chat", name),
-        )
+        sentence = f"talk to {title} in this terminal; npm fetches {what}, after asking"
+        yield Suggestion("t", sentence, ("chat", name))
     yield Suggestion("d", "see the demo: offline, some seconds, no account", ("demo",))

@@ -7,19 +7,19 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acphold import imports
 from acphold.errors import AcpError, IllegibleNameError, TranscriptError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import (
-    Exit,
     Parser,
     UsageError,
     a_name,
@@ -33,10 +33,20 @@ from acphold.faces.cli.terminal_text import (
     progress_bars,
     quantity,
     size,
+    tell,
     visible,
     visible_json,
 )
-from acphold.imports import OUTCOMES, Source, TakenSource
+from acphold.imports import (
+    NAMES,
+    OUTCOMES,
+    Home,
+    ImportSelection,
+    Intake,
+    Source,
+    TakenSource,
+    reader,
+)
 from acphold.known_agents import short_name
 from acphold.record.journal import Journal, stores
 from acphold.record.journal.stores import open_journal
@@ -58,10 +68,10 @@ def parser() -> Parser:
     made.add_value(
         "--agent",
         "NAME",
-        f"only this agent's conversations; repeatable: {', '.join(imports.NAMES)}",
+        f"only this agent's conversations; repeatable: {', '.join(NAMES)}",
         dest="agents",
         action="append",
-        choices=imports.NAMES,
+        choices=NAMES,
         type=short_name,
     )
     made.add_value(
@@ -99,7 +109,7 @@ def import_conversations(
     dry_run: bool,
     as_json: bool,
     journal: str | None,
-) -> int:
+) -> None:
     """Import conversations that other agents keep on disk.
 
     Imported conversations are listed, found and loaded like your own, even after the originals are
@@ -115,31 +125,29 @@ def import_conversations(
         raise UsageError("--name needs exactly one --agent; see `acphold import --help`")
     if home is not None and not os.path.isdir(home):
         raise UsageError(f"--from {home}: there is no such folder; see `acphold import --help`")
-    there = None if home is None else imports.Home(Path(home).resolve())
+    there = None if home is None else Home(Path(home).resolve())
     run = _ImportRun(
-        [name for name in imports.NAMES if name in (agents or imports.NAMES)],
-        there or imports.Home(Path.home(), dict(os.environ)),
-        imports.ImportSelection(cwd, whole_turns=watch, redact=redact),
-        name=name,
-        since=since,
-        branches=branches,
+        there or Home(Path.home(), dict(os.environ)),
+        ImportSelection(cwd, whole_turns=watch, redact=redact),
+        name,
+        since,
+        branches,
+        {name: Tally() for name in NAMES if name in (agents or NAMES)},
     )
+    location = stores.journal_name(journal)
     with at_ctrl_c(_leave):
         if session is not None:
-            return asyncio.run(_read_listed(stores.journal_name(journal), session, redact=redact))
-        if dry_run:
-            asyncio.run(run.dry(stores.journal_name(journal)))
+            asyncio.run(_read_listed(location, session, redact=redact))
+        elif dry_run:
+            asyncio.run(run.dry(location))
             run.report(as_json=as_json, dry=True)
         else:
             try:
-                asyncio.run(
-                    run.real(stores.journal_name(journal), as_json=as_json, watch=watch, wait=wait)
-                )
+                asyncio.run(run.real(location, as_json=as_json, watch=watch, wait=wait))
             except KeyboardInterrupt:
                 if not watch:
-                    asyncio.run(run.report_interruption(stores.journal_name(journal)))
+                    asyncio.run(run.report_interruption(location))
                 raise
-    return Exit.OK
 
 
 def _leave() -> NoReturn:
@@ -157,57 +165,43 @@ async def _finish(journal: Journal) -> None:
         print("\r\x1b[K", end="", file=sys.stderr)
 
 
-async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
+async def _read_listed(location: str, session_id: str, *, redact: bool) -> None:
     async with existing_journal(location) as journal:
         await imports.read_listed(journal, session_id, redact=redact)
-    return Exit.OK
 
 
-class _ImportRun:
-    """One call of the command: its options and its results."""
+class _ImportRun(Struct):
+    """One call of the command: its options, and its results by the agents' names."""
 
-    def __init__(
-        self,
-        names: list[str],
-        home: imports.Home,
-        selection: imports.ImportSelection,
-        *,
-        name: str | None,
-        since: int,
-        branches: bool,
-    ) -> None:
-        self._home = home
-        self._selection = selection
-        self._name = name
-        self._since = since
-        self._branches = branches
-        self._tallies = {name: Tally() for name in names}
-        self._settled: dict[str, tuple[imports.Source, bool]] = {}
+    home: Home
+    selection: ImportSelection
+    name: str | None
+    since: int
+    branches: bool
+    tallies: dict[str, Tally]
+    settled: dict[str, tuple[Source, bool]] = {}
 
     async def real(self, location: str, *, as_json: bool, watch: bool, wait: bool) -> None:
         """Import what there is; with `watch`, go on until somebody interrupts; with `wait`, until
         all is searchable."""
         async with aclosing(open_journal(location)) as journal:
-            intake = imports.Intake(journal, self._selection)
-            memory, selection = None, self._selection
-            if not self._home.is_given and self._name is None and selection.cwd is None:
+            intake = Intake(journal, self.selection)
+            memory, selection = None, self.selection
+            if not self.home.is_given and self.name is None and selection.cwd is None:
                 # All conversations of the user's own home: growth of these is imported by itself.
                 memory = imports.ImportMemory(
-                    self._home, self._tallies, since=self._since, redact=selection.redact
+                    self.home, self.tallies, since=self.since, redact=selection.redact
                 )
             with Indexing(location) as indexing:
                 progress = _ImportBars(quiet=as_json)
                 with progress.bars:
-                    await self._import_changed(intake, progress, indexing, watch=watch)
+                    await self._import_changed(intake, progress, indexing)
                     await imports.give_up_lost(journal)
                 if memory is not None:
                     memory.keep(memory_file(location))
                 self.report(as_json=as_json)
-                if (
-                    not as_json
-                    and sys.stdout.isatty()
-                    and any(tally.outcomes["new"] for tally in self._tallies.values())
-                ):
+                is_new = any(tally.outcomes["new"] for tally in self.tallies.values())
+                if is_new and not as_json and sys.stdout.isatty():
                     print(NEXT, flush=True)
                 notice = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
                 if wait:
@@ -218,62 +212,52 @@ class _ImportRun:
                     notice(BESIDE)
             while watch:
                 await asyncio.sleep(bounds.IMPORT_LOOK_SECONDS)
-                self._tallies = {name: old.next() for name, old in self._tallies.items()}
-                await self._import_changed(intake, _ImportBars(quiet=True), None, watch=True)
+                self.tallies = {name: old.next() for name, old in self.tallies.items()}
+                await self._import_changed(intake, _ImportBars(quiet=True), None)
                 self.report(as_json=as_json, only_news=True)
 
     async def report_interruption(self, location: str) -> None:
         """After a Ctrl-C, tell what is done and how to continue."""
         done = sum(
-            tally.outcomes[word] for tally in self._tallies.values() for word in ("new", "grown")
+            tally.outcomes[word] for tally in self.tallies.values() for word in ("new", "grown")
         )
+        then = "the next `acphold search` reads them in the background, `acphold import` at once"
         async with journal_if_any(location) as journal:
-            left = ""
-            if journal is not None:
-                left = await unread_remark(
-                    journal,
-                    "the next `acphold search` reads them in the background, `acphold import` at "
-                    "once",
-                )
+            left = "" if journal is None else await unread_remark(journal, then)
         left = left or "There may be more; `acphold import` continues"
         kept = f": {quantity(done, 'conversation')}" if done else ""
-        print(f"\nInterrupted; all that was read is kept{kept}. {left}.", file=sys.stderr)
+        tell(f"\nInterrupted; all that was read is kept{kept}. {left}.")
 
     async def _import_changed(
-        self,
-        intake: imports.Intake,
-        progress: _ImportBars,
-        indexing: Indexing | None,
-        *,
-        watch: bool,
+        self, intake: Intake, progress: _ImportBars, indexing: Indexing | None
     ) -> None:
         """Import all sources that are new or have grown."""
-        wanted: dict[str, list[imports.Source]] = {}
-        new: list[imports.Source] = []
-        for name, tally in self._tallies.items():
+        wanted: dict[str, list[Source]] = {}
+        new: list[Source] = []
+        for name, tally in self.tallies.items():
             wanted[name] = []
-            for source in await self._new_sources(name, intake, watch=watch):
+            for source in await self._new_sources(name, intake):
                 with tally.counting(source) as count:
-                    outcome = await intake.expect(source, imports.reader(name))
+                    outcome = await intake.expect(source, reader(name))
                     if outcome in ("new", "grown"):
                         wanted[name].append(source)
                         progress.expect(name)
                     else:
-                        count(imports.TakenSource(outcome))
+                        count(TakenSource(outcome))
                     if outcome == "new":
                         new.append(source)
         if indexing is not None and sum(source.size for source in new) >= imports.WORTH_LISTING:
             await intake.list_first(new)
             indexing.begin(intake)
 
-        async def take(source: imports.Source, read_pieces: imports.PieceReader) -> None:
-            tally = self._tallies[source.reader]
+        async def take(source: Source, read_pieces: imports.PieceReader) -> None:
+            tally = self.tallies[source.reader]
             was_quiet = imports.is_quiet(source)
             with tally.counting(source) as count:
-                taken = await intake.take(source, imports.reader(source.reader), read_pieces)
+                taken = await intake.take(source, reader(source.reader), read_pieces)
                 count(taken)
                 if taken.outcome != "busy":
-                    self._settled[source.place] = source, was_quiet
+                    self.settled[source.place] = source, was_quiet
             progress.advance(source.reader)
 
         for wave in imports.WAVES:
@@ -282,60 +266,54 @@ class _ImportRun:
             sources.sort(key=lambda source: -source.changed_at)
             await imports.each(sources, take)
 
-    async def _new_sources(
-        self, name: str, intake: imports.Intake, *, watch: bool
-    ) -> list[imports.Source]:
+    async def _new_sources(self, name: str, intake: Intake) -> list[Source]:
         """Return the sources of an agent that may have something new; count the others.
 
-        With `watch`, the others are remembered and not looked at again until they change. A file
+        With --watch, the others are remembered and not looked at again until they change. A file
         that became quiet counts as changed: its last turn may have been left out before.
         """
-        found = self._sources(imports.reader(name))
+        found = self._sources(reader(name))
         states = {source.place: (source, imports.is_quiet(source)) for source in found}
-        asked = [s for s in found if self._settled.get(s.place) != states[s.place]]
-        changed = await intake.select_changed(asked, imports.reader(name))
-        self._tallies[name].outcomes["same"] += len(found) - len(changed)
-        if watch:
+        asked = [s for s in found if self.settled.get(s.place) != states[s.place]]
+        changed = await intake.select_changed(asked, reader(name))
+        self.tallies[name].outcomes["same"] += len(found) - len(changed)
+        if self.selection.whole_turns:
             places = {source.place for source in changed}
-            self._settled |= {s.place: states[s.place] for s in asked if s.place not in places}
+            self.settled |= {s.place: states[s.place] for s in asked if s.place not in places}
         return changed
 
     async def dry(self, location: str) -> None:
         """Count what `real` would import."""
         async with journal_if_any(location) as journal:
-            intake = imports.Intake(journal, self._selection) if journal else None
-            for name, tally in self._tallies.items():
-                for source in self._sources(imports.reader(name)):
+            intake = Intake(journal, self.selection) if journal else None
+            for name, tally in self.tallies.items():
+                for source in self._sources(reader(name)):
                     with tally.counting(source) as count:
-                        outcome = (
-                            await intake.expect(source, imports.reader(name)) if intake else "new"
-                        )
+                        outcome = await intake.expect(source, reader(name)) if intake else "new"
                         if outcome == "new":
-                            outcome = imports.forecast(
-                                source, imports.reader(name), self._selection
-                            )
-                        count(imports.TakenSource(outcome))
+                            outcome = imports.forecast(source, reader(name), self.selection)
+                        count(TakenSource(outcome))
 
-    def _sources(self, reading: imports.Reader) -> list[imports.Source]:
+    def _sources(self, reading: imports.Reader) -> list[Source]:
         """Find the sources that were asked for."""
-        found: list[imports.Source] = []
-        tally = self._tallies[reading.name]
+        found: list[Source] = []
+        tally = self.tallies[reading.name]
         unreadable: list[OSError | TranscriptError] = []
         with imports.noting_unreadable() as noted:
             try:
                 found.extend(
-                    replace(source, agent=self._name or source.agent, given=self._home.is_given)
-                    for source in reading.find(self._home)
-                    if source.changed_at >= self._since * 1_000_000
+                    replace(source, agent=self.name or source.agent, given=self.home.is_given)
+                    for source in reading.find(self.home)
+                    if source.changed_at >= self.since * 1_000_000
                 )
             except Exception as error:
                 unreadable.append(imports.fault(error))
         for failure in [*noted, *unreadable]:
-            tally.count_failure(failure, str(self._home.path))
+            tally.count_failure(failure, str(self.home.path))
         tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
-        if not self._branches or reading.branches is None:
+        if not self.branches or reading.branches is None:
             return found
-        whole: list[imports.Source] = []
+        whole: list[Source] = []
         for source in found:
             whole.append(source)
             try:
@@ -348,7 +326,7 @@ class _ImportRun:
         """Print the outcome for each agent; with `only_news`, only where something happened."""
         shown = {
             name: tally
-            for name, tally in self._tallies.items()
+            for name, tally in self.tallies.items()
             if (tally.has_news if only_news else tally.total)
         }
         for name, tally in shown.items():
@@ -358,17 +336,17 @@ class _ImportRun:
             else:
                 print(f"{name:<10} {tally.line(dry=dry)}")
         if not shown and not as_json and not only_news:
-            programs = quantity(len(self._tallies.keys() - {"acphold"}), "program")
+            programs = quantity(len(self.tallies.keys() - {"acphold"}), "program")
             begun = next(iter(agents_on_path()), "demo")
             print(
                 visible(
-                    f"No conversations found in {self._home.path}, where those of {programs} may "
+                    f"No conversations found in {self.home.path}, where those of {programs} may "
                     f"be; `acphold help import` has the places. `acphold chat {begun}` begins one."
                 )
             )
-        for name, tally in self._tallies.items():
+        for name, tally in self.tallies.items():
             for message in [] if as_json else tally.messages():
-                print(f"{name}: {message}", file=sys.stderr)
+                tell(f"{name}: {message}")
         sys.stdout.flush()
 
 
@@ -391,33 +369,34 @@ class _ImportBars:
         self.bars.advance(self._tasks[name])
 
 
-class Tally:
-    """The outcomes of one agent's sources."""
+class Tally(Struct):
+    """The outcomes of one agent's sources.
 
-    def __init__(self, reported: Collection[str] = ()) -> None:
-        """`reported` are failures that were reported before: they are not reported again."""
-        self.outcomes: Counter[str] = Counter()
-        self.missed: Counter[str] = Counter()
-        self.missed_bytes: Counter[str] = Counter()
-        self.removed: Counter[str] = Counter()
-        self.compressed = 0
-        self._failures: dict[str, None] = {}
-        self._reported = frozenset(reported)
+    Failures that were `reported` before are not reported again.
+    """
+
+    reported: frozenset[str] = frozenset()
+    outcomes: Counter[str] = field(default_factory=Counter)
+    missed: Counter[str] = field(default_factory=Counter)
+    missed_bytes: Counter[str] = field(default_factory=Counter)
+    removed: Counter[str] = field(default_factory=Counter)
+    compressed: int = 0
+    failures: list[str] = []
 
     def next(self) -> Tally:
         """Return a new tally for the next look at the same sources."""
-        return Tally({*self._reported, *self._failures})
+        return Tally(self.reported.union(self.failures))
 
     @property
     def total(self) -> int:
         """The number of conversations; files without any message do not count."""
-        return self.outcomes.total() - self.outcomes["empty"] + len(self._failures)
+        return self.outcomes.total() - self.outcomes["empty"] + len(self.failures)
 
     @property
     def has_news(self) -> bool:
         """True if something was imported, or could not be."""
         news = ("new", "apart", "grown")
-        return any(self.outcomes[word] for word in news) or bool(self._failures)
+        return any(self.outcomes[word] for word in news) or bool(self.failures)
 
     @contextmanager
     def counting(self, source: Source) -> Iterator[Callable[..., None]]:
@@ -439,16 +418,16 @@ class Tally:
         if isinstance(error, OSError):
             where, why = str(error.filename or path), error.strerror or why
         failure = f"{on_one_line(where)}: {on_one_line(why)}"
-        if failure not in self._reported:
-            self._failures[failure] = None
+        if failure not in self.reported and failure not in self.failures:
+            self.failures.append(failure)
 
     def json(self) -> dict[str, object]:
         return {
             "found": self.total,
             **{word: self.outcomes[word] for word in OUTCOMES},
-            "failed": len(self._failures),
+            "failed": len(self.failures),
             "compressed": self.compressed,
-            "failures": list(self._failures),
+            "failures": self.failures,
             "missed": dict(self.missed),
             "missedBytes": dict(self.missed_bytes),
             "removed": dict(self.removed),
@@ -460,15 +439,15 @@ class Tally:
             for word, meaning in OUTCOMES.items()
             if self.outcomes[word]
         ]
-        if self._failures:
-            counts.append(f"unreadable {len(self._failures):,}")
+        if self.failures:
+            counts.append(f"unreadable {len(self.failures):,}")
         what = quantity(self.total, "conversation")
         packed = f"   ({self.compressed:,} compressed)" if self.compressed else ""
         return f"{what:>22}   {'would be ' if dry else ''}{', '.join(counts)}{packed}"
 
     def messages(self) -> list[str]:
         """Return lines about unreadable, unknown and removed content."""
-        messages = [f"cannot read {failure}" for failure in self._failures]
+        messages = [f"cannot read {failure}" for failure in self.failures]
         if self.missed:
             most = [f"{what} ({count:,})" for what, count in self.missed.most_common(5)]
             more = f" and {len(self.missed) - 5} more kinds" if len(self.missed) > 5 else ""

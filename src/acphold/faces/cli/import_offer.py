@@ -8,10 +8,9 @@ import os
 import time
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
-from acp_wire.processes.own_program import own_command, start_own
+from acp_wire.processes.own_program import output_of, own_command, start_own
 from acphold.faces.cli import bounds
 from acphold.faces.cli.index_beside import memory_file
 from acphold.faces.cli.settings import agents_without_import
@@ -71,13 +70,9 @@ class ImportOffer:
         )
         try:
             async with asyncio.timeout(bounds.OFFERED_IMPORT_SECONDS):
-                _, told = await process.communicate()
+                _, told = await output_of(process)
         except TimeoutError:
             return "it took too long; run `acphold import` on the server"
-        finally:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
         lines = told.decode(errors="replace").strip().splitlines()
         if process.returncode == 0:
             return ""

@@ -18,15 +18,13 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self
 
 from acp_wire.processes.own_program import own_command, start_detached
 from acp_wire.transports.runtime_folder import lock, runtime_folder, state_folder
 from acphold.errors import AcpError, JournalUnavailableError, RuntimeFolderError
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser
+from acphold.faces.cli.command_line import Parser
 from acphold.faces.cli.journals import UNREAD, existing_journal, unread_remark
 from acphold.faces.cli.settings import agents_without_import
 from acphold.live.reading.local_reader import LocalReader
@@ -137,7 +135,7 @@ def parser() -> Parser:
     return made
 
 
-async def index_beside(*, journal: str | None) -> int:
+async def index_beside(*, journal: str | None) -> None:
     """Index what an import brings, until stdin ends and nothing is left.
 
     Internal: `import` and `search` start it. A journal has at most one.
@@ -153,7 +151,6 @@ async def index_beside(*, journal: str | None) -> int:
                     os.close(lock_file)
                 if not await found.index.catch_up(0) and not growth(path):
                     break
-    return Exit.OK
 
 
 async def _index_until_released(journal: Journal, path: str) -> None:
@@ -203,9 +200,7 @@ async def unread_and_resumed(journal: Journal, location: str | None) -> str:
     path = stores.journal_name(location)
     if journal.file is None or not os.access(path, os.W_OK) or _obstacle() is not None:
         return await unread_remark(journal)
-    if (lock_file := alone(path)) is not None:
-        os.close(lock_file)
-        IndexBeside(path).let_go()
+    _start_if_alone(path)
     return await unread_remark(journal, "they are being read in the background")
 
 
@@ -226,11 +221,10 @@ def memory_file(path: str) -> str:
 
 
 def _key(path: str) -> str:
-    # Python's own, by its name since 3.12 or before, if it has one: hashlib would bring OpenSSL,
-    # an eighth of the background process's memory.
-    own = next(name for name in ("_sha2", "_sha256", "hashlib") if find_spec(name))
-    hashed = import_module(own).sha256(os.fsencode(os.path.realpath(path)))
-    return str(hashed.hexdigest()[:16])
+    # hashlib would bring OpenSSL, an eighth of the background process's memory.
+    from _blake2 import blake2b
+
+    return blake2b(os.fsencode(os.path.realpath(path)), digest_size=8).hexdigest()
 
 
 async def list_growth(reader: SessionReader, location: str | None) -> None:
@@ -247,6 +241,11 @@ async def list_growth(reader: SessionReader, location: str | None) -> None:
     except JournalUnavailableError as error:  # busy: what is there can still be read
         log.info("%s", error)
         return
+    _start_if_alone(path)
+
+
+def _start_if_alone(path: str) -> None:
+    """Start a process that indexes what is there, unless one is at work."""
     if (lock_file := alone(path)) is not None:
         os.close(lock_file)
         IndexBeside(path).let_go()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from contextlib import aclosing
 from datetime import datetime
 
@@ -12,8 +11,8 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import existing_journal, file_of
 from acphold.faces.cli.list import short_id
-from acphold.faces.cli.stop import stop_all_of
-from acphold.faces.cli.terminal_text import folder, progress_bars, quantity, size, visible
+from acphold.faces.cli.process_commands import stop_all_of
+from acphold.faces.cli.terminal_text import folder, progress_bars, quantity, size, tell, visible
 from acphold.journal_location import scheme_of
 from acphold.record.journal import stores
 from acphold.record.journal.access import describe_held
@@ -30,7 +29,7 @@ def backup_parser() -> Parser:
     return made
 
 
-async def backup(*, path: str, force: bool, journal: str | None) -> int:
+async def backup(*, path: str, force: bool, journal: str | None) -> None:
     """Back up the journal while sessions run.
 
     The copy is a snapshot of one moment. acphold checks it before it replaces FILE, and only you
@@ -54,7 +53,6 @@ async def backup(*, path: str, force: bool, journal: str | None) -> int:
             raise UsageError(f"{path} already exists; choose another file or use --force")
         copied = await file.copy_to(target)
     print(visible(f"Copied the journal to {folder(target)}, {size(copied)}."))
-    return Exit.OK
 
 
 def restore_parser() -> Parser:
@@ -148,9 +146,9 @@ async def copy(*, source: str, target: str) -> int:
             became = await copy_all(read, written, progress.note_done, progress.expect)
         shown = [*progress.not_copied.items()][: bounds.UNCOPIED_SESSIONS]
         for session_id, told in shown:
-            print(visible(f"{await short_id(read, session_id)} {told}"), file=sys.stderr)
+            tell(f"{await short_id(read, session_id)} {told}")
         if (more := len(progress.not_copied) - bounds.UNCOPIED_SESSIONS) > 0:
-            print(f"and {quantity(more, 'session')} more", file=sys.stderr)
+            tell(f"and {quantity(more, 'session')} more")
     new, grown, same = became["new"], became["grown"], became["same"]
     print(f"{quantity(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
     if left := became["left"]:
@@ -190,7 +188,7 @@ def compact_parser() -> Parser:
     return made
 
 
-async def compact(*, journal: str | None) -> int:
+async def compact(*, journal: str | None) -> None:
     """Reclaim disk space from deleted sessions.
 
     Deleted sessions leave free space in the file. acphold keeps part of it for new sessions and
@@ -213,4 +211,3 @@ async def compact(*, journal: str | None) -> int:
         )
     else:
         print(f"The journal takes {size(after)} now; {size(given)} reclaimed.")
-    return Exit.OK

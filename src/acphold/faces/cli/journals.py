@@ -11,7 +11,7 @@ from acphold.errors import ConnectionLostError, NoJournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import folder, quantity, visible
+from acphold.faces.cli.terminal_text import folder, quantity, tell
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.journal import (
     Journal,
@@ -68,21 +68,13 @@ def file_of(journal: Journal, wanted: str, instead: str) -> InFile:
     return journal.file
 
 
-async def sessions(
-    journal: Sessions, wanted: ListFilter, limit: int | None = None
-) -> AsyncIterator[SessionRow]:
-    """Yield the wanted sessions, newest first, at most `limit`."""
+async def sessions(journal: Sessions, wanted: ListFilter) -> AsyncIterator[SessionRow]:
+    """Yield the wanted sessions, newest first."""
     after: ListKey | None = None
-    left = limit
-    while left is None or left > 0:
-        most = bounds.SESSIONS_AT_ONCE if left is None else min(bounds.SESSIONS_AT_ONCE, left)
-        rows = await journal.page(wanted, after, most)
-        if not rows:
-            return
+    while rows := await journal.page(wanted, after, bounds.SESSIONS_AT_ONCE):
         for row in rows:
             yield row
         after = rows[-1].key
-        left = None if left is None else left - len(rows)
 
 
 async def is_live(journal: Owners, session_id: str) -> bool:
@@ -145,7 +137,7 @@ class Away:
     def __call__(self, error: ConnectionLostError | None) -> None:
         """Take the reason why it cannot be reached; None when it can."""
         if error is not None and not self._is_reported:
-            print(visible(f"{error}; reconnecting"), file=sys.stderr)
+            tell(f"{error}; reconnecting")
         elif error is None and self._is_reported:
-            print(f"Reconnected to {self.origin}.", file=sys.stderr)
+            tell(f"Reconnected to {self.origin}.")
         self._is_reported = error is not None

@@ -73,9 +73,7 @@ class _Scanner:
 
     def blank(self, at: int) -> int:
         """Return the end of the blanks and comments that begin here."""
-        match = _BLANK.match(self._text, at)
-        assert match is not None
-        return match.end()
+        return _end_of_match(_BLANK, self._text, at)
 
     def value(self, at: int, depth: int) -> Node:
         if depth > MAX_DEPTH:

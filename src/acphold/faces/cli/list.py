@@ -126,12 +126,12 @@ def parser() -> Parser:
 
 
 def tells_how_to_begin(
-    command: Callable[..., Coroutine[Any, Any, int]],
-) -> Callable[..., Coroutine[Any, Any, int]]:
+    command: Callable[..., Coroutine[Any, Any, int | None]],
+) -> Callable[..., Coroutine[Any, Any, int | None]]:
     """Decorate a command: without a journal, it explains how to begin a session."""
 
     @wraps(command)
-    async def run(**arguments: object) -> int:
+    async def run(**arguments: object) -> int | None:
         try:
             return await command(**arguments)
         except NoJournalError as none:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,13 +29,7 @@ def start_log(level: str, file: str | None) -> str | None:
     """
     logging.raiseExceptions = False  # a full disk under the log is no reason to print
     path = None if file is None else os.path.expanduser(file)
-    handler: logging.Handler = _StderrLog(2)
-    if path is not None:
-        try:
-            handler = _open_file(path)
-        except OSError as exc:
-            print(visible(_unwritable(path, exc)), file=sys.stderr)
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=level, handlers=[_handler(path, 2)], force=True)
     return path
 
 
@@ -52,12 +45,7 @@ def start_daemon_log() -> None:
 def front_log(level: str, file: str | None, stderr: int) -> Iterator[logging.Handler]:
     """Yield a handler for the log of a front, at this level: to `file`, an absolute path, otherwise
     to its `stderr`."""
-    handler: logging.Handler = _StderrLog(stderr)
-    if file is not None:
-        try:
-            handler = _open_file(file)
-        except OSError as exc:
-            StderrRelay(stderr).pass_on(f"{visible(_unwritable(file, exc))}\n".encode())
+    handler = _handler(file, stderr)
     handler.setLevel(level)
     _front_levels.append(handler.level)
     _wake_loggers()
@@ -77,24 +65,22 @@ def _wake_loggers() -> None:
     logging.getLogger().setLevel(min([logging.WARNING, *_front_levels]))
 
 
-def _unwritable(path: str, error: OSError) -> str:
-    return f"acphold: cannot write the log {path}: {error.strerror}"
-
-
-def _open_file(path: str) -> logging.Handler:
-    """Return a handler that writes to a file; raises OSError."""
-    # Created here, because FileHandler would let others read it.
-    # O_NONBLOCK: a pipe without a reader fails instead of blocking.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
-    os.close(os.open(path, flags, 0o600))
-    handler = logging.FileHandler(path, encoding="utf-8", errors="replace")
-    _format(handler)
-    return handler
-
-
-def _format(handler: logging.Handler) -> None:
+def _handler(path: str | None, stderr: int) -> logging.Handler:
+    """Return a handler that writes to a file; to `stderr` without one, or if that fails."""
+    handler: logging.Handler = _StderrLog(stderr)
+    if path is not None:
+        # Created here, because FileHandler would let others read it.
+        # O_NONBLOCK: a pipe without a reader fails instead of blocking.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+        try:
+            os.close(os.open(path, flags, 0o600))
+            handler = logging.FileHandler(path, encoding="utf-8", errors="replace")
+        except OSError as exc:
+            words = visible(f"acphold: cannot write the log {path}: {exc.strerror}")
+            StderrRelay(stderr).pass_on(f"{words}\n".encode())
     handler.addFilter(LogContext())
     handler.setFormatter(_LogLines("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    return handler
 
 
 def with_log(words: str, *, patiently: bool = False) -> str:
@@ -138,7 +124,6 @@ class _StderrLog(logging.Handler):
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
-        _format(self)
         self._relay = StderrRelay(descriptor)
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -25,16 +25,18 @@ from acphold.faces.cli.command_line import (
     UsageError,
     behind_command,
 )
-from acphold.faces.cli.terminal_text import VisibleLines, visible
+from acphold.faces.cli.terminal_text import VisibleLines, tell
 from acphold.version import __version__
 
 
 class CommandEntry(NamedTuple):
-    """A command: its module, its line in the help, and the function that makes its parser."""
+    """A command: its module and its line in the help.
+
+    `parser` of the module makes its parser; of several commands in a module, `NAME_parser`.
+    """
 
     module: str
     summary: str
-    parser: str = "parser"
 
 
 COMMANDS = {
@@ -42,32 +44,24 @@ COMMANDS = {
     "setup": CommandEntry("setup", "Put acphold in front of the agents in your editor's settings."),
     "connect": CommandEntry("ssh", "Connect your editor to an agent on another machine."),
     "serve": CommandEntry("serve", "Use your sessions from a phone, a browser or another machine."),
-    "access token": CommandEntry(
-        "access_commands", "Create a token and print it, once.", "token_parser"
-    ),
+    "access token": CommandEntry("access_commands", "Create a token and print it, once."),
     "access pair": CommandEntry(
-        "access_commands", "Pair a phone or a browser with `acphold serve`.", "pair_parser"
+        "access_commands", "Pair a phone or a browser with `acphold serve`."
     ),
-    "access list": CommandEntry(
-        "access_commands", "List tokens and paired devices.", "list_parser"
-    ),
-    "access revoke": CommandEntry(
-        "access_commands", "End tokens and the access of devices.", "revoke_parser"
-    ),
+    "access list": CommandEntry("access_commands", "List tokens and paired devices."),
+    "access revoke": CommandEntry("access_commands", "End tokens and the access of devices."),
     "access share": CommandEntry(
-        "access_commands", "Share a session with another user of `acphold serve`.", "share_parser"
+        "access_commands", "Share a session with another user of `acphold serve`."
     ),
-    "access keep": CommandEntry(
-        "access_commands", "Accept all tokens and shares that are held.", "keep_parser"
-    ),
-    "access audit": CommandEntry(
-        "access_commands", "Show who did what through `acphold serve`.", "audit_parser"
-    ),
+    "access keep": CommandEntry("access_commands", "Accept all tokens and shares that are held."),
+    "access audit": CommandEntry("access_commands", "Show who did what through `acphold serve`."),
     "agent run": CommandEntry("run_agent", "Run an agent written in Python for your editor."),
     "agent sign-in": CommandEntry("sign_in", "Sign in to an agent."),
-    "agent sign-out": CommandEntry("sign_in", "Sign out of an agent.", "sign_out_parser"),
-    "agent status": CommandEntry("status", "Show what runs: processes, agents and sessions."),
-    "agent stop": CommandEntry("stop", "Stop background agents."),
+    "agent sign-out": CommandEntry("sign_in", "Sign out of an agent."),
+    "agent status": CommandEntry(
+        "process_commands", "Show what runs: processes, agents and sessions."
+    ),
+    "agent stop": CommandEntry("process_commands", "Stop background agents."),
     "agent daemon": CommandEntry("daemon", "Run the background process in the foreground."),
     "agent demo": CommandEntry("demo_agent", "A scripted offline agent to try acphold with."),
     "continue": CommandEntry("continue_command", "Find a conversation and continue it."),
@@ -82,31 +76,19 @@ COMMANDS = {
     "usage": CommandEntry("usage", "Add up the tokens and the cost that agents reported."),
     "diff": CommandEntry("diff", "Show what changed in files during a session, as a patch."),
     "why": CommandEntry("why", "Show which prompt a line or a commit came from."),
-    "session rename": CommandEntry("session_commands", "Rename a session.", "rename_parser"),
-    "session archive": CommandEntry(
-        "session_commands", "Hide sessions from the list.", "archive_parser"
-    ),
-    "session delete": CommandEntry(
-        "session_commands", "Delete sessions permanently.", "delete_parser"
-    ),
-    "session prune": CommandEntry(
-        "session_commands", "Delete old sessions permanently.", "prune_parser"
-    ),
+    "session rename": CommandEntry("session_commands", "Rename a session."),
+    "session archive": CommandEntry("session_commands", "Hide sessions from the list."),
+    "session delete": CommandEntry("session_commands", "Delete sessions permanently."),
+    "session prune": CommandEntry("session_commands", "Delete old sessions permanently."),
     "import": CommandEntry(
         "import_command", "Import conversations that other agents keep on disk."
     ),
     "export": CommandEntry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
-    "journal backup": CommandEntry(
-        "journal_commands", "Back up the journal while sessions run.", "backup_parser"
-    ),
-    "journal restore": CommandEntry(
-        "journal_commands", "Replace the journal with a backup.", "restore_parser"
-    ),
-    "journal copy": CommandEntry(
-        "journal_commands", "Copy all sessions into another journal.", "copy_parser"
-    ),
+    "journal backup": CommandEntry("journal_commands", "Back up the journal while sessions run."),
+    "journal restore": CommandEntry("journal_commands", "Replace the journal with a backup."),
+    "journal copy": CommandEntry("journal_commands", "Copy all sessions into another journal."),
     "journal compact": CommandEntry(
-        "journal_commands", "Reclaim disk space from deleted sessions.", "compact_parser"
+        "journal_commands", "Reclaim disk space from deleted sessions."
     ),
     "help": CommandEntry("manual", "Read the documentation of a command or a topic."),
     "doctor": CommandEntry(
@@ -200,7 +182,7 @@ def main(arguments: Sequence[str]) -> int:
         code = _run(arguments)
         sys.stdout.flush()
     except errors.AcpError as error:
-        print(visible(f"acphold: {_message(error, arguments)}"), file=sys.stderr)
+        tell(f"acphold: {_message(error, arguments)}")
         return exit_code(error)
     except BrokenPipeError:
         _discard_output()  # as in `acphold list | head`
@@ -208,7 +190,7 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         if error.filename is not None or error.errno not in _UNWRITTEN:
             raise
-        print(f"acphold: cannot write the output: {error.strerror}", file=sys.stderr)
+        tell(f"acphold: cannot write the output: {error.strerror}")
         _discard_output()
         return Exit.ERROR
     except KeyboardInterrupt:
@@ -278,7 +260,7 @@ def _run(arguments: Sequence[str]) -> int:
         return Exit.OK
     except UsageError as error:
         called = f"acphold {name}" if name in COMMANDS else "acphold"
-        print(visible(f"{called}: {error}"), file=sys.stderr)
+        tell(f"{called}: {error}")
         return Exit.USAGE
 
 
@@ -327,7 +309,9 @@ def parser_of(name: str) -> Parser:
             meant = f"; `acphold search {shlex.quote(name)}` searches your conversations"
         raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists all commands")
     entry = {**COMMANDS, **INTERNAL}[name]
-    found = getattr(import_module(f"acphold.faces.cli.{entry.module}"), entry.parser)()
+    module = import_module(f"acphold.faces.cli.{entry.module}")
+    own = f"{name.split()[-1].replace('-', '_')}_parser"
+    found = getattr(module, own if hasattr(module, own) else "parser")()
     assert isinstance(found, Parser)
     return found
 

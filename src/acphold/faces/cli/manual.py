@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.command_line import Parser, UsageError
 from acphold.faces.cli.main import COMMANDS, FAMILIES, overview, parser_of
 from acphold.faces.cli.terminal_text import console
 
@@ -23,7 +23,6 @@ SEARCHED_FIRST = (COMMANDS_PAGE, "use", "serve", "team")
 class PageSection(NamedTuple):
     """A section of a page, with its subsections."""
 
-    page: str
     heading: str
     text: str
 
@@ -38,7 +37,7 @@ def parser() -> Parser:
     return made
 
 
-def show_help(*, topic: list[str], everything: bool) -> int:
+def show_help(*, topic: list[str], everything: bool) -> None:
     """Read the documentation of a command or a topic.
 
     A topic is a page, or words of a heading in one: `acphold help exit codes`. Without a topic it
@@ -57,7 +56,6 @@ def show_help(*, topic: list[str], everything: bool) -> int:
         console().print(Beside("", "", Prose(topic_text(words), reflowed=True), gutter=2))
     else:
         sys.stdout.write(topic_text(words))
-    return Exit.OK
 
 
 def topic_text(words: str) -> str:
@@ -122,4 +120,4 @@ def _parts(page: str) -> Iterator[PageSection]:
     ]
     for place, head in enumerate(heads):
         ends = (later.start() for later in heads[place + 1 :] if len(later[1]) <= len(head[1]))
-        yield PageSection(page, head[2].strip(), text[head.start() : next(ends, len(text))])
+        yield PageSection(head[2].strip(), text[head.start() : next(ends, len(text))])

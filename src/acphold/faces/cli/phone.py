@@ -30,7 +30,7 @@ from acp_wire.processes.program import launch, on_path
 from acphold.errors import SettingsError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError, is_confirmed
-from acphold.faces.cli.terminal_text import visible
+from acphold.faces.cli.terminal_text import tell, visible
 
 PROXY: Final = "127.0.0.1"
 """The address from which each of these programs connects to us."""
@@ -64,7 +64,7 @@ class Tunnel(NamedTuple):
                 f"--phone asks before it starts `{' '.join(command)}`, and there is no terminal to "
                 "ask on; start it yourself, and give its address with --url"
             )
-        print(f"{name} can make a tunnel to this machine. {self.who}", file=sys.stderr)
+        tell(f"{name} can make a tunnel to this machine. {self.who}")
         if not is_confirmed(f"Start `{' '.join(command)}`?"):
             raise SettingsError(f"{name} was not started, so a phone cannot reach this machine")
         program = launch(command, merged=True)

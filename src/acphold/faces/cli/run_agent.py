@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from acp_wire.transports.late_tls import load_asyncio
 from acphold.errors import DeclarationError
-from acphold.faces.cli.command_line import Exit, Parser
+from acphold.faces.cli.command_line import Parser
 from acphold.serve_options import AgentOptions
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def parser() -> Parser:
     return made
 
 
-def run_agent(*, target: str, journal: str | None) -> int:
+def run_agent(*, target: str, journal: str | None) -> None:
     """Run an agent written in Python for your editor, as its own `agent.run()` does.
 
     MODULE:NAME is a module and the acphold.Agent in it, or a file and the agent in it:
@@ -45,7 +45,6 @@ def run_agent(*, target: str, journal: str | None) -> int:
     gc.enable()
     streams = claim_stdio_as(target)  # from here on, output of the agent's module is harmless
     run_on(definition_of(load_agent(target)), streams, AgentOptions(journal=journal))
-    return Exit.OK
 
 
 def load_agent(target: str) -> Agent:

@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import partial
 
 from acp_wire.processes import process_tree
-from acp_wire.processes.own_program import start_own
+from acp_wire.processes.own_program import output_of, start_own
 from acp_wire.processes.program import Program, on_path
 from acphold.faces.cli import bounds
 from acphold.live.agents.wrapped import ProcessAgent
@@ -59,7 +59,8 @@ async def keep_scopes(*, is_in_background: bool) -> None:
         await asyncio.sleep(bounds.SCOPE_SECONDS)
         if not is_lingering():
             await _ask(busctl, *MANAGER, "GetUnitByPID", "u", str(os.getpid()))
-        await _move(busctl, f"acphold-{os.getpid()}", _own_tree)
+        own = partial(process_tree.family, os.getpid())
+        await _move(busctl, f"acphold-{os.getpid()}", own)
         while True:
             program = await started.get()
             await asyncio.sleep(bounds.SCOPE_SECONDS)
@@ -83,13 +84,6 @@ def is_lingering() -> bool:
         return os.path.exists(os.path.join(LINGERING, pwd.getpwuid(os.getuid()).pw_name))
     except KeyError:
         return False
-
-
-def _own_tree() -> set[int]:
-    found, parents = {os.getpid()}, process_tree.parents()
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
 
 
 def _tree_of(program: Program) -> set[int]:
@@ -127,13 +121,9 @@ async def _ask(busctl: str, *words: str) -> bytes:
     answer, said = b"", b"no answer"
     try:
         async with asyncio.timeout(bounds.SCOPE_ANSWER_SECONDS):
-            answer, said = await process.communicate()
+            answer, said = await output_of(process)
     except TimeoutError:
-        pass  # ended below
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        pass  # and ended
     if process.returncode:
         log.info("systemd, %s: %s", " ".join(words), said.decode(errors="replace").strip())
         raise ScopeError

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import (
-    Exit,
     Parser,
     UsageError,
     a_text,
@@ -29,6 +28,7 @@ from acphold.faces.cli.terminal_text import (
     on_one_line,
     quantity,
     short_age,
+    tell,
     visible,
 )
 from acphold.live.presentation.json_facts import hit_json, place_name
@@ -86,7 +86,7 @@ async def search(
     as_json: bool,
     server: str | None,
     journal: str | None,
-) -> int:
+) -> None:
     """Search all conversations, newest first.
 
     All words must be in the same message, thought or tool call, in any order and case. For a phrase
@@ -121,23 +121,19 @@ async def search(
         hits = found[: sought.limit]
         if as_json:
             sys.stdout.writelines(f"{hit_json(hit)}\n" for hit in hits)
-            return Exit.OK
+            return
         _print(hits, await reader.short_ids(hit.session_id for hit in hits))
         local = reader.journal if isinstance(reader, LocalReader) else None
         lagging = 0 if local is None else await local.index.catch_up(0)
         if not found:
-            print(visible(f"No results for {_describe(sought)}."), file=sys.stderr)
+            tell(f"No results for {_describe(sought)}.")
         elif len(found) > sought.limit:
-            print(f"There are more; `--limit {sought.limit * 4}` shows them.", file=sys.stderr)
+            tell(f"There are more; `--limit {sought.limit * 4}` shows them.")
         if lagging:
             some = quantity(lagging, "older conversation")
-            print(
-                f"Not searchable yet: {some}. `acphold import --wait` indexes all at once.",
-                file=sys.stderr,
-            )
+            tell(f"Not searchable yet: {some}. `acphold import --wait` indexes all at once.")
         if local is not None and (remark := await unread_and_resumed(local, journal)):
-            print(f"{remark}.", file=sys.stderr)
-    return Exit.OK
+            tell(f"{remark}.")
 
 
 def _describe(sought: Sought) -> str:
@@ -150,29 +146,6 @@ def _describe(sought: Sought) -> str:
         f"since {iso(sought.since)[:10]}" if sought.since else "",
     ]
     return " ".join(filter(None, filters))
-
-
-def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
-    """Print hits; consecutive hits of one session stand under its title."""
-    page = _ColouredHits() if sys.stdout.isatty() else _PlainHits()
-    now = now_ms()
-    for number, (session_id, group) in enumerate(groupby(hits, lambda hit: hit.session_id)):
-        first, *more = group
-        if number:
-            page.line()
-        where = page.where(first)
-        mark = "(archived) " if first.archived else ""
-        title = page.fitting(mark + on_one_line(first.title or "(no title)"), len(where))
-        page.line((title, "heading"), (where, "faint"))
-        short = on_one_line(short_ids[session_id])
-        for hit in (first, *more):
-            label, style = SPEAKERS[hit.speaker]
-            place = place_name(short, hit.seq)
-            when = f"  {short_age(hit.at, now)}  "
-            tool = f"  {on_one_line(hit.tool)}" if hit.tool else ""
-            tool = page.fitting(tool, 2 + len(place) + len(when) + len(label))
-            page.line((place, "id"), (when, "faint"), (label, style), (tool, "faint"), indent=2)
-            page.line(*mark_excerpt(hit), indent=4)
 
 
 StyledText = tuple[str, str]
@@ -190,34 +163,44 @@ def mark_excerpt(hit: SearchHit) -> list[StyledText]:
     return [(visible(text), style) for text, style in pieces]
 
 
-class _PlainHits:
-    """Prints to a pipe or a file: nothing is cut or wrapped."""
+def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
+    """Print hits; consecutive hits of one session stand under its title.
 
-    def where(self, hit: SearchHit) -> str:
-        return f"  {on_one_line(agent_name(hit.agent))} in {folder(hit.cwd)}"
+    On a terminal heads are cut to a line, excerpts are wrapped and indented; in a pipe or a file
+    nothing is.
+    """
+    screen = console() if sys.stdout.isatty() else None
 
-    def fitting(self, text: str, beside: int) -> str:
-        return text
+    def fit(text: str, beside: int) -> str:
+        return text if screen is None else cut(text, max(LEAST_TITLE, screen.width - beside))
 
-    def line(self, *pieces: StyledText, indent: int = 0) -> None:
-        print(" " * indent + "".join(text for text, _ in pieces))
-
-
-class _ColouredHits:
-    """Prints on a terminal: heads are cut to a line, excerpts are wrapped and indented."""
-
-    def __init__(self) -> None:
-        self._console = console()
-
-    def where(self, hit: SearchHit) -> str:
-        last = folder(hit.cwd).rpartition("/")[2] or "/"
-        return f"  {cut(on_one_line(agent_name(hit.agent)), 20)} in {cut(last, 20)}"
-
-    def fitting(self, text: str, beside: int) -> str:
-        return cut(text, max(LEAST_TITLE, self._console.width - beside))
-
-    def line(self, *pieces: StyledText, indent: int = 0) -> None:
+    def line(*pieces: StyledText, indent: int = 0) -> None:
+        if screen is None:
+            print(" " * indent + "".join(text for text, _ in pieces))
+            return
         from rich.padding import Padding
         from rich.text import Text
 
-        self._console.print(Padding(Text.assemble(*pieces), (0, 0, 0, indent), expand=False))
+        screen.print(Padding(Text.assemble(*pieces), (0, 0, 0, indent), expand=False))
+
+    now = now_ms()
+    for number, (session_id, group) in enumerate(groupby(hits, lambda hit: hit.session_id)):
+        first, *more = group
+        if number:
+            line()
+        agent, where = on_one_line(agent_name(first.agent)), folder(first.cwd)
+        if screen is not None:
+            agent, where = cut(agent, 20), cut(where.rpartition("/")[2] or "/", 20)
+        where = f"  {agent} in {where}"
+        mark = "(archived) " if first.archived else ""
+        title = fit(mark + on_one_line(first.title or "(no title)"), len(where))
+        line((title, "heading"), (where, "faint"))
+        short = on_one_line(short_ids[session_id])
+        for hit in (first, *more):
+            label, style = SPEAKERS[hit.speaker]
+            place = place_name(short, hit.seq)
+            when = f"  {short_age(hit.at, now)}  "
+            tool = f"  {on_one_line(hit.tool)}" if hit.tool else ""
+            tool = fit(tool, 2 + len(place) + len(when) + len(label))
+            line((place, "id"), (when, "faint"), (label, style), (tool, "faint"), indent=2)
+            line(*mark_excerpt(hit), indent=4)

@@ -20,16 +20,30 @@ from acp_wire.rpc import Transport
 from acp_wire.tasks import beside, finish
 from acp_wire.transports.addresses import connect, unix_address
 from acp_wire.transports.first_frame import SERVER
+from acp_wire.transports.known_servers import is_loopback, origin_of
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.runtime_folder import read_place
 from acphold.errors import SettingsError
 from acphold.extras import require
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
-from acphold.faces.cli.front import OwnFront, daemon_socket, first_frame
+from acphold.faces.cli.command_line import Parser, UsageError
+from acphold.faces.cli.front import OwnFront, daemon_socket, first_frame, journal_of
+from acphold.faces.cli.log import start_log
+from acphold.faces.cli.settings import (
+    NamedAgent,
+    UninstalledAgentError,
+    agent_command,
+    agents_in_file,
+    agents_on_path,
+    agents_without_adapter,
+    is_demo,
+    no_agents,
+    startable,
+)
+from acphold.faces.cli.terminal_text import tell, visible
+from acphold.record.journal.stores import journal_name
 
 if TYPE_CHECKING:
-    from acphold.faces.cli.settings import NamedAgent
     from acphold.record.history import Entry
     from acphold.record.journal import SessionRow
     from acphold.web.relay import ReachedDaemon, RelayedAgent
@@ -98,8 +112,6 @@ def _proxy(text: str) -> str:
 
 
 def _url(text: str) -> str:
-    from acp_wire.transports.known_servers import origin_of
-
     try:
         origin, parts = origin_of(text), urlsplit(text)
     except ValueError as exc:
@@ -110,8 +122,6 @@ def _url(text: str) -> str:
 
 
 def _node(text: str) -> str:
-    from acp_wire.transports.known_servers import is_loopback
-
     origin = _url(text)
     if not (origin.startswith("https:") or is_loopback(urlsplit(origin).hostname or "")):
         raise UsageError(f"{text!r}: connections between nodes must be encrypted; use https")
@@ -136,7 +146,7 @@ def serve(
     journal: str | None,
     log_level: str,
     log_file: str | None,
-) -> int:
+) -> None:
     """Use your sessions from a phone, a browser or another machine.
 
     Prints a one-time pairing link, valid for ten minutes. Open it in a browser, or give it to
@@ -158,13 +168,11 @@ def serve(
     these arguments, and shows how to enable it.
     """
     if uninstall:
-        from acphold.faces.cli.server_installation import uninstall_server
+        from acphold.faces.cli.service_unit import uninstall_server
 
-        return uninstall_server()
+        uninstall_server()
+        return
     require("serve", "serve")
-    from acphold.faces.cli.log import start_log
-    from acphold.faces.cli.settings import is_demo, startable
-    from acphold.record.journal.stores import journal_name
     from acphold.web.page_files import why_missing
     from acphold.web.server import Listening
 
@@ -172,46 +180,42 @@ def serve(
         raise UsageError("use --tls-cert and --tls-key together")
     if phone and (install or json):
         raise UsageError("--phone asks a person at a terminal; use --url with --install or --json")
+    host, port = listen
     listening = Listening(
-        host=listen[0],
-        port=listen[1],
-        certificate=tls_cert,
-        key=tls_key,
-        url=url,
-        proxy=proxy,
-        node=node,
+        host=host, port=port, certificate=tls_cert, key=tls_key, url=url, proxy=proxy, node=node
     )
     listening.check()
     called = agent or "agent"
     agent, program = startable(agent, program)
     agents = _agents(agent, program, called, is_asked=not (install or json))
     if install:
-        from acphold.faces.cli.server_installation import install_server
+        from acphold.faces.cli.service_unit import install_server
 
         others = {
             "--journal": journal and journal_name(journal),
             "--log-level": log_level.lower(),
             "--log-file": log_file and os.path.abspath(log_file),
         }
-        return install_server(listening, others, agent, program, force=force)
+        install_server(listening, others, agent, program, force=force)
+        return
     log = [f"--log-level={log_level.lower()}"]
     if (written := start_log(log_level, log_file)) is not None:
         log.append(f"--log-file={os.path.abspath(written)}")
     served = _served(agents, journal, log)
     if missing := why_missing():
-        print(f"acphold: {missing}; everything else is served", file=sys.stderr)
+        tell(f"acphold: {missing}; everything else is served")
     folder = os.getcwd()
     if is_demo(agent):
         from acphold.faces.cli.demo_folder import scratch_repository
 
         folder = scratch_repository()
-        print(f"The demo works in {folder}", file=sys.stderr)
+        tell(f"The demo works in {folder}")
     output = _JsonOutput() if json else _PrintedOutput()
     with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
         # On a terminal, what agents say there would push the pairing link out of sight.
         is_quiet = sys.stderr.isatty() and log_level != "DEBUG"
         stderr = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) if is_quiet else 2
-        return asyncio.run(_serve(served, listening, output, stderr, folder))
+        asyncio.run(_serve(served, listening, output, stderr, folder))
 
 
 @contextmanager
@@ -249,26 +253,12 @@ def _agents(
     `called` names the one that is given by its command. If there is none, a person may be asked
     to have npm fetch one.
     """
-    from acphold.faces.cli.settings import (
-        NamedAgent,
-        UninstalledAgentError,
-        agent_command,
-        agents_of,
-        agents_on_path,
-        agents_without_adapter,
-        no_agents,
-        read_settings,
-        settings_path,
-        startable,
-    )
-
     if program:
         return {called: NamedAgent(program)}
     if agent is not None:
         return {agent: agent_command(agent)}
-    path = settings_path()
     found: dict[str, NamedAgent] = {}
-    for each in agents_of(read_settings(path) or {}, path):
+    for each in agents_in_file():
         if isinstance(each, SettingsError):
             raise each
         found[each.name] = each
@@ -278,7 +268,7 @@ def _agents(
         with suppress(UninstalledAgentError):
             found[name] = NamedAgent(startable(name, ())[1])
     if not found:
-        raise no_agents(path)
+        raise no_agents()
     return found
 
 
@@ -296,7 +286,6 @@ def _served(
 ) -> list[RelayedAgent]:
     """Return the agents as their daemons are asked for them; `log` are options of that. Raises
     UsageError, SettingsError."""
-    from acphold.faces.cli.front import journal_of
     from acphold.faces.cli.wrap import settings_of
     from acphold.live.server.relay_protocol import AskedAgent
     from acphold.web.relay import RelayedAgent
@@ -345,11 +334,10 @@ async def _serve(
     output: ServerOutput,
     stderr: int,
     folder: str,
-) -> int:
+) -> None:
     from acphold.faces.cli.import_offer import ImportOffer
-    from acphold.faces.cli.kept_code import keep_own_code
+    from acphold.faces.cli.watchdog import keep_own_code
     from acphold.live.server.service import stop_at_signals
-    from acphold.record.journal.stores import journal_name
     from acphold.web import server
 
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
@@ -369,7 +357,6 @@ async def _serve(
             )
         except OSError as exc:
             raise _cannot_listen(listening, exc) from None
-    return Exit.OK
 
 
 def _cannot_listen(listening: Listening, error: OSError) -> SettingsError:
@@ -401,9 +388,7 @@ class _PrintedOutput:
             print(f"Agents: {', '.join([f'{first} (default)', *others])}")
         print(f"Serving at {serving.url}")
         if not serving.has_page:
-            print(
-                "There is no page for a browser: run `make page` where acphold is installed from."
-            )
+            print("No page for a browser is built: run `make page` in acphold's checkout.")
         print_code(serving.url, serving.pair, is_for_browsers=serving.has_page)
         print(
             "Another device: `acphold access pair`. Ctrl-C stops the server; the sessions stay.",
@@ -411,16 +396,12 @@ class _PrintedOutput:
         )
 
     def report_device(self, name: str) -> None:
-        from acphold.faces.cli.terminal_text import visible
-
         with suppress(OSError):  # nobody reads our output any more; the device is still paired
             print(f"Paired: {visible(name)}", flush=True)
 
 
 def print_code(url: str, code: str, *, is_for_browsers: bool = True) -> None:
     """Explain how to use a code; on a terminal, add a QR code if phones reach the address."""
-    from acp_wire.transports.known_servers import is_loopback
-
     address = f"{url}/#pair={code}"
     if is_for_browsers and sys.stdout.isatty():
         if is_loopback(urlsplit(url).hostname or ""):

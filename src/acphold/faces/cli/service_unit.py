@@ -12,12 +12,18 @@ import os
 import plistlib
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from acp_wire.processes.own_program import own_command
+from acp_wire.processes.program import on_path
+from acp_wire.transports.runtime_folder import write_private
 from acphold.errors import SettingsError
+from acphold.faces.cli.command_line import is_confirmed
+
+if TYPE_CHECKING:
+    from acphold.web.server import Listening
 
 NAME: Final = "acphold-serve"
 
@@ -56,13 +62,7 @@ class ServiceFile(Struct, frozen=True):
         if found not in (None, self.text) and not overwrite:
             raise SettingsError(f"{self.path} exists with other content; --force overwrites it")
         try:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
-            new = f"{self.path}.{os.getpid()}"
-            with suppress(FileNotFoundError):  # left by a killed process with our pid
-                os.unlink(new)
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(self.text)
-            os.replace(new, self.path)
+            write_private(self.path, self.text)
         except OSError as exc:
             raise SettingsError(f"{self.path} cannot be written: {exc.strerror}") from None
         return True
@@ -183,3 +183,63 @@ def _launchd(words: Sequence[str], taken: Mapping[str, str], home: str) -> Servi
         (f"launchctl bootstrap {domain} '{path}'",),
         (f"launchctl bootout {domain}/{LABEL}",),
     )
+
+
+# -- the commands ---------------------------------------------------------------------------
+
+
+def install_server(
+    listening: Listening,
+    others: Mapping[str, str | None],
+    agent: str | None,
+    program: tuple[str, ...],
+    *,
+    force: bool,
+) -> None:
+    """Write the service file for a server that listens so, with the `others` among its options;
+    raises SettingsError."""
+    host, port = listening.host, listening.port
+    options = {  # with absolute paths, for any folder
+        "--listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        "--url": listening.url,
+        "--proxy": listening.proxy,
+        "--node": listening.node,
+        "--tls-cert": listening.certificate and os.path.abspath(listening.certificate),
+        "--tls-key": listening.key and os.path.abspath(listening.key),
+        **others,
+    }
+    given = [f"{name}={value}" for name, value in options.items() if value]
+    words = [] if agent is None else [agent]
+    if program:  # by its path: the service starts in another folder
+        first, *rest = program
+        if (found := on_path(first)) is None:
+            raise SettingsError(f"`{first}` is not on PATH")
+        words = ["--", os.path.abspath(found), *rest]
+    file = service_file(own_command("serve", *given, *words), os.environ)
+    differs = file.read() not in (None, file.text)
+    if differs and not force and sys.stdin.isatty():
+        force = is_confirmed(f"{file.path} exists with other content. Overwrite it?")
+    written = file.install(overwrite=force)
+    print(f"{'Written' if written else 'Already up to date'}: {file.path}")
+    print("To start it now, and whenever the machine starts:\n")
+    for line in file.start:
+        print(f"  {line}")
+    print(
+        "\nThen `acphold access pair` prints a link for the first device. Of this shell's "
+        "variables\n"
+        "the service gets only PATH, acphold's folders, the node token and the access to the "
+        "journal.\n"
+        "They are in that file, which only you can read. Keys that an agent needs go into `env`\n"
+        "of the settings file. `acphold serve --uninstall` removes the service."
+    )
+
+
+def uninstall_server() -> None:
+    """Remove the service file; raises SettingsError."""
+    file = service_file(own_command("serve"), os.environ)
+    if not file.remove():
+        print(f"Nothing to remove: there is no {file.path}")
+        return
+    print(f"Removed: {file.path}\nIf it is still running:\n")
+    for line in file.stop:
+        print(f"  {line}")

@@ -95,21 +95,30 @@ def settings_path() -> str:
     return os.path.join(folder, "acphold", "settings.toml")
 
 
-def read_settings(path: str) -> dict[str, object] | None:
-    """Return the file's contents by table; None if there is no file.
+def read_text(path: str, limit: int) -> str | None:
+    """Return the text of a file of settings, with its own line ends; None if there is no file.
 
-    Raises SettingsError, also for anything outside of its tables: it would silently be ignored.
+    Raises SettingsError.
     """
     from acp_wire.workspace.regular_files import contents
 
     try:
-        text = contents(path, bounds.SETTINGS_BYTES).decode()
+        return contents(path, limit).decode()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is not UTF-8 text: byte {error.start}") from None
+
+
+def read_settings(path: str) -> dict[str, object] | None:
+    """Return the file's contents by table; None if there is no file.
+
+    Raises SettingsError, also for anything outside of its tables: it would silently be ignored.
+    """
+    if (text := read_text(path, bounds.SETTINGS_BYTES)) is None:
+        return None
     import tomllib  # late: there may be nothing to read
 
     try:
@@ -157,43 +166,36 @@ def agent_command(name: str, command: Sequence[str] = ()) -> NamedAgent:
     if name in agents:
         found = _agent(name, agents, defaults, path)
         return found._replace(command=tuple(command)) if command else found
-    if name == DEMO:
-        from acp_wire.processes.own_program import own_command
-
-        _refuse_unfit_defaults(defaults, path)
-        env = _variables(defaults.get("env", {}), f"{path}: [defaults]")
-        own = tuple(command) or own_command("agent", "demo")
-        return NamedAgent(own, name, env, {}, _options(defaults))
-    if (known := KNOWN_AGENTS.get(name)) is None:
+    known = KNOWN_AGENTS.get(name)
+    if known is None and name != DEMO:
         missing = f"no agent {name!r}{near_to(name, [*agents, *KNOWN_AGENTS])}"
         where = f"{path} has {missing}" if settings is not None else f"{missing}: no file {path}"
         raise SettingsError(
             f"{where}, and acphold knows only {', '.join(KNOWN_AGENTS)}; "
             "give the command of any other agent after `--`"
         )
-    _refuse_unfit_defaults(defaults, path)
-    for words in [command] if command else known.commands:
-        if command or on_path(words[0]) is not None:
-            env = _variables(defaults.get("env", {}), f"{path}: [defaults]")
-            return NamedAgent(tuple(words), name, env, {}, _options(defaults))
-    raise UninstalledAgentError(known)
+    env, options = _of_all(defaults, path)
+    if not command and known is None:
+        from acp_wire.processes.own_program import own_command
+
+        command = own_command("agent", "demo")
+    elif not command and known is not None:
+        command = next((each for each in known.commands if on_path(each[0]) is not None), ())
+        if not command:
+            raise UninstalledAgentError(known)
+    return NamedAgent(tuple(command), name, env, {}, options)
 
 
 def is_demo(agent: str | None) -> bool:
     """Return True if this names acphold's own agent, and not one of the file; SettingsError."""
-    if agent != DEMO:
-        return False
-    path = settings_path()
-    return DEMO not in table_of(read_settings(path) or {}, "agents", path)
+    return agent == DEMO and DEMO not in _own_table("agents")
 
 
 def agents_without_import() -> list[str] | None:
     """Return the agents of which the settings say `no_import`; None for all, also if the settings
     are invalid: commands that only read still work."""
-    path = settings_path()
     try:
-        settings = read_settings(path) or {}
-        defaults, agents = (table_of(settings, key, path) for key in ("defaults", "agents"))
+        defaults, agents = _own_table("defaults"), _own_table("agents")
     except SettingsError:
         return None
     if defaults.get("no_import") is True:
@@ -230,18 +232,16 @@ def agents_without_adapter() -> list[str]:
 def default_agent() -> str:
     """Return the agent to start if none is named: the first of the settings file, otherwise the
     first known one that is on PATH or that npm can adapt. Raises SettingsError."""
-    path = settings_path()
-    settings = read_settings(path) or {}
-    found = [*table_of(settings, "agents", path)] or agents_on_path() or agents_without_adapter()
+    found = [*_own_table("agents")] or agents_on_path() or agents_without_adapter()
     if not found:
-        raise no_agents(path)
+        raise no_agents()
     return found[0]
 
 
-def no_agents(path: str) -> SettingsError:
+def no_agents() -> SettingsError:
     """Return the error for a machine on which no agent is found."""
     return SettingsError(
-        f"{path} names no agents, and PATH has none that acphold knows "
+        f"{settings_path()} names no agents, and PATH has none that acphold knows "
         f"({', '.join(KNOWN_AGENTS)}); name one that npm can fetch, such as `claude`, or give a "
         "command after `--`"
     )
@@ -276,11 +276,10 @@ def startable(
     return agent, program
 
 
-def agents_of(settings: Mapping[str, object], path: str) -> list[NamedAgent | SettingsError]:
+def agents_in_file() -> list[NamedAgent | SettingsError]:
     """Return each agent of the file in its order; for an unusable one, the error."""
     found: list[NamedAgent | SettingsError] = []
-    agents = table_of(settings, "agents", path)
-    defaults = table_of(settings, "defaults", path)
+    path, agents, defaults = settings_path(), _own_table("agents"), _own_table("defaults")
     for name in agents:
         try:
             found.append(_agent(name, agents, defaults, path))
@@ -292,8 +291,7 @@ def agents_of(settings: Mapping[str, object], path: str) -> list[NamedAgent | Se
 def agent_names() -> list[str]:
     """Return the names in the file, and those of the known agents and ours; for completion."""
     try:
-        path = settings_path()
-        named = [*table_of(read_settings(path) or {}, "agents", path)]
+        named = [*_own_table("agents")]
     except SettingsError:
         named = []
     return [*dict.fromkeys([*named, *KNOWN_AGENTS, DEMO])]
@@ -308,8 +306,7 @@ def agent_keys(name: str | None) -> tuple[str, ...]:
         return ()
     keys = [*keys_of(name)]
     try:
-        path = settings_path()
-        own = table_of(read_settings(path) or {}, "agents", path).get(name)
+        own = _own_table("agents").get(name)
     except SettingsError:  # commands that only read still work
         own = None
     if isinstance(own, dict):
@@ -329,7 +326,7 @@ def agent_name(key: str) -> str:
     """
     if (path := settings_path()) not in _NAMES:
         try:
-            own = [*table_of(read_settings(path) or {}, "agents", path)]
+            own = [*_own_table("agents")]
         except SettingsError:
             own = []  # commands that only read still work
         names: dict[str, str] = {}
@@ -352,28 +349,27 @@ def _agent(
     table = agents[name]
     if not isinstance(table, dict):
         raise SettingsError(f"{place} must be a table")
-    _refuse_unfit_defaults(defaults, path)
-    env = {
-        **_variables(defaults.get("env", {}), f"{path}: [defaults]"),
-        **_variables(table.get("env", {}), place),
-    }
+    env, options = _of_all(defaults, path)
+    env = {**env, **_variables(table.get("env", {}), place)}
     if "command" not in table:
         example = 'command = ["gemini", "--acp"]'
         raise SettingsError(f"{place}: `command` is missing{near_to('command', table)}: {example}")
     command = command_words(table["command"], place)
-    return NamedAgent(command, name, env, _options(table), _options(defaults))
+    return NamedAgent(command, name, env, _options(table), options)
 
 
 def _options(table: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in table.items() if key not in OWN_KEYS}
 
 
-def _refuse_unfit_defaults(defaults: Mapping[str, object], path: str) -> None:
+def _of_all(defaults: Mapping[str, object], path: str) -> tuple[dict[str, str], dict[str, object]]:
+    """Return the variables and the options of all agents; SettingsError."""
     for key in ("command", "name"):
         if key in defaults:
             raise SettingsError(
                 f"{path}: [defaults] {key}: this belongs to one agent; move it to [agents.NAME]"
             )
+    return _variables(defaults.get("env", {}), f"{path}: [defaults]"), _options(defaults)
 
 
 def command_words(value: object, place: str, key: str = "command") -> tuple[str, ...]:
@@ -412,14 +408,18 @@ def table_of(settings: Mapping[str, object], key: str, path: str) -> dict[str, o
     return value
 
 
+def _own_table(key: str) -> dict[str, object]:
+    """Return a table of the file; empty if that, or the table, is missing. SettingsError."""
+    path = settings_path()
+    return table_of(read_settings(path) or {}, key, path)
+
+
 def snapshot_settings() -> dict[str, object]:
     """Return the values of `snapshots` in the file, by agent; "" stands for all other agents.
 
     Agents without one have that of all, by default True. Raises SettingsError.
     """
-    path = settings_path()
-    settings = read_settings(path) or {}
-    tables = {"": table_of(settings, "defaults", path), **table_of(settings, "agents", path)}
+    tables = {"": _own_table("defaults"), **_own_table("agents")}
     return {"": True} | {
         name: table["snapshots"]
         for name, table in tables.items()
@@ -442,18 +442,13 @@ def defaults_of_all(but: Parser) -> dict[str, object]:
 
     Raises SettingsError.
     """
-    path = settings_path()
     typed = {action.dest for action in but.actions}
-    options = defaults_of(read_settings(path) or {}, path)
-    return {key: value for key, value in options.items() if key not in typed}
+    return {key: value for key, value in default_options().items() if key not in typed}
 
 
-def defaults_of(settings: Mapping[str, object], path: str) -> dict[str, object]:
+def default_options() -> dict[str, object]:
     """Return the options in [defaults]; raises SettingsError."""
-    defaults = table_of(settings, "defaults", path)
-    _refuse_unfit_defaults(defaults, path)
-    _variables(defaults.get("env", {}), f"{path}: [defaults]")
-    return _options(defaults)
+    return _of_all(_own_table("defaults"), settings_path())[1]
 
 
 def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
@@ -496,13 +491,12 @@ def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
 def folder_map() -> dict[str, str]:
     """Return the folders of other machines with the folders here that stand for them; raises
     SettingsError."""
-    path = settings_path()
     found: dict[str, str] = {}
-    for far, near in table_of(read_settings(path) or {}, "folders", path).items():
+    for far, near in _own_table("folders").items():
         here = os.path.expanduser(near) if isinstance(near, str) else ""
         if not (os.path.isabs(far) and os.path.isabs(here)) or "\0" in far + here:
             raise SettingsError(
-                f"{path}: [folders] {far!r}: both must be absolute paths, as in "
+                f"{settings_path()}: [folders] {far!r}: both must be absolute paths, as in "
                 '"/Users/me/work" = "~/work"'
             )
         found[os.path.normpath(far)] = os.path.normpath(here)

@@ -20,7 +20,7 @@ from acp_wire.processes.own_program import own_command
 from acp_wire.processes.program import on_path
 from acp_wire.transports.runtime_folder import lock, state_folder
 from acp_wire.workspace.files import replace
-from acp_wire.workspace.regular_files import contents, open_fd
+from acp_wire.workspace.regular_files import open_fd
 from acphold.errors import AgentStartError, SettingsError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_name, is_confirmed
@@ -41,15 +41,15 @@ from acphold.faces.cli.settings import (
     VARIABLE as SETTINGS_VARIABLE,
     NamedAgent,
     agent_command,
-    agents_of,
+    agents_in_file,
     agents_on_path,
     agents_without_adapter,
-    read_settings,
+    read_text,
     settings_path,
     startable,
     wrap_arguments,
 )
-from acphold.faces.cli.terminal_text import console, folder, on_one_line, visible
+from acphold.faces.cli.terminal_text import console, folder, on_one_line, tell, visible
 from acphold.faces.cli.wrap import settings_parser
 from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE
 from acphold.known_agents import KNOWN_AGENTS
@@ -110,8 +110,7 @@ def setup(
         return _set_up_all(is_removal=remove, sure=sure)
     if existing and (agent is not None or program):
         raise UsageError("--existing uses the agents that the editor has; do not name one")
-    path = settings_path()
-    others = title if remove else agents_of(read_settings(path) or {}, path)
+    others = title if remove else agents_in_file()
     existing = existing or not (agent or program or others)
     asked = agent
     if not (existing or remove or sure):
@@ -130,7 +129,7 @@ def setup(
                 )
             for each in agents:
                 print(visible(pasted.snippet(_as_served(each, title), each.command)))
-            print(visible(pasted.hint), file=sys.stderr)
+            tell(pasted.hint)
             return Exit.OK
         case FileEditor() as found:
             path = os.path.abspath(os.path.expanduser(file)) if file else found.path()
@@ -140,7 +139,8 @@ def setup(
                     "create it first"
                 )
             if existing:
-                return _change_existing(found, path, is_removal=remove, sure=sure)
+                chosen = [(editor, found, path)]
+                return _change_agents(chosen, [], is_removal=remove, sure=sure)
             served = [_as_served(each, title) for each in agents]
             return _change_entries(found, path, served, is_removal=remove, sure=sure)
 
@@ -174,13 +174,10 @@ def _agents_to_write(agent: str | None, program: Sequence[str]) -> list[PlannedA
         if os.path.dirname(path) in DESKTOP_PATH:
             continue
         words = ", ".join(f'"{word}"' for word in (path, *arguments))
-        print(
-            visible(
-                f"acphold: {started!r} is on the PATH of this shell, but maybe not on that of an "
-                "editor started from the desktop. If the editor does not find it, write into "
-                f"{folder(settings_path())}, below [agents.{found.name}]: command = [{words}]"
-            ),
-            file=sys.stderr,
+        tell(
+            f"acphold: {started!r} is on the PATH of this shell, but maybe not on that of an "
+            "editor started from the desktop. If the editor does not find it, write into "
+            f"{folder(settings_path())}, below [agents.{found.name}]: command = [{words}]"
         )
     return [PlannedAgent(found.name, (found.name,), found.command) for found in named]
 
@@ -194,10 +191,9 @@ def _agents_to_remove(agent: str | None, program: Sequence[str]) -> list[Planned
 
 
 def _settings_agents() -> list[NamedAgent]:
-    path = settings_path()
-    found = [*agents_of(read_settings(path) or {}, path)]
+    found = agents_in_file()
     if not found:
-        raise UsageError(f"no agent given, and {path} has none. {name_one()}")
+        raise UsageError(f"no agent given, and {settings_path()} has none. {name_one()}")
     for agent in found:
         if isinstance(agent, SettingsError):
             raise agent
@@ -242,7 +238,7 @@ def absolute_command() -> tuple[str, ...]:
     return own_command()
 
 
-# -- a file ---------------------------------------------------------------------------------
+# -- files ----------------------------------------------------------------------------------
 
 
 def _change_entries(
@@ -261,71 +257,69 @@ def _change_entries(
                 text = without(text, [editor.table, name])
         return text
 
+    code, unchanged = _change([(path, edit)], sure=sure)
     names = ", ".join(called)
-    state = "has no entry of `setup` for" if is_removal else "already has the right entry for"
-    code = _change(path, edit, f"{state} {names}", sure=sure)
+    if unchanged:
+        state = "has no entry of `setup` for" if is_removal else "already has the right entry for"
+        _print_unchanged(path, f"{state} {names}")
+    elif code == Exit.OK and not is_removal:
+        print(visible(editor.afterwards.format(name=names)))
     if is_removal:
         _print_left(path, [name for name in editor.commands(_read(path) or "") if name in called])
-        return code or Exit.OK
-    if code is None:
-        return Exit.OK
-    if code == Exit.OK:
-        print(visible(editor.afterwards.format(name=names)))
     return code
 
 
-def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: bool) -> int:
-    """Put acphold in front of the editor's agents, or remove it."""
-    served = _as_served(PlannedAgent("", ()), None)._replace(command=absolute_command())
-
-    def edit(text: str) -> str:
-        return _without_acphold(editor, text) if is_removal else editor.with_fronts(text, served)
-
-    [called] = [name for name, each in EDITORS.items() if each is editor]
-    state = (
-        "has nothing that `setup` wrote"
-        if is_removal
-        else f"has no agent command without acphold in front. {name_one(called)}"
+def _change_agents(
+    editors: Sequence[tuple[str, FileEditor, str]],
+    agents: Sequence[PlannedAgent],
+    *,
+    is_removal: bool,
+    sure: bool,
+) -> Exit:
+    """Put acphold in front of the agents of editors, each given with its name and file, and write
+    entries for `agents` that are missing; or remove acphold."""
+    edited = _without_acphold if is_removal else partial(_with_agents, agents)
+    code, unchanged = _change(
+        [(path, partial(edited, editor)) for _, editor, path in editors], sure=sure
     )
-    code = _change(path, edit, state, sure=sure)
-    if code == Exit.OK and not is_removal:
-        print("Their conversations are kept from now on; `acphold setup --remove` undoes it.")
-    if is_removal:
-        _print_left(path, _in_front(editor, path))
-    else:
-        with suppress(JsoncError):
-            text = _read(path) or ""
-            _print_managed(editor, text)
-            managed = editor.names_of_managed(text)
-            bare = [name for name, words in editor.commands(text).items() if not words]
-            if left := [name for name in bare if name not in managed]:
-                those = ", ".join(left)
-                why = "because they have no command there"
-                print(visible(f"Unchanged, {why}: {those}. {name_one(called)}."))
-    return Exit.OK if code is None else code
+    if code != Exit.OK:
+        return code
+    for called, editor, path in editors:
+        if path in unchanged:
+            state = "has nothing that `setup` wrote"
+            if not is_removal:
+                advice = "" if agents else f". {name_one(called)}"
+                state = f"has no agent command without acphold in front{advice}"
+            _print_unchanged(path, state)
+        text = _read(path) or ""
+        commands = editor.commands(text)
+        if is_removal:
+            ours = [name for name, words in commands.items() if own_words(words) is not None]
+            _print_left(path, ours)
+            continue
+        for sentence in editor.warnings(text):
+            print(visible(sentence))
+        managed = editor.names_of_managed(text)
+        if bare := [name for name, words in commands.items() if not words and name not in managed]:
+            those, why = ", ".join(bare), "because they have no command there"
+            print(visible(f"Unchanged, {why}: {those}. {name_one(called)}."))
+    if not is_removal and len(unchanged) < len(editors):
+        print("Conversations are kept from now on; `acphold setup --remove` undoes it.")
+    return code
 
 
-def _in_front(editor: FileEditor, path: str) -> list[str]:
-    """Return the names of the entries in the file that start acphold."""
-    commands = editor.commands(_read(path) or "")
-    return [name for name, words in commands.items() if own_words(words) is not None]
+def _print_unchanged(path: str, state: str) -> None:
+    """Print that there is nothing to do for a file in this state, perhaps with advice."""
+    state, dot, advice = state.partition(". ")
+    state = state if os.path.exists(path) else "is not there"
+    print(visible(f"Nothing to do: {folder(path)} {state}{dot}{advice}."))
 
 
 def _print_left(path: str, names: Sequence[str]) -> None:
     """Print a line for each entry that `--remove` leaves alone, and why."""
     for name in names:
-        print(
-            visible(
-                f"{on_one_line(name)} stays: its command is not as `setup` writes it. To remove "
-                f"it, edit {folder(path)}"
-            )
-        )
-
-
-def _print_managed(editor: FileEditor, text: str) -> None:
-    """Print a line for each agent that the editor keeps starting itself, and why."""
-    for sentence in editor.warnings(text):
-        print(visible(sentence))
+        why = "its command is not as `setup` writes it"
+        print(visible(f"{on_one_line(name)} stays: {why}. To remove it, edit {folder(path)}"))
 
 
 @contextmanager
@@ -347,32 +341,33 @@ def _alone() -> Iterator[None]:
         os.close(held)
 
 
-def _change(path: str, edit: Callable[[str], str], already: str, *, sure: bool) -> Exit | None:
-    """Show the changes of the file, ask, write; returns None if there is nothing to do.
+def _change(
+    edits: Sequence[tuple[str, Callable[[str], str]]], *, sure: bool
+) -> tuple[Exit, list[str]]:
+    """Show the changes that these functions make to files, ask once, and write.
 
-    The lock is not held while a person is asked: only the writing is locked, and a file that
-    changed since it was shown is refused.
+    Returns the exit code, and the files that do not change. The lock is not held while a person is
+    asked: only the writing is locked, and a file that changed since it was shown is refused.
     """
     with _alone() if sure else nullcontext():
-        change = _plan_edit(path, edit)
-        if change is None:
-            state, dot, advice = already.removesuffix(".").partition(". ")
-            state = state if os.path.exists(path) else "is not there"
-            print(visible(f"Nothing to do: {folder(path)} {state}{dot}{advice}."))
-            return None
-        return _write_all([change], sure=sure)
+        planned = {path: _plan_edit(path, edit) for path, edit in edits}
+        unchanged = [path for path, change in planned.items() if change is None]
+        changes = {path: change for path, change in planned.items() if change is not None}
+        if not changes:
+            return Exit.OK, unchanged
+        if not sure and not _confirm([*changes]):
+            return Exit.ERROR, unchanged
+        with nullcontext() if sure else _alone():
+            for path, (before, after) in changes.items():
+                kept = _write(path, before, after)
+                was = f" (backup: {folder(kept)})" if kept else ""
+                print(visible(f"Written: {folder(path)}{was}"))
+    return Exit.OK, unchanged
 
 
-class _SettingsEdit(NamedTuple):
-    """A file, its text or None if there is none, and the new text."""
-
-    path: str
-    before: str | None
-    after: str
-
-
-def _plan_edit(path: str, edit: Callable[[str], str]) -> _SettingsEdit | None:
-    """Show the changes of the file; returns None if there are none. Raises SettingsError."""
+def _plan_edit(path: str, edit: Callable[[str], str]) -> tuple[str | None, str] | None:
+    """Show the changes of the file; return its text, None without a file, and the new one; None if
+    there are no changes. Raises SettingsError."""
     before = _read(path)
     try:
         after = edit(before or "")
@@ -390,19 +385,7 @@ def _plan_edit(path: str, edit: Callable[[str], str]) -> _SettingsEdit | None:
     ):
         style = "heading" if line[:3] in ("---", "+++") else STYLES.get(line[:1], "")
         screen.print(Text(visible(line), style), soft_wrap=True)
-    return _SettingsEdit(path, before, after)
-
-
-def _write_all(changes: Sequence[_SettingsEdit], *, sure: bool) -> Exit:
-    """Ask once and write; if `sure`, the caller has the lock of `_alone` already."""
-    if not sure and not _confirm([change.path for change in changes]):
-        return Exit.ERROR
-    with nullcontext() if sure else _alone():
-        for path, before, after in changes:
-            kept = _write(path, before, after)
-            was = f" (backup: {folder(kept)})" if kept else ""
-            print(visible(f"Written: {folder(path)}{was}"))
-    return Exit.OK
+    return before, after
 
 
 # -- everything that is here ----------------------------------------------------------------
@@ -411,7 +394,7 @@ def _write_all(changes: Sequence[_SettingsEdit], *, sure: bool) -> Exit:
 def _set_up_all(*, is_removal: bool, sure: bool) -> int:
     """Set up each editor that has settings here, with its own agents and the installed ones; or
     remove acphold from each."""
-    editors = [editor for _, editor in editors_here()]
+    editors = [(name, editor, editor.path()) for name, editor in editors_here()]
     if not editors:
         found = f"found no settings of an editor: looked for {', '.join(_places())}"
         if is_removal:
@@ -424,27 +407,7 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
             "paste. More: `acphold setup --help`"
         )
     agents = [] if is_removal else _agents_here()
-    edited = _without_acphold if is_removal else partial(_with_agents, agents)
-    with _alone() if sure else nullcontext():
-        planned = [(it, _plan_edit(it.path(), partial(edited, it))) for it in editors]
-        changes = [change for _, change in planned if change is not None]
-        code = _write_all(changes, sure=sure) if changes else Exit.OK
-    if code == Exit.OK and (unchanged := [it.shown for it, change in planned if change is None]):
-        names = " and ".join(unchanged)
-        state = "nothing there is from `setup`"
-        state = state if is_removal else "no agent there is without acphold"
-        print(visible(f"Nothing to do in {names}: {state}."))
-    if code == Exit.OK and is_removal:
-        for editor in editors:
-            _print_left(editor.path(), _in_front(editor, editor.path()))
-    elif code == Exit.OK:
-        for editor in editors:
-            _print_managed(editor, _read(editor.path()) or "")
-        if changes:
-            print("Conversations are kept from now on; `acphold setup --remove` undoes it.")
-        elif not agents:
-            print(visible(f"No agent that acphold knows is on PATH. {name_one()}."))
-    return code
+    return _change_agents(editors, agents, is_removal=is_removal, sure=sure)
 
 
 def _places() -> Iterator[str]:
@@ -461,8 +424,7 @@ def _places() -> Iterator[str]:
 def _agents_here() -> list[PlannedAgent]:
     """Return the agents of the settings file; without any there, the installed known ones, and
     those of which npm has to fetch the adapter."""
-    path = settings_path()
-    if agents_of(read_settings(path) or {}, path):
+    if agents_in_file():
         return _agents_to_write(None, ())
     agents = [agent for name in agents_on_path() for agent in _agents_to_write(name, ())]
     for name in agents_without_adapter():
@@ -491,8 +453,7 @@ def _names_of_ours(editor: FileEditor, name: str, words: Sequence[str]) -> set[s
 def _with_agents(agents: Sequence[PlannedAgent], editor: FileEditor, text: str) -> str:
     """Return the settings with acphold before each agent there, and with those of ours that are
     missing."""
-    served = _as_served(PlannedAgent("", ()), None)._replace(command=absolute_command())
-    text = editor.with_fronts(text, served)
+    text = editor.with_fronts(text, _as_served(PlannedAgent("", ()), None))
     has = {agent_of(words) for words in editor.commands(text).values() if words}
     for agent in agents:
         if agent.name not in has and agent_of(agent.command) not in has:
@@ -501,15 +462,7 @@ def _with_agents(agents: Sequence[PlannedAgent], editor: FileEditor, text: str) 
 
 
 def _read(path: str) -> str | None:
-    """Return a file's text with its own line ends; None if there is no file. SettingsError."""
-    try:
-        return contents(path, bounds.EDITOR_SETTINGS_BYTES).decode()
-    except FileNotFoundError:
-        return None
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} is not UTF-8 text: byte {error.start}") from None
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    return read_text(path, bounds.EDITOR_SETTINGS_BYTES)
 
 
 def _confirm(paths: Sequence[str]) -> bool:
@@ -520,24 +473,32 @@ def _confirm(paths: Sequence[str]) -> bool:
         )
     if is_confirmed(f"Write this to {' and '.join(visible(folder(path)) for path in paths)}?"):
         return True
-    print("Nothing was written.", file=sys.stderr)
+    tell("Nothing was written.")
     return False
 
 
 def _write(path: str, before: str | None, after: str) -> str | None:
     """Replace the file in one step, following links; returns the backup's path. SettingsError."""
     target = os.path.realpath(path)
+    old = folder_fd = None
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         if _read(target) != before:  # an editor may have written meanwhile
             raise SettingsError(f"{path} changed in the meantime; nothing was written, try again")
         kept = None if before is None else _keep(path, target, before)
-        _replace(target, after.encode())
+        with suppress(FileNotFoundError):
+            old = open_fd(target)
+        folder_fd = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY)
+        replace(folder_fd, os.path.basename(target), after.encode(), old, lambda: None)
     except OSError as error:
         raise SettingsError(
             f"{path} cannot be written: {error.strerror}; make it and its folder writable, or "
             "write the lines above into it yourself"
         ) from None
+    finally:
+        for descriptor in (old, folder_fd):
+            if descriptor is not None:
+                os.close(descriptor)
     return kept
 
 
@@ -568,16 +529,3 @@ def _keep(path: str, target: str, before: str) -> str | None:
             copy.write(before.encode())
         return name
     raise AssertionError("numbers do not run out")
-
-
-def _replace(target: str, data: bytes) -> None:
-    folder_fd = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY)
-    old: int | None = None
-    try:
-        with suppress(FileNotFoundError):
-            old = open_fd(target)
-        replace(folder_fd, os.path.basename(target), data, old, lambda: None)
-    finally:
-        os.close(folder_fd)
-        if old is not None:
-            os.close(old)

@@ -21,8 +21,9 @@ from zlib import adler32, crc32
 import msgspec
 
 from acp_wire.surroundings import Surroundings
-from acp_wire.transports.runtime_folder import state_folder
+from acp_wire.transports.runtime_folder import state_folder, write_private
 from acphold.faces.cli import bounds
+from acphold.faces.cli.command_line import a_text
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -67,7 +68,7 @@ def start_in(
         if word.partition("=")[0] != "--journal" and before != "--journal"
     ]
     folder = within.folder if _mean_files_there(within, own, command) else None
-    return Start(agent, tuple(map(_text, command)), tuple(map(_text, own)), folder)
+    return Start(agent, tuple(map(a_text, command)), tuple(map(a_text, own)), folder)
 
 
 FILES: Final = ("ACPHOLD_JOURNAL", "ACPHOLD_SETTINGS")
@@ -94,10 +95,6 @@ def _mean_files_there(within: Surroundings, own: list[str], command: Sequence[st
     )
 
 
-def _text(word: str) -> str:
-    return os.fsencode(word).decode(errors="replace")
-
-
 @contextmanager
 def remember(start: Start) -> Iterator[None]:
     """Remember the start while the block runs, at its end at the latest."""
@@ -119,18 +116,12 @@ def write_start(start: Start) -> None:
         return
     # If it cannot be written, the person will be asked for the command.
     with suppress(OSError):
-        from acphold.record.redaction.detector import (
-            secrets,  # late: an editor waits for this module
-        )
+        from acphold.record.redaction.detector import secrets  # late: an editor waits for this
 
         words = " ".join((*start.options, *start.command))
         if "\ufffd" in words or secrets(words):  # words that were not text cannot be repeated
             return
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        beside = f"{path}.{os.getpid()}"
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(start))
-        os.replace(beside, path)
+        write_private(path, msgspec.json.encode(start))
 
 
 def find_start(mark: str | None) -> Start | None:

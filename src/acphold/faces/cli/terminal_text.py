@@ -50,6 +50,11 @@ def this_terminal() -> str:
 # -- text of others ------------------------------------------------------------------------
 
 
+def tell(words: str) -> None:
+    """Print words on stderr that cannot control the terminal: about the work, not its result."""
+    print(visible(words), file=sys.stderr)
+
+
 class VisibleLines(logging.Formatter):
     """Formats log lines so that quoted text cannot control the terminal they are read on."""
 

@@ -1,24 +1,37 @@
-"""A watchdog over an event loop: a hang is written down, and does not last.
+"""What a process for days needs: a watchdog over its event loop, and its code kept in memory.
 
-A daemon that crashes loses nothing; one that hangs stops every editor. The loop gives a sign of
-life with the ticks that an idle process has anyway, and a thread looks for it now and then. When
-there is none it asks the loop for one; when none comes it writes the stacks of all threads to
-stderr, and much later it aborts the process. It counts its own ticks, not the clock: a laptop that
-sleeps, or a process that is stopped, has none.
+A daemon that crashes loses nothing; one that hangs stops every editor. So a hang is written down,
+and does not last. The loop gives a sign of life with the ticks that an idle process has anyway, and
+a thread looks for it now and then. When there is none it asks the loop for one; when none comes it
+writes the stacks of all threads to stderr, and much later it aborts the process. It counts its own
+ticks, not the clock: a laptop that sleeps, or a process that is stopped, has none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import faulthandler
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from threading import Event, Thread
 
+from acp_wire.processes.installation import keep_code
 from acp_wire.tasks import beside, tick
 from acphold.faces.cli import bounds
+
+log = logging.getLogger(__name__)
+
+
+async def keep_own_code() -> None:
+    """Keep our code, whose files an upgrade takes, once the first client has its agent."""
+    await asyncio.sleep(bounds.KEEP_CODE_SECONDS)
+    try:
+        await asyncio.to_thread(keep_code, "acphold", "acp_wire")
+    except OSError as exc:
+        log.warning("the code cannot be kept; end this process before an upgrade: %s", exc)
 
 
 @asynccontextmanager

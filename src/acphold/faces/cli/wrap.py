@@ -28,11 +28,11 @@ from acphold.faces.cli.command_line import (
     a_name,
     seconds_above_zero,
 )
-from acphold.faces.cli.starts import Start, start_in
+from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import visible
 from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.live.agents import AgentListener, HubAgent
-from acphold.live.agents.wrapped import AddedServer, ProcessAgent, ProcessOptions
+from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.server.service import Service, refuse, stop_at_signals
 from acphold.record.journal import Journal
 from acphold.serve_options import ServeOptions
@@ -67,21 +67,6 @@ class WrapSettings(ServeOptions, frozen=True, kw_only=True):
     recall_folder: bool
     called: str = ""
     given: tuple[str, ...] = ()
-
-    def start_in(self, within: Surroundings) -> Start:
-        """Return the start of this agent in these surroundings, which its sessions remember."""
-        return start_in(within, self.called, self.program, self.given)
-
-    def recall_server(self, location: str) -> AddedServer | None:
-        """Return a function that makes each session's MCP server; None if it was not asked for."""
-        if not (self.recall or self.recall_folder):
-            return None
-        from acphold.faces.cli.mcp_command import recall_server
-
-        def recall_in(cwd: str) -> McpServerStdio:
-            return recall_server(location, cwd if self.recall_folder else None)
-
-        return recall_in
 
 
 def parser() -> Parser:
@@ -231,26 +216,28 @@ def refuse_all(error: AcpError, streams: tuple[int, int]) -> int:
 
 def make_service(
     settings: WrapSettings,
-    log_file: str | None,
+    within: Surroundings,
+    start: Start,
     alerts: Alerts,
-    within: Surroundings | None = None,
+    log_file: str | None,
     *,
-    cwd: str | None = None,
-    relay_to: tuple[int, ...] = (2,),
+    relay_to: tuple[int, ...],
     at_once: bool,
 ) -> Service:
-    """Return the service for these settings; `within` are the agent's surroundings, None for ours,
-    and `cwd` is the folder that it starts in, None for ours. Its stderr goes to the
-    descriptors `relay_to`, too. It starts `at_once` if a client is there already."""
-    surroundings = Surroundings.here() if within is None else within
-    start = settings.start_in(surroundings).mark
+    """Return the service for these settings; `within` are the agent's surroundings, and its
+    sessions remember `start`. Its stderr goes to the descriptors `relay_to`, too. It starts
+    `at_once` if a client is there already."""
+
+    def recall_in(cwd: str) -> McpServerStdio:
+        from acphold.faces.cli.mcp_command import recall_server
+
+        return recall_server(service.journal, cwd if settings.recall_folder else None)
 
     def make_agent(listener: AgentListener, journal: Journal) -> HubAgent:
-        location = service.journal
         agent = AgentWithImport(
             settings.program,
             listener,
-            surroundings,
+            within,
             ProcessOptions(
                 name=settings.name,
                 called=settings.called or None,
@@ -258,15 +245,15 @@ def make_service(
                 limit=settings.max_message,
                 stderr_log=log_file,
                 relay_to=relay_to,
-                cwd=cwd,
-                added=settings.recall_server(location),
+                cwd=within.folder,
+                added=recall_in if settings.recall or settings.recall_folder else None,
             ),
             journal=journal,
         )
         if at_once:
             agent.launch()
-        agent.start = start
-        agent.import_into = None if settings.no_import else location
+        agent.start = start.mark
+        agent.import_into = None if settings.no_import else service.journal
         return agent
 
     service = Service(make_agent=make_agent, options=settings, alerts=alerts)
@@ -306,7 +293,8 @@ class AgentWithImport(ProcessAgent):
 
 
 async def _import(name: str, journal: str) -> None:
-    from acp_wire.processes.own_program import own_command, start_own  # late: few agents need it
+    # Late: few agents need it.
+    from acp_wire.processes.own_program import output_of, own_command, start_own
 
     try:
         process = await start_own(
@@ -322,7 +310,7 @@ async def _import(name: str, journal: str) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.setpriority(os.PRIO_PROCESS, process.pid, bounds.NICENESS)
         async with asyncio.timeout(bounds.IMPORT_BESIDE_SECONDS):
-            output, errors = await process.communicate()
+            output, errors = await output_of(process)
         log.info("imported: %s", output.decode(errors="replace").strip())
         if errors:
             log.info("import: %s", errors.decode(errors="replace").strip())
@@ -330,7 +318,3 @@ async def _import(name: str, journal: str) -> None:
         log.info(
             "importing the agent's other conversations took too long; the next import continues"
         )
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()

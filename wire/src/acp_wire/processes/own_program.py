@@ -58,6 +58,21 @@ async def start_own(
     )
 
 
+async def output_of(process: Process) -> tuple[bytes, bytes]:
+    """Return what one of the above prints on stdout and stderr until it ends.
+
+    If this is cancelled, it is killed.
+    """
+    try:
+        return await process.communicate()
+    finally:
+        try:
+            process.kill()
+        except ProcessLookupError:
+            pass  # it has ended by itself
+        await process.wait()
+
+
 def leave_parent() -> None:
     """Go on in a child that is nobody's: editors end programs with all that descends from them."""
     if os.fork():

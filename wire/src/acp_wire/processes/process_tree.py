@@ -77,6 +77,15 @@ def parents() -> dict[int, int]:
     return found
 
 
+def family(pid: int) -> set[int]:
+    """Return a process, if it runs, and all its running descendants."""
+    children = parents()
+    found = {pid} & children.keys()
+    while more := {child for child, parent in children.items() if parent in found} - found:
+        found |= more
+    return found
+
+
 def condition(pid: int) -> str:
     """Say why a process that runs may not answer: "stopped", "waiting for a disk", or "busy"."""
     stat = _contents(f"/proc/{pid}/stat")  # proc_pid_stat(5)

@@ -1,20 +1,20 @@
-"""`acphold agent stop`: ends the processes that keep sessions in the background."""
+"""`acphold agent status` and `agent stop`: the processes that keep sessions in the background."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Final
 
 from msgspec.structs import replace
 
 from acp_wire.schema import encode
 from acp_wire.transports.addresses import pid_at, unix_address
-from acp_wire.transports.first_frame import SERVER
+from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER
 from acp_wire.transports.runtime_folder import is_held, is_running, lock
 from acphold.errors import AcpError, JournalError
 from acphold.faces.cli import bounds
@@ -23,7 +23,7 @@ from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
+from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import (
     STOP,
@@ -36,8 +36,57 @@ from acphold.live.reading.neighbours import (
 )
 from acphold.record.journal.owners import Owner, other_owner
 
+FRONTS: Final = {EDITOR: "editor's front", BRIEF: "`ask`", SERVER: "`serve`"}
+"""The words for each kind of front."""
 
-def parser() -> Parser:
+
+def status_parser() -> Parser:
+    """The arguments of `agent status`."""
+    made = Parser(status, "agent status", "[OPTIONS]")
+    made.add_json("one object for each process")
+    return made
+
+
+async def status(*, as_json: bool) -> int:
+    """Show what runs: processes, agents and sessions.
+
+    Nothing is started. A process whose files were replaced by an upgrade
+    goes on with its own code, and makes room for the new one when nobody needs it. The exit code
+    is 1 if a process does not answer.
+    """
+    found = await processes()
+    silent = silent_processes(found)
+    if as_json:
+        for process in found:
+            print(encode(process).decode())
+    else:
+        ids = [session.session_id for process in found for session in process.sessions]
+        short_ids = await short_ids_if_any(ids)
+        for process in found:
+            kind = "background" if process.is_background else "for an editor or a program"
+            old = ", replaced by an upgrade" if process.is_replaced else ""
+            print(visible(f"process {process.pid}: {kind}, release {process.release}{old}"))
+            agents = on_one_line(names_of(process)) or "no agent"
+            print(visible(f"  {agents}; {quantity(len(process.sessions), 'session')}"))
+            for front in process.fronts:
+                number = f"{front.pid} " if front.pid else ""
+                kind = FRONTS.get(front.kind, "front")
+                print(visible(f"  {kind} {number}in {on_one_line(front.folder)}"))
+            for session in process.sessions:
+                clients = quantity(session.clients, "client")
+                short = on_one_line(short_ids[session.session_id])
+                print(visible(f"  {short}  {session.state}, {clients}"))
+        ending = ending_processes()
+        for each in ending:
+            print(visible(f"process {each.pid}: background, ends or just begins"))
+        if not (found or silent or ending):
+            print("Nothing is running.")
+    for each in silent:
+        print(visible(each.words))
+    return Exit.ERROR if silent else Exit.OK
+
+
+def stop_parser() -> Parser:
     """The arguments of `agent stop`."""
     made = Parser(stop, "agent stop", "[OPTIONS] [ID]")
     made.add_value("session_id", "ID", "a running session", nargs="?")
@@ -71,7 +120,7 @@ async def stop(
     silent = silent_processes(found)
     if not force:
         for process in silent:
-            print(visible(f"acphold agent stop: {process.words}"), file=sys.stderr)
+            _complain(process.words)
         if silent and not background:
             return Exit.ERROR
     if not (background or silent):
@@ -80,32 +129,27 @@ async def stop(
             if force:
                 return await _kill(left)
             pids = " and ".join(str(process.pid) for process in left)
-            print(
-                f"acphold agent stop: process {pids} is still ending; --force kills it",
-                file=sys.stderr,
-            )
-            return Exit.ERROR
-        if ending:
-            print("The background process has just ended.", file=sys.stderr)
-            return Exit.OK
-        print("Nothing is running in the background.", file=sys.stderr)
+            return _complain(f"process {pids} is still ending; --force kills it")
+        nothing = "Nothing is running in the background."
+        tell("The background process has just ended." if ending else nothing)
         return Exit.OK
     stopped: list[Process | SilentProcess] = [*background, *(silent if force else ())]
     if len(stopped) > 1 and not everything:
         short_ids = await short_ids_if_any([it.session_id for p in background for it in p.sessions])
+        lines = "\n".join(_line(process, short_ids) for process in stopped)
         raise UsageError(
-            "\n".join(
-                [
-                    f"{quantity(len(stopped), 'process')} run in the background; stop all with "
-                    "--all, or one with the ID of a session in it:",
-                    *[_line(process, short_ids) for process in stopped],
-                ]
-            )
+            f"{quantity(len(stopped), 'process')} run in the background; stop all with --all, or "
+            f"one with the ID of a session in it:\n{lines}"
         )
     code = await _stop(background, force)
     if force:
         return max(code, await _kill(silent))
     return Exit.ERROR if silent else code
+
+
+def _complain(words: str) -> Exit:
+    tell(f"acphold agent stop: {words}")
+    return Exit.ERROR
 
 
 def _line(process: Process | SilentProcess, short_ids: Mapping[str, str]) -> str:
@@ -125,26 +169,18 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
         if wanted not in [session.session_id for session in process.sessions]:
             continue
         if not process.is_background:
-            print(
-                visible(
-                    f"acphold agent stop: session {short} is kept by another program (process "
-                    f"{process.pid}), not in the background; close it there"
-                ),
-                file=sys.stderr,
+            return _complain(
+                f"session {short} is kept by another program (process {process.pid}), not in the "
+                "background; close it there"
             )
-            return Exit.ERROR
         params = encode({"sessionId": wanted})
         try:
             await ask_process([unix_address(process.path)], STOP, params, bounds.STOP_SECONDS)
         except AcpError as error:
-            print(
-                visible(
-                    f"acphold agent stop: process {process.pid} does not end the agent of {short}: "
-                    f"{error}; `acphold agent stop` ends the process"
-                ),
-                file=sys.stderr,
+            return _complain(
+                f"process {process.pid} does not end the agent of {short}: {error}; `acphold agent "
+                "stop` ends the process"
             )
-            return Exit.ERROR
         print(visible(f"Stopped the agent of session {short}."))
         return Exit.OK
     if (owner := other_owner(recorded)) is not None:
@@ -154,15 +190,8 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
             if number is not None
             else "that number may be another process here: stop it where it runs"
         )
-        print(
-            visible(
-                f"acphold agent stop: session {short} is held by {owner}, which does not answer; "
-                f"{how}"
-            ),
-            file=sys.stderr,
-        )
-        return Exit.ERROR
-    print(visible(f"Session {short} is not running: there is nothing to stop."), file=sys.stderr)
+        return _complain(f"session {short} is held by {owner}, which does not answer; {how}")
+    tell(f"Session {short} is not running: there is nothing to stop.")
     return Exit.OK
 
 
@@ -199,15 +228,10 @@ async def _stop(found: Sequence[Process], force: bool) -> int:
             with suppress(ProcessLookupError):  # it has ended meanwhile
                 os.kill(number, signal.SIGTERM)
         elif is_held(process.path):
-            print(
-                visible(
-                    f"acphold agent stop: the process at {process.path} has no process id here, "
-                    "as in a "
-                    "container; stop it where it runs"
-                ),
-                file=sys.stderr,
+            code = _complain(
+                f"the process at {process.path} has no process id here, as in a container; stop it "
+                "where it runs"
             )
-            code = Exit.ERROR
             continue
         signalled.append(replace(process, pid=number or process.pid))
     left = await _still_running(signalled)
@@ -222,10 +246,9 @@ async def _stop(found: Sequence[Process], force: bool) -> int:
                     f"{ends} ends it."
                 )
         elif not force:
-            print(
-                f"acphold agent stop: process {process.pid} does not end; `acphold agent stop "
-                "--force` kills it, and nothing that was shown is lost",
-                file=sys.stderr,
+            _complain(
+                f"process {process.pid} does not end; `acphold agent stop --force` kills it, and "
+                "nothing that was shown is lost"
             )
     if force:
         return max(code, await _kill(left))
@@ -237,7 +260,7 @@ async def _kill(found: Sequence[Process | SilentProcess]) -> int:
     killed = []
     for process in found:
         if process.pid is None:
-            print(visible(f"acphold agent stop: {process.words}"), file=sys.stderr)
+            _complain(process.words)
             continue
         with suppress(ProcessLookupError):  # it has ended meanwhile
             os.kill(process.pid, signal.SIGKILL)
@@ -245,10 +268,7 @@ async def _kill(found: Sequence[Process | SilentProcess]) -> int:
     left = await _still_running(killed)
     for process in killed:
         if process in left:  # it waits for a disk, or such
-            print(
-                f"acphold agent stop: process {process.pid} was killed, but has not ended yet",
-                file=sys.stderr,
-            )
+            _complain(f"process {process.pid} was killed, but has not ended yet")
         else:
             print(f"Killed process {process.pid}; nothing that was shown is lost.")
     return Exit.OK if len(killed) == len(found) and not left else Exit.ERROR
