@@ -16,7 +16,7 @@ have both sides of it; ACP v1 schema with its unstable parts for `session/set_ti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -104,9 +104,7 @@ def index_methods(answer: schema.InitializeResponse, raw: bytes) -> frozenset[st
     changes and tells its own list; INDEX among them if its list has all that AIR shows."""
     offered = capabilities_in(answer.meta) or ()
     known = {method for name in offered for method in _METHODS.get(name, ())}
-    can = members(
-        members(members(raw).get("agentCapabilities", b"")).get("sessionCapabilities", b"")
-    )
+    can = members(object_in(raw, "agentCapabilities", "sessionCapabilities"))
     for name, methods in _DRAFTS.items():
         if can.get(name, b"").startswith(b"{"):
             known.update(methods)
@@ -115,16 +113,12 @@ def index_methods(answer: schema.InitializeResponse, raw: bytes) -> frozenset[st
 
 def fields_in(raw: bytes) -> dict[str, bytes]:
     """Return AIR's members of the object `raw`, each as JSON; {} if it has none."""
-    jetbrains = members(members(raw).get("_meta", b"")).get("jetbrains", b"")
-    return members(members(jetbrains).get("air", b""))
+    return members(object_in(raw, "_meta", "jetbrains", "air"))
 
 
 def with_fields(raw: bytes, fields: Mapping[str, bytes | None]) -> bytes:
     """Return the object `raw` with these members of AIR's beside those that it has."""
-    meta = _object(raw, "_meta")
-    jetbrains = _object(meta, "jetbrains")
-    air = splice(_object(jetbrains, "air"), {"version": VERSION, **fields})
-    return splice(raw, {"_meta": splice(meta, {"jetbrains": splice(jetbrains, {"air": air})})})
+    return within(raw, ("_meta", "jetbrains", "air"), {"version": VERSION, **fields})
 
 
 def with_index(answer: bytes) -> bytes:
@@ -161,6 +155,17 @@ def tells_archived(update: bytes) -> bool:
     )
 
 
-def _object(raw: bytes, name: str) -> bytes:
-    found = members(raw).get(name, b"")
-    return found if found.startswith(b"{") else b"{}"
+def object_in(raw: bytes, *names: str) -> bytes:
+    """Return the object that is the member of these names, one in the other; b"{}" if it is absent,
+    null or something else."""
+    for name in names:
+        raw = members(raw).get(name, b"{}")
+    return raw if members(raw) else b"{}"
+
+
+def within(raw: bytes, names: Sequence[str], changes: Mapping[str, bytes | None]) -> bytes:
+    """Return the object `raw` with changes of the object in it that `object_in` returns."""
+    if not names:
+        return splice(raw, changes)
+    name, *rest = names
+    return splice(raw, {name: within(object_in(raw, name), rest, changes)})

@@ -40,6 +40,7 @@ from acp_wire.schema.splice import splice, with_meta
 from acp_wire.schema.updates import kinds_to_withhold
 from acphold.extras import is_installed
 from acphold.live.agents import air
+from acphold.live.agents.air import object_in, within
 from acphold.record.history.display_terminals import PRINTED
 from acphold.record.history.raw_update import BEGUN, members, meta_without_marks, string
 from acphold.version import __version__
@@ -106,6 +107,9 @@ ADDED = ("list", "resume", "close", "delete")
 UNSTABLE = ("fork", "title", "archive", "status")
 """Session capabilities that are not yet part of the protocol: said with `unstable`, or if the agent
 says so itself."""
+
+ASKED = ("clientCapabilities", "_meta")
+"""The place in the params of `initialize` where a client asks for what is acphold's own."""
 
 EVERY_TRANSPORT = schema.McpCapabilities(http=True, sse=True)
 """Ways to reach MCP servers: an agent that lacks one of these is given a bridge."""
@@ -194,10 +198,10 @@ def in_version_1(params: bytes) -> bytes:
     if "clientInfo" not in theirs and "info" in theirs:
         changes["clientInfo"] = theirs["info"]
     if "clientCapabilities" not in theirs and "capabilities" in theirs:
-        can = members(_object(theirs, "capabilities"))
+        can = members(theirs["capabilities"])
         kept: dict[str, bytes | None] = {}
         kept |= {name: can[name] for name in ("elicitation", "_meta") if name in can}
-        if members(_object(can, "auth")).get("terminal", b"null").startswith(b"{"):
+        if members(can.get("auth", b"")).get("terminal", b"null").startswith(b"{"):
             kept["auth"] = b'{"terminal":true}'
         changes["clientCapabilities"] = splice(b"{}", kept)
     return splice(params, changes)
@@ -214,15 +218,11 @@ def restrict_introduction(
     """
     if is_here and answers:
         return params
-    can = _object(members(params), "clientCapabilities")
-    asked = _object(members(can), "_meta")
     if not is_here:
-        can = splice(can, {"fs": None, "terminal": None})
+        params = within(params, ("clientCapabilities",), {"fs": None, "terminal": None})
     if not (is_here or vouches):
-        asked = splice(asked, {LINE: None, TENANT: None, SCOPES: None, GUEST: None})
-    if not answers:
-        asked = splice(asked, {WATCHES: b"true"})
-    return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
+        params = within(params, ASKED, dict.fromkeys((LINE, TENANT, SCOPES, GUEST)))
+    return params if answers else within(params, ASKED, {WATCHES: b"true"})
 
 
 def introduction_for_agent(params: bytes) -> bytes:
@@ -242,19 +242,16 @@ def keeps_positions(answer: bytes) -> bool:
 
     It runs a prompt with an id once, however often it comes.
     """
-    can = _object(members(answer), "agentCapabilities")
-    return members(_object(members(can), "_meta")).get(POSITIONS) == b"true"
+    return members(object_in(answer, "agentCapabilities", "_meta")).get(POSITIONS) == b"true"
 
 
 def asking_for_positions(params: bytes, *, for_events: bool = False) -> bytes:
     """Return the params of `initialize` with a request for the position of each update; with
     `for_events` only if the client makes none itself."""
-    can = _object(members(params), "clientCapabilities")
-    meta = _object(members(can), "_meta")
-    if for_events and members(meta).get(POSITIONS) == b"true":
+    if for_events and members(object_in(params, *ASKED)).get(POSITIONS) == b"true":
         return params
-    asked = splice(meta, {POSITIONS: schema.encode(FOR_EVENTS) if for_events else b"true"})
-    return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
+    wish = schema.encode(FOR_EVENTS) if for_events else b"true"
+    return within(params, ASKED, {POSITIONS: wish})
 
 
 def introduction_for_owner(
@@ -265,31 +262,25 @@ def introduction_for_owner(
     The owner lets the client in as `tenant`, or as a `guest`, with these scopes, because this
     process has done so.
     """
-    params = asking_for_positions(params)
-    can = _object(members(params), "clientCapabilities")
     told = {
         LINE: b"true",
         TENANT: schema.encode(tenant),
         SCOPES: schema.encode(sorted(scopes)),
         GUEST: b"true" if guest else None,
     }
-    asked = splice(_object(members(can), "_meta"), told)
-    return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
+    return within(asking_for_positions(params), ASKED, told)
 
 
 def params_for_author(params: bytes, tenant: str, introduction: bytes) -> bytes:
     """Return the params that open a session for an agent of the library, with its tenant and the
     client's params of `initialize`."""
-    meta = splice(
-        _object(members(params), "_meta"), {TENANT: schema.encode(tenant), CLIENT: introduction}
-    )
-    return splice(params, {"_meta": meta})
+    return within(params, ("_meta",), {TENANT: schema.encode(tenant), CLIENT: introduction})
 
 
 def opener(params: bytes) -> tuple[str, bytes]:
     """Return the tenant and the introduction in such params; "" and b"{}" if absent."""
-    meta = members(_object(members(params), "_meta"))
-    return string(meta.get(TENANT)) or "", _object(meta, CLIENT)
+    meta = object_in(params, "_meta")
+    return string(members(meta).get(TENANT)) or "", object_in(meta, CLIENT)
 
 
 # -- what an agent says ----------------------------------------------------------------------
@@ -314,9 +305,8 @@ def answer_for_client(
     A client that asked for positions may resume after one, and send a prompt twice. The agent
     itself `keeps_sessions` in a journal if it is of the library.
     """
-    can = _without_ours(_object(members(answer), "agentCapabilities"))
-    parts = members(can)
-    sessions = _object(parts, "sessionCapabilities")
+    can = _without_ours(object_in(answer, "agentCapabilities"))
+    sessions = object_in(can, "sessionCapabilities")
     theirs = members(sessions)
     changes: dict[str, bytes | None] = {
         name: b"{}" for name in ADDED if theirs.get(name, b"null") == b"null"
@@ -329,7 +319,7 @@ def answer_for_client(
     }
     if is_installed("mcp"):
         bridged: dict[str, bytes | None] = {"http": b"true", "sse": b"true"}
-        told["mcpCapabilities"] = splice(_object(parts, "mcpCapabilities"), bridged)
+        told["mcpCapabilities"] = splice(object_in(can, "mcpCapabilities"), bridged)
     marks = {
         BEGUN: offer.begun,
         POSITIONS: offer.positions,
@@ -338,7 +328,7 @@ def answer_for_client(
     }
     ours: dict[str, bytes | None] = {name: b"true" for name, is_ in marks.items() if is_}
     if ours:
-        told["_meta"] = splice(_object(parts, "_meta"), ours)
+        told["_meta"] = splice(object_in(can, "_meta"), ours)
     version = b"%d" % schema.PROTOCOL_VERSION
     answer = splice(answer, {"protocolVersion": version, "agentCapabilities": splice(can, told)})
     return air.with_index(answer) if offer.has_index else answer
@@ -347,15 +337,14 @@ def answer_for_client(
 def forks(answer: bytes) -> bool:
     """Return True if an agent with this answer to `initialize` has `session/fork`, which is
     unstable."""
-    can = members(_object(members(answer), "agentCapabilities"))
-    return members(_object(can, "sessionCapabilities")).get("fork", b"").startswith(b"{")
+    can = members(object_in(answer, "agentCapabilities", "sessionCapabilities"))
+    return can.get("fork", b"").startswith(b"{")
 
 
 def keeps_sessions(answer: bytes) -> bool:
     """Return True if an agent with this answer to `initialize` keeps its sessions in a journal: it
     is of the library."""
-    can = members(_object(members(answer), "agentCapabilities"))
-    return members(_object(can, "_meta")).get(KEEPS_SESSIONS) == b"true"
+    return members(object_in(answer, "agentCapabilities", "_meta")).get(KEEPS_SESSIONS) == b"true"
 
 
 def with_front_journal(params: bytes, journal: str) -> bytes:
@@ -372,9 +361,3 @@ def _without_ours(capabilities: bytes) -> bytes:
     if not meta.startswith(b"{") or (kept := meta_without_marks(meta)) == meta:
         return capabilities
     return splice(capabilities, {"_meta": kept if members(kept) else None})
-
-
-def _object(parts: dict[str, bytes], name: str) -> bytes:
-    """Return a member that is an object; b"{}" if it is absent, null or something else."""
-    raw = parts.get(name, b"{}")
-    return raw if members(raw) else b"{}"

@@ -183,7 +183,15 @@ def _key(command: Sequence[str], folder: str) -> str:
     plain = ALIASES.get(plain, plain)
     if (interpreter := INTERPRETERS.get(plain)) is None:
         return program
-    return _script_key(plain, interpreter, arguments, folder)
+    while arguments:
+        if plain == "sh" and re.fullmatch(r"-[a-z]*c", arguments[0]) and len(arguments) > 1:
+            return _shell_key(arguments[1], folder)
+        option, word = _next(interpreter, arguments)
+        if option in interpreter.naming:
+            return f"{plain} {option} {word}"
+        if not option:
+            return f"{plain} {_absolute(word, folder) if interpreter.runs_files else word}"
+    return plain
 
 
 def display_name(command: Sequence[str], folder: str) -> str:
@@ -197,18 +205,6 @@ def display_name(command: Sequence[str], folder: str) -> str:
         words = (word for word in command[1:] if not word.startswith("-"))
         return as_text(" ".join([command[0], *islice(words, 2)]))
     return key if os.path.basename(command[0]) in RUNNERS else as_text(command[0])
-
-
-def _script_key(program: str, interpreter: Runner, arguments: list[str], folder: str) -> str:
-    while arguments:
-        if program == "sh" and re.fullmatch(r"-[a-z]*c", arguments[0]) and len(arguments) > 1:
-            return _shell_key(arguments[1], folder)
-        option, word = _next(interpreter, arguments)
-        if option in interpreter.naming:
-            return f"{program} {option} {word}"
-        if not option:
-            return f"{program} {_absolute(word, folder) if interpreter.runs_files else word}"
-    return program
 
 
 def _shell_key(line: str, folder: str) -> str:

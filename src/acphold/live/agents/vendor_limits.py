@@ -35,6 +35,8 @@ from acp_wire.rpc.requests import Answer
 from acp_wire.schema.splice import UNREADABLE
 from acphold.errors import RemoteError
 from acphold.known_agents import KNOWN_AGENTS, short_name
+from acphold.live.agents import air
+from acphold.live.agents.air import object_in
 
 MOST_AHEAD: Final = 35 * 86400.0
 """Seconds to the latest moment that is believed: vendors count in months at most."""
@@ -188,22 +190,6 @@ class _AirFailure(Struct):
     actions: tuple[str, ...] = ()
 
 
-class _Air(Struct):
-    sessionFailure: _AirFailure | None = None
-
-
-class _JetBrains(Struct):
-    air: _Air | None = None
-
-
-class _LimitMeta(Struct):
-    jetbrains: _JetBrains | None = None
-
-
-class _LimitAnswer(Struct):
-    meta: _LimitMeta | None = msgspec.field(name="_meta", default=None)
-
-
 class _Error(Struct):
     """An error object of an agent."""
 
@@ -215,14 +201,6 @@ class _Error(Struct):
 class _ClaudeWindow(Struct):
     status: str = ""
     resetsAt: float | None = None
-
-
-class _ClaudeMeta(Struct):
-    window: _ClaudeWindow | None = msgspec.field(name="_claude/rateLimit", default=None)
-
-
-class _ClaudeUpdate(Struct):
-    meta: _ClaudeMeta | None = msgspec.field(name="_meta", default=None)
 
 
 class _CodexData(Struct):
@@ -237,9 +215,9 @@ class _OpenCodeData(Struct):
     errorName: str = ""
 
 
-_answer = msgspec.json.Decoder(_LimitAnswer).decode
+_failure = msgspec.json.Decoder(_AirFailure).decode
 _error = msgspec.json.Decoder(_Error).decode
-_claude_update = msgspec.json.Decoder(_ClaudeUpdate).decode
+_claude_window = msgspec.json.Decoder(_ClaudeWindow).decode
 _codex_data = msgspec.json.Decoder(_CodexData).decode
 _opencode_data = msgspec.json.Decoder(_OpenCodeData).decode
 
@@ -266,11 +244,11 @@ def _claude_moment(updates: Iterable[bytes]) -> float | None:
     for raw in updates:
         if b"_claude/rateLimit" in raw:
             try:
-                meta = _claude_update(raw).meta
+                window = _claude_window(object_in(raw, "_meta", "_claude/rateLimit"))
             except UNREADABLE:
                 continue
-            if meta is not None and meta.window is not None and meta.window.status == "rejected":
-                resets_at = meta.window.resetsAt
+            if window.status == "rejected":
+                resets_at = window.resetsAt
     return resets_at
 
 
@@ -380,9 +358,9 @@ def limit_of(
             error = _error(answer.raw) if answer.raw else _Error(answer.code, answer.message)
             words = limits.words_of(error)
         elif isinstance(answer, bytes) and b"sessionFailure" in answer:
-            match _answer(answer).meta:
+            match _failure(air.fields_in(answer).get("sessionFailure", b"{}")):
                 # Of the limits, only the vendor's has no action: a session's own has `new_session`.
-                case _LimitMeta(_JetBrains(_Air(_AirFailure("limit", "error", title, ())))):
+                case _AirFailure("limit", "error", title, ()):
                     words = title
     except UNREADABLE:
         return None

@@ -299,25 +299,24 @@ class ProcessAgent:
         )
         pump = self._tasks.start(peer.pump(), "agent pump")
         self._tasks.start(hang_up_behind(process, peer, pump), "agent exit")
+        seconds = self._options.start_timeout
         try:  # leave no half-started program behind
-            result = await peer.call_raw(
-                schema.INITIALIZE.name, self._introduction, seconds=self._options.start_timeout
-            )
-            answer = parse_initialize(self.called, result)
-        except errors.SilentPeerError:
-            words = last_line(self._process)
-            await self._stop()
-            raise errors.AgentStartError(
-                f"{self.called} did not answer `initialize` within "
-                f"{self._options.start_timeout:g} s{words}; is it an ACP agent?"
-            ) from None
-        except errors.ConnectionLostError:
-            end = await exit_error(self.called, self._process)
-            words = last_line(self._process)
-            await self._stop()
-            raise errors.AgentStartError(
-                f"{self.called} ended before it answered `initialize` ({end.status}){words}"
-            ) from None
+            try:
+                result = await peer.call_raw(
+                    schema.INITIALIZE.name, self._introduction, seconds=seconds
+                )
+                answer = parse_initialize(self.called, result)
+            except errors.SilentPeerError:
+                raise errors.AgentStartError(
+                    f"{self.called} did not answer `initialize` within {seconds:g} s"
+                    f"{last_line(process)}; is it an ACP agent?"
+                ) from None
+            except errors.ConnectionLostError:
+                end = await exit_error(self.called, process)
+                raise errors.AgentStartError(
+                    f"{self.called} ended before it answered `initialize` ({end.status})"
+                    f"{last_line(process)}"
+                ) from None
         except BaseException:
             await self._stop()
             raise
@@ -413,14 +412,15 @@ class ProcessAgent:
         # We end it, so nobody needs to learn how it ended.
         self._peer = self._process = None
         self._calls.clear()
-        await finish(partial(self._end, process, peer))
 
-    async def _end(self, process: ChildProcess | None, peer: Peer | None) -> None:
-        await self._tasks.aclose()
-        if process is not None:
-            await process.aclose()
-        if peer is not None:
-            await peer.aclose()
+        async def end() -> None:
+            await self._tasks.aclose()
+            if process is not None:
+                await process.aclose()
+            if peer is not None:
+                await peer.aclose()
+
+        await finish(end)
 
     async def aclose(self) -> None:
         async with self._starting:
