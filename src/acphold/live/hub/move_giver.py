@@ -15,43 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from acp_wire.rpc.transport import Transport
-from acphold import errors
+from acp_wire.workspace.threads import Threads
+from acphold.errors import ConnectionLostError, LeaseLostError, MoveRefusedError, WorkspaceError
 from acphold.journal_location import resolve_folder
-from acphold.live.hub import bounds
+from acphold.live.hub import bounds, moves
 from acphold.live.hub.kept_files import folder_at, has_folder, snapshot_at
 from acphold.live.hub.kept_stores import store_of
-from acphold.live.hub.moves import (
-    VERSION,
-    Again,
-    AlreadyTaken,
-    Ask,
-    Done,
-    EndOfEntries,
-    EntryPiece,
-    Have,
-    Marked,
-    MovedSession,
-    MoveLine,
-    PackPiece,
-    SentFiles,
-    SentSession,
-    SessionOffer,
-    TakerReady,
-    add_to,
-    digest_of,
-    in_thread,
-    is_name,
-    pieces,
-    take_lease,
-    telling,
-)
 from acphold.record.history.entries import MOVED
-from acphold.record.journal import (
-    Journal,
-    Lease,
-    RowChange,
-    SessionRow,
-)
+from acphold.record.journal import Journal, Lease, RowChange, SessionRow
 from acphold.record.journal.lineage import identity
 from acphold.record.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
 from acphold.record.journal.seams import TurnSnapshot
@@ -68,7 +39,7 @@ async def give(
     giver: str = "",
     why_no_files: str = "",
     has_gone: Callable[[], None] = lambda: None,
-) -> MovedSession:
+) -> moves.MovedSession:
     """Give a session to the taker at the other end, which this machine calls `to`, by default as
     the taker calls itself.
 
@@ -77,28 +48,26 @@ async def give(
     Raises MoveRefusedError, HeldElsewhereError if a process has it open, and ConnectionLostError:
     then the same move can be started again.
     """
-    line = MoveLine(transport)
-    async with telling(line):
+    line = moves.MoveLine(transport)
+    async with moves.telling(line):
         row = await journal.session(session_id)
         if mark_of(row).taking:
             refuse_moved(row)
-        ask = await line.receive(Ask)
-        if ask.version != VERSION:
-            raise errors.MoveRefusedError(
+        ask = await line.receive(moves.Ask)
+        if ask.version != moves.VERSION:
+            raise MoveRefusedError(
                 "the two machines have incompatible releases of acphold; update both"
             )
         if ask.journal is not None and ask.journal == await identity(journal):
-            raise errors.MoveRefusedError(
-                "both machines use the same journal: resume the session there"
-            )
+            raise MoveRefusedError("both machines use the same journal: resume the session there")
         to = to or ask.name
-        if not is_name(to):
-            raise errors.MoveRefusedError("the other machine did not send its name")
-        lease = await take_lease(journal, session_id)
+        if not moves.is_name(to):
+            raise MoveRefusedError("the other machine did not send its name")
+        lease = await moves.take_lease(journal, session_id)
         giving = _GivenSession(journal, line, to, giver or socket.gethostname(), why_no_files)
         try:
             return await giving.give(lease, has_gone)
-        except errors.LeaseLostError:
+        except LeaseLostError:
             if (mark := mark_of(await journal.session(session_id))).to:
                 raise _refusal(mark) from None
             raise
@@ -106,8 +75,8 @@ async def give(
             await journal.release(lease)
 
 
-def _refusal(mark: MoveMark) -> errors.MoveRefusedError:
-    return errors.MoveRefusedError(
+def _refusal(mark: MoveMark) -> MoveRefusedError:
+    return MoveRefusedError(
         f"another move took it to {mark.to}; `acphold continue ID --from last` continues a copy "
         "here"
     )
@@ -117,12 +86,12 @@ class _GivenSession(NamedTuple):
     """One session that is being given to the machine `to`; this machine is `giver`."""
 
     journal: Journal
-    line: MoveLine
+    line: moves.MoveLine
     to: str
     giver: str
     why_no_files: str
 
-    async def give(self, lease: Lease, has_gone: Callable[[], None]) -> MovedSession:
+    async def give(self, lease: Lease, has_gone: Callable[[], None]) -> moves.MovedSession:
         """Take the giver's steps of `hub.moves`: offer, send, mark, and send the mark."""
         journal, line = self.journal, self.line
         await journal.settle(lease, lease.next_seq - 1)
@@ -131,72 +100,63 @@ class _GivenSession(NamedTuple):
         if mark.taking:  # since the lease
             refuse_moved(row)
         if row.queued:
-            raise errors.MoveRefusedError(
+            raise MoveRefusedError(
                 "this session has queued prompts; send or remove them with `acphold queue` first"
             )
         if not row.prompted or row.is_unread:
-            raise errors.MoveRefusedError("this session has no messages yet")
+            raise MoveRefusedError("this session has no messages yet")
         last = row.last_seq - 1 if mark.id else row.last_seq
         offer, snapshot = await self._offer(row, last, mark.id)
         await line.send(offer)
-        have = await line.receive(Have, AlreadyTaken)
-        if isinstance(have, AlreadyTaken):
-            if not mark.id or have.digest != await digest_of(journal, row.session_id, row.last_seq):
-                raise errors.MoveRefusedError(
+        have: moves.Have | moves.AlreadyTaken = await line.receive(moves.Have, moves.AlreadyTaken)
+        if isinstance(have, moves.AlreadyTaken):
+            if not mark.id or have.digest != await moves.digest_of(
+                journal, row.session_id, row.last_seq
+            ):
+                raise MoveRefusedError(
                     "the other machine has a different conversation with this id"
                 )
-            return MovedSession(row.session_id, have.done, was_done=True)
-        have = await self._agree(have, row.session_id, mark, last)
+            return moves.MovedSession(row.session_id, have.done, was_done=True)
+        if not moves.is_name(have.taking):
+            raise MoveRefusedError("the other machine did not send the id of its move")
+        if mark.id and mark.id != have.taking:
+            raise _refusal(mark)
+        ours = await moves.digest_of(journal, row.session_id, min(have.last, last))
+        if have.last > last or have.digest != ours:  # no beginning of our session
+            if not have.is_new:
+                raise MoveRefusedError(
+                    "the other machine has a different conversation; acphold merges none"
+                )
+            await line.send(moves.Again())
+            have = await line.receive(moves.Have)
         if snapshot is not None and (have.wants_files or have.earlier):
             await self._send_files(snapshot, have, [it.tree for it in offer.earlier if it.tree])
         digest = sha256()
-        async for piece in pieces(journal, row.session_id, have.last, last):
-            await line.send(EntryPiece(piece))
+        async for piece in moves.pieces(journal, row.session_id, have.last, last):
+            await line.send(moves.EntryPiece(piece))
             for entry in piece:
-                add_to(digest, entry)
-        await line.send(EndOfEntries(digest.hexdigest()))
-        await line.receive(TakerReady, seconds=bounds.MOVE_WORK_SECONDS)
+                moves.add_to(digest, entry)
+        await line.send(moves.EndOfEntries(digest.hexdigest()))
+        await line.receive(moves.TakerReady, seconds=bounds.MOVE_WORK_SECONDS)
         if not mark.id:
             mark = MoveMark(to=self.to, id=have.taking)
             raw = msgspec.json.encode({"id": mark.id, "from": self.giver, "to": mark.to})
             await journal.append(lease, [(MOVED, [raw])], RowChange(moved=mark_text(mark)))
             await journal.settle(lease, last + 1)
             has_gone()
-        async for piece in pieces(journal, row.session_id, last, last + 1):
-            await line.send(Marked(piece[0]))
+        async for piece in moves.pieces(journal, row.session_id, last, last + 1):
+            await line.send(moves.Marked(piece[0]))
         try:
-            done = await line.receive(Done)
-        except errors.MoveRefusedError as error:
-            raise errors.ConnectionLostError(
+            done = await line.receive(moves.Done)
+        except MoveRefusedError as error:
+            raise ConnectionLostError(
                 f"{error}; the session has already left this machine"
             ) from error
-        if snapshot is None:
-            return MovedSession(row.session_id, done, offer.no_files)
-        names = tuple(path for path, _ in snapshot.left_out[:3])
-        return MovedSession(row.session_id, done, offer.no_files, snapshot.left_out_count, names)
+        return moves.moved(offer, done, offer.no_files)
 
-    async def _agree(self, have: Have, session_id: str, mark: MoveMark, last: int) -> Have:
-        """Return the part that the taker keeps: what it has, or nothing if it is to begin again.
-
-        Raises MoveRefusedError if that is no beginning of our session, or of another move.
-        """
-        if not is_name(have.taking):
-            raise errors.MoveRefusedError("the other machine did not send the id of its move")
-        if mark.id and mark.id != have.taking:
-            raise _refusal(mark)
-        is_ours = have.last <= last and (
-            have.digest == await digest_of(self.journal, session_id, have.last)
-        )
-        if is_ours:
-            return have
-        if not have.is_new:
-            raise errors.MoveRefusedError(
-                "the other machine has a different conversation; acphold merges none"
-            )
-        await self.line.send(Again())
-        return await self.line.receive(Have)
-
-    async def _send_files(self, snapshot: TurnSnapshot, have: Have, offered: list[str]) -> None:
+    async def _send_files(
+        self, snapshot: TurnSnapshot, have: moves.Have, offered: list[str]
+    ) -> None:
         """Send the files that the taker wants, of the earlier ones as many as fit, the newest."""
         earlier = [tree for tree in dict.fromkeys(offered) if tree in have.earlier]
         known = [tree for tree in dict.fromkeys(offered) if tree not in have.earlier]
@@ -206,15 +166,15 @@ class _GivenSession(NamedTuple):
             try:
                 store = await store_of(self.journal, snapshot)
                 work = partial(make_pack, store, *own, *earlier, known=known)
-                pack = await in_thread(work, project=snapshot.root, base=have.base)
-            except errors.WorkspaceError as error:
+                pack = await Threads(1).run(work, project=snapshot.root, base=have.base)
+            except WorkspaceError as error:
                 if not earlier:
-                    raise errors.MoveRefusedError(str(error)) from error
+                    raise MoveRefusedError(str(error)) from error
                 earlier = earlier[(len(earlier) + 1) // 2 :]
         with pack:
             while data := pack.read(bounds.PACK_PIECE_BYTES):
-                await self.line.send(PackPiece(data))
-        await self.line.send(PackPiece(b""))
+                await self.line.send(moves.PackPiece(data))
+        await self.line.send(moves.PackPiece(b""))
 
     async def _earlier(self, row: SessionRow, last: TurnSnapshot) -> tuple[TurnSnapshot, ...]:
         """Return the snapshots before the last one that can be sent, as they are offered."""
@@ -226,7 +186,7 @@ class _GivenSession(NamedTuple):
         ][-bounds.EARLIER_SNAPSHOTS :]
         store = await store_of(self.journal, last)
         trees = [*dict.fromkeys(it.tree for it in rows if it.is_kept)]
-        kept = await in_thread(here, store, trees)
+        kept = await Threads(1).run(here, store, trees)
         return tuple(
             replace(
                 it,
@@ -240,42 +200,43 @@ class _GivenSession(NamedTuple):
 
     async def _offer(
         self, row: SessionRow, last: int, move: str
-    ) -> tuple[SessionOffer, TurnSnapshot | None]:
+    ) -> tuple[moves.SessionOffer, TurnSnapshot | None]:
         """Return what is offered, and the files of it: those at the end of the last turn, if they
         are here."""
-        checkout = await in_thread(checkout_of, row.cwd)
+        checkout = await Threads(1).run(checkout_of, row.cwd)
         snapshot, no_files = None, ""
         try:
             newest = await snapshot_at(self.journal, row, None)
             await store_of(self.journal, newest)
             snapshot = newest
-        except errors.WorkspaceError as error:
+        except WorkspaceError as error:
             no_files = str(error)
         is_withheld = snapshot is not None and self.why_no_files != ""
         if is_withheld:
             snapshot, no_files = None, self.why_no_files
         top = snapshot.root if snapshot else checkout.top if checkout else ""
-        project_marks = ProjectMarks()
-        if checkout is not None:
-            project_marks = await in_thread(marks, checkout)
+        project_marks = await Threads(1).run(marks, checkout) if checkout else ProjectMarks()
         below = ""
         if top:
             with suppress(ValueError):
                 folder = folder_at(snapshot, row) if snapshot else resolve_folder(row.cwd)
                 below = str(PurePath(folder).relative_to(top))
-        offer = SessionOffer(
-            SentSession(**{name: getattr(row, name) for name in SentSession.__struct_fields__}),
+        files: moves.SentFiles | None = None
+        earlier: tuple[TurnSnapshot, ...] = ()
+        if snapshot is not None:
+            files = msgspec.convert(snapshot, moves.SentFiles, from_attributes=True)
+            earlier = await self._earlier(row, snapshot)
+        offer = moves.SessionOffer(
+            msgspec.convert(row, moves.SentSession, from_attributes=True),
             last,
             move,
             self.giver,
             os.path.basename(top),
             below,
             project_marks,
-            None
-            if snapshot is None
-            else SentFiles(**{it: getattr(snapshot, it) for it in SentFiles.__struct_fields__}),
+            files,
             no_files,
             is_withheld,
-            () if snapshot is None else await self._earlier(row, snapshot),
+            earlier,
         )
         return offer, snapshot

@@ -16,7 +16,7 @@ from hashlib import sha256
 from os.path import isdir, realpath
 from pathlib import PurePath
 from secrets import token_hex
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
@@ -24,41 +24,11 @@ from msgspec.structs import replace
 from acp_wire.rpc.transport import Transport
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.threads import Threads
-from acphold.errors import (
-    MoveRefusedError,
-    UnknownSessionError,
-    WorkspaceError,
-)
+from acphold.errors import MoveRefusedError, UnknownSessionError, WorkspaceError
 from acphold.journal_location import resolve_folder
-from acphold.live.hub import bounds
+from acphold.live.hub import bounds, moves
 from acphold.live.hub.kept_files import remove_remains
 from acphold.live.hub.kept_stores import stores_of
-from acphold.live.hub.move_checks import past_entry, require_fit, require_wanted
-from acphold.live.hub.moves import (
-    NAME_LETTERS,
-    VERSION,
-    Again,
-    AlreadyTaken,
-    Ask,
-    Done,
-    EndOfEntries,
-    EntryPiece,
-    Have,
-    Marked,
-    MovedSession,
-    MoveLine,
-    PackPiece,
-    SentEntry,
-    SentFiles,
-    SessionOffer,
-    TakerReady,
-    add_to,
-    digest_of,
-    in_thread,
-    pieces,
-    take_lease,
-    telling,
-)
 from acphold.record.history.entries import MOVED, PastEntry
 from acphold.record.history.raw_update import members, string
 from acphold.record.journal import (
@@ -99,8 +69,8 @@ class WantedPlace(Struct, frozen=True):
 
 
 def place_of(
-    offer: SessionOffer, place: WantedPlace, known: Sequence[str], laid: Done | None
-) -> Done:
+    offer: moves.SessionOffer, place: WantedPlace, known: Sequence[str], laid: moves.Done | None
+) -> moves.Done:
     """Return the place of a session here: `known` are folders in which a clone of its project may
     be, `laid` is that of its files, if they are there already. Blocks; MoveRefusedError."""
     files = offer.files if place.with_files else None
@@ -126,14 +96,14 @@ def place_of(
             )
         letters = (letter for letter in offer.session.session_id if letter.isalnum())
         new = place.files or beside(project, "".join(letters)[:SHORT_ID] or "moved")
-        return Done(_below(new, offer.below), new, project=project)
+        return moves.Done(_below(new, offer.below), new, project=project)
     if place.cwd is not None:
-        return Done(place.cwd)
+        return moves.Done(place.cwd)
     own = [_below(project, offer.below), project] if project else []
     same = [offer.session.cwd] if offer.session.cwd in known else []
     for folder in (mapped, *own, *same):
         if folder and isdir(folder):
-            return Done(os.path.normpath(folder), project=project)
+            return moves.Done(os.path.normpath(folder), project=project)
     raise MoveRefusedError(
         f"acphold on {socket.gethostname()} knows neither the folder {offer.session.cwd!r} nor a "
         "clone of its project; name a folder there with --cwd"
@@ -141,20 +111,21 @@ def place_of(
 
 
 def still_there(
-    offer: SessionOffer, cwd: str, stores: Stores, surroundings: Surroundings, deadline: float
+    offer: moves.SessionOffer, cwd: str, stores: Stores, surroundings: Surroundings
 ) -> TurnSnapshot | None:
     """Return a snapshot of the folder that the session had left, if it still has exactly the files
     that come back; otherwise None. Blocks."""
     files, checkout = offer.files, checkout_of(cwd)
     if files is None or checkout is None or _below(checkout.top, offer.below) != realpath(cwd):
         return None
+    deadline = time.monotonic() + bounds.STORE_SEARCH_SECONDS
     taken = take_snapshot(stores, checkout, surroundings, deadline=deadline)
     if isinstance(taken, NotTaken) or (taken.tree, taken.head.commit) != (files.tree, files.commit):
         return None
     return snapshot_row(files, taken.store, checkout.top)
 
 
-def snapshot_row(files: SentFiles, store: str, top: str) -> TurnSnapshot:
+def snapshot_row(files: moves.SentFiles, store: str, top: str) -> TurnSnapshot:
     """Return the journal's row for files that came: in this store, laid out in `top`."""
     return TurnSnapshot(
         turn=files.turn,
@@ -165,7 +136,7 @@ def snapshot_row(files: SentFiles, store: str, top: str) -> TurnSnapshot:
         store=store,
         tree=files.tree,
         commit=files.commit,
-        branch=files.branch[:NAME_LETTERS],
+        branch=files.branch[: moves.NAME_LETTERS],
         left_out=files.left_out[: journal_bounds.LEFT_OUT_NAMED],
         left_out_count=files.left_out_count,
     )
@@ -178,8 +149,8 @@ def earlier_snapshot(sent: TurnSnapshot, store: str, top: str, *, is_here: bool)
         sent,
         root=top,
         cwd=_below(top, sent.cwd),
-        branch=sent.branch[:NAME_LETTERS],
-        reason=sent.reason[:NAME_LETTERS],
+        branch=sent.branch[: moves.NAME_LETTERS],
+        reason=sent.reason[: moves.NAME_LETTERS],
         stashes=sent.stashes[-STASHES:],
         left_out=sent.left_out[: journal_bounds.LEFT_OUT_NAMED],
     )
@@ -218,53 +189,52 @@ async def take(
     place: WantedPlace,
     surroundings: Surroundings,
     wanted: str = "",
-) -> MovedSession:
+) -> moves.MovedSession:
     """Take the session that the giver at the other end offers.
 
     Its id is `wanted` or begins with it; another one is refused before anything is made. Raises
     MoveRefusedError, HeldElsewhereError if a process has it open, and ConnectionLostError: then the
     same move can be started again.
     """
-    line = MoveLine(transport)
-    async with telling(line):
-        await line.send(Ask(VERSION, await identity(journal), socket.gethostname()))
-        offer = await line.receive(SessionOffer)
-        require_fit(offer)
-        require_wanted(offer.session.session_id, wanted)
+    line = moves.MoveLine(transport)
+    async with moves.telling(line):
+        await line.send(moves.Ask(moves.VERSION, await identity(journal), socket.gethostname()))
+        offer = await line.receive(moves.SessionOffer)
+        moves.require_fit(offer)
+        moves.require_wanted(offer.session.session_id, wanted)
         if offer.is_withheld and place.with_files:
             raise MoveRefusedError(offer.no_files)
         return await _TakenSession(journal, line, offer, place, surroundings).take()
 
 
-_Sent: TypeAlias = Again | PackPiece | EntryPiece | EndOfEntries
+_Sent: TypeAlias = moves.Again | moves.PackPiece | moves.EntryPiece | moves.EndOfEntries
 
 
-class _TakenSession:
+class _TakenSession(Struct, eq=False):
     """One session that is being taken. Beginning again makes it, and its lease, anew."""
 
-    _lease: Lease
+    _journal: Journal
+    _line: moves.MoveLine
+    _offer: moves.SessionOffer
+    _place: WantedPlace
+    _surroundings: Surroundings
+    _held: Lease | None = None
+    _done: moves.Done = moves.Done("")
+    _is_laid: bool = False
+    _kept: TurnSnapshot | None = None
+    _note: MoveMark = MoveMark()
+    _wanted: list[str] = []
 
-    def __init__(
-        self,
-        journal: Journal,
-        line: MoveLine,
-        offer: SessionOffer,
-        place: WantedPlace,
-        surroundings: Surroundings,
-    ) -> None:
-        self._journal = journal
-        self._surroundings = surroundings
-        self._line = line
-        self._offer = offer
-        self._place = place
-        self._id = offer.session.session_id
-        self._done = Done("")
-        self._is_laid = False
-        self._kept: TurnSnapshot | None = None
-        self._note = MoveMark()
-        self._wanted: list[str] = []
+    @property
+    def _id(self) -> str:
+        return self._offer.session.session_id
 
-    async def take(self) -> MovedSession:
+    @property
+    def _lease(self) -> Lease:
+        assert self._held is not None, "taken before anything is written"
+        return self._held
+
+    async def take(self) -> moves.MovedSession:
         """Take the taker's steps of `hub.moves`."""
         journal, offer = self._journal, self._offer
         row: SessionRow | None = None
@@ -272,14 +242,24 @@ class _TakenSession:
             row = await journal.session(self._id)
         is_begun = row is not None and (row.prompted or row.last_seq > 0)
         if row is not None and is_begun and not row.moved:
-            return await self._answer_again(row)
+            # It is here already; or it is this machine's own.
+            through = offer.last + 1
+            if not offer.move or row.last_seq < through:
+                raise MoveRefusedError(
+                    "both machines can continue this session, because a journal was copied; delete "
+                    "one of the two with `acphold session delete` first"
+                )
+            digest = await moves.digest_of(journal, self._id, through)
+            done = moves.Done(row.cwd)
+            await self._line.send(moves.AlreadyTaken(digest, done))
+            return moves.MovedSession(self._id, done, was_done=True)
         mark = mark_of(row) if row is not None else MoveMark()
         self._done = await self._find_place(row)
         own = await identity(journal) or ""
         if mark.journal != own:  # the move was accepted in another journal, which may go on with it
             mark = replace(mark, taking="", journal=own)
         self._note = replace(mark, taking=mark.taking or token_hex(16), source=offer.giver)
-        self._lease = await (self._create() if row is None else take_lease(journal, self._id))
+        self._held = await (self._create() if row is None else moves.take_lease(journal, self._id))
         try:
             now = await journal.session(self._id)
             if row is not None and (now.moved, now.last_seq) != (row.moved, row.last_seq):
@@ -297,8 +277,8 @@ class _TakenSession:
             if (await journal.summary(self._id)).queue.waiting:
                 # They would begin by themselves here.
                 raise MoveRefusedError("this session has queued prompts")
-            await self._line.send(TakerReady())
-            entry = (await self._line.receive(Marked)).entry
+            await self._line.send(moves.TakerReady())
+            entry = (await self._line.receive(moves.Marked)).entry
             move_id = string(members(entry.raw).get("id")) if entry.kind == MOVED else None
             if move_id != self._note.taking or entry.seq != offer.last + 1:
                 raise MoveRefusedError("the other machine sent the mark of another move")
@@ -307,10 +287,9 @@ class _TakenSession:
             await journal.release(self._lease)
         await self._line.send(self._done)
         why_none = "" if self._place.with_files else "you did not ask for them"
-        if (files := offer.files) is None:
-            return MovedSession(self._id, self._done, why_none or offer.no_files)
-        names = tuple(path for path, _ in files.left_out[:3])
-        return MovedSession(self._id, self._done, why_none, files.left_out_count, names)
+        if offer.files is None:
+            why_none = why_none or offer.no_files
+        return moves.moved(offer, self._done, why_none)
 
     async def _first_frame(
         self, wants_files: bool, base: str, *, is_back: bool
@@ -322,36 +301,23 @@ class _TakenSession:
         """
         while True:
             last = self._lease.next_seq - 1
-            digest = await digest_of(self._journal, self._id, last)
+            digest = await moves.digest_of(self._journal, self._id, last)
             is_new = last > 0 and not is_back
             earlier = tuple(self._wanted)
-            have = Have(last, digest, self._note.taking, is_new, wants_files, base, earlier)
+            have = moves.Have(last, digest, self._note.taking, is_new, wants_files, base, earlier)
             await self._line.send(have)
             # Making the pack takes a while.
-            frame = await self._line.receive(
-                Again, PackPiece, EntryPiece, EndOfEntries, seconds=bounds.MOVE_WORK_SECONDS
+            frame: _Sent = await self._line.receive(
+                *get_args(_Sent), seconds=bounds.MOVE_WORK_SECONDS
             )
-            if not isinstance(frame, Again) or not is_new:
+            if not isinstance(frame, moves.Again) or not is_new:
                 return frame, last
             await self._journal.delete(self._lease)
-            self._lease = await self._create()
+            self._held = await self._create()
             await self._change(moved=mark_text(self._note))
 
     async def _change(self, *, moved: str, cwd: str | UnsetType = UNSET) -> None:
         await self._journal.change(self._lease, RowChange(cwd=cwd, moved=moved))
-
-    async def _answer_again(self, row: SessionRow) -> MovedSession:
-        """Answer a giver whose session is here already; refuse if it is this machine's own."""
-        offer = self._offer
-        through = offer.last + 1
-        if not offer.move or row.last_seq < through:
-            raise MoveRefusedError(
-                "both machines can continue this session, because a journal was copied; delete "
-                "one of the two with `acphold session delete` first"
-            )
-        done = Done(row.cwd)
-        await self._line.send(AlreadyTaken(await digest_of(self._journal, self._id, through), done))
-        return MovedSession(self._id, done, was_done=True)
 
     async def _create(self) -> Lease:
         session = self._offer.session
@@ -362,39 +328,38 @@ class _TakenSession:
 
     # -- its place here ----------------------------------------------------------------------
 
-    async def _find_place(self, row: SessionRow | None) -> Done:
+    async def _find_place(self, row: SessionRow | None) -> moves.Done:
         """Return the place of the session here; raises MoveRefusedError if none is known."""
         offer, place = self._offer, self._place
         done = None
         if place.with_files and offer.files is not None and row is not None:
             mark, tree = mark_of(row), offer.files.tree
-            is_laid = mark.laid != "" and await in_thread(isdir, row.cwd)
+            is_laid = mark.laid != "" and await Threads(1).run(isdir, row.cwd)
             if is_laid:  # by a move that was cut off: the journal says if it was these files
                 rows = await self._journal.snapshots.of(row.session_id)
                 if any((it.tree, it.root) == (tree, mark.laid) for it in rows):
-                    done = Done(row.cwd, mark.laid)
+                    done = moves.Done(row.cwd, mark.laid)
             is_named = place.cwd is not None or place.files is not None
             if done is None and mark.to and not is_named:
                 # The folder that the session had left, if it still has these files.
                 stores = await stores_of(self._journal)
-                deadline = time.monotonic() + bounds.STORE_SEARCH_SECONDS
-                self._kept = await in_thread(
-                    still_there, offer, row.cwd, stores, self._surroundings, deadline
+                self._kept = await Threads(1).run(
+                    still_there, offer, row.cwd, stores, self._surroundings
                 )
                 if self._kept is not None:
-                    done = Done(row.cwd, is_same=True)
+                    done = moves.Done(row.cwd, is_same=True)
             self._is_laid = done is not None
         if place.with_files and offer.files is not None:
             await remove_remains(self._journal)
         known = await recent_folders(self._journal)
-        return await in_thread(place_of, offer, place, known, done)
+        return await Threads(1).run(place_of, offer, place, known, done)
 
     async def _choose_files(self) -> tuple[bool, str]:
         """Return True if the files are to be sent, and the commit whose files are here already;
         want the earlier snapshots that are not here."""
         trees = [*dict.fromkeys(it.tree for it in self._offer.earlier if it.tree)]
         if trees and self._has_files():
-            known = await in_thread(here, await self._store(), trees)
+            known = await Threads(1).run(here, await self._store(), trees)
             self._wanted = [tree for tree in trees if tree not in known]
         files, done = self._offer.files, self._done
         if files is None or not done.files or self._is_laid:
@@ -402,7 +367,7 @@ class _TakenSession:
         if not done.project or files.commit is None:
             return True, ""
         store = await self._store()
-        is_here = await in_thread(has_base, store, done.project, files.commit)
+        is_here = await Threads(1).run(has_base, store, done.project, files.commit)
         return True, files.commit if is_here else ""
 
     # -- what comes -------------------------------------------------------------------------
@@ -418,7 +383,7 @@ class _TakenSession:
                 except OSError as error:
                     raise _not_kept(error) from error
             size = 0
-            while isinstance(frame, PackPiece):
+            while isinstance(frame, moves.PackPiece):
                 size += len(frame.data)
                 if pack is None or size > PACK_LIMITS.pack:
                     raise MoveRefusedError("the files are too large")
@@ -426,14 +391,14 @@ class _TakenSession:
                     pack.write(frame.data)
                 except OSError as error:
                     raise _not_kept(error) from error
-                frame = await self._line.receive(Again, PackPiece, EntryPiece, EndOfEntries)
+                frame = await self._line.receive(*get_args(_Sent))
             if is_back:  # not before: one that is refused can still go on to where it went
                 await self._change(moved=mark_text(self._note))
             await self._append(frame, last)
             if store is None or pack is None or self._offer.files is None:
                 return
             try:
-                await in_thread(unpack, store, self._offer.files.tree, pack)
+                await Threads(1).run(unpack, store, self._offer.files.tree, pack)
             except WorkspaceError as error:
                 raise MoveRefusedError(str(error)) from error
             if wants_files:
@@ -442,7 +407,7 @@ class _TakenSession:
     async def _append(self, frame: _Sent, last: int) -> None:
         """Append the entries that arrive, and compare them with the giver's."""
         after, size = last, 0
-        while isinstance(frame, EntryPiece):
+        while isinstance(frame, moves.EntryPiece):
             past: list[PastEntry] = []
             for entry in frame.entries:
                 size += len(entry.raw)
@@ -450,21 +415,21 @@ class _TakenSession:
                     raise MoveRefusedError(
                         "the other machine sent entries out of order, or too large"
                     )
-                past.append(past_entry(entry))
+                past.append(moves.past_entry(entry))
                 last = entry.seq
             if past:
                 await self._journal.take_in(self._lease, past)
-            frame = await self._line.receive(EntryPiece, EndOfEntries)
-        if not isinstance(frame, EndOfEntries):
+            frame = await self._line.receive(moves.EntryPiece, moves.EndOfEntries)
+        if not isinstance(frame, moves.EndOfEntries):
             raise MoveRefusedError("the other machine sent something unexpected")
         digest = sha256()
-        async for piece in pieces(self._journal, self._id, after, self._offer.last):
+        async for piece in moves.pieces(self._journal, self._id, after, self._offer.last):
             for entry in piece:
-                add_to(digest, entry)
+                moves.add_to(digest, entry)
         if last != self._offer.last or digest.hexdigest() != frame.digest:
             raise MoveRefusedError("the entries arrived damaged; nothing was moved")
 
-    async def _lay(self, store: SnapshotStore, files: SentFiles) -> None:
+    async def _lay(self, store: SnapshotStore, files: moves.SentFiles) -> None:
         """Lay the files out, and note them with the session."""
         done = self._done
         with ExitStack() as until:
@@ -481,7 +446,7 @@ class _TakenSession:
                     done = replace(done, cwd=make_inside(done.files, done.cwd))
                     note_unused(laid)
                 except OSError:
-                    await in_thread(unlay, laid, done.project)
+                    await Threads(1).run(unlay, laid, done.project)
                     raise
             except WorkspaceError as error:
                 raise MoveRefusedError(str(error)) from error
@@ -517,7 +482,7 @@ class _TakenSession:
             return
         store = await self._store()
         trees = [*dict.fromkeys(it.tree for it in self._offer.earlier if it.tree)]
-        arrived = await in_thread(whole, store, trees)
+        arrived = await Threads(1).run(whole, store, trees)
         known = {(it.turn, it.edge) for it in own}
         rows = [
             earlier_snapshot(it, store.id, top, is_here=it.tree in arrived)
@@ -538,11 +503,13 @@ class _TakenSession:
         name = checkout.common if checkout else self._done.files
         stores = await stores_of(self._journal)
         try:
-            return await in_thread(stores.of, name, time.monotonic() + bounds.STORE_SEARCH_SECONDS)
+            return await Threads(1).run(
+                stores.of, name, time.monotonic() + bounds.STORE_SEARCH_SECONDS
+            )
         except (OSError, TimeoutError) as error:
             raise _not_kept(error) from error
 
-    async def _finish(self, entry: SentEntry, row: SessionRow | None) -> None:
+    async def _finish(self, entry: moves.SentEntry, row: SessionRow | None) -> None:
         """Append the mark: from then on the session is this machine's."""
         session = self._offer.session
         if row is not None and row.downstream_id is not None:
@@ -562,7 +529,7 @@ class _TakenSession:
             start=None,
             moved="",
         )
-        await self._journal.take_in(self._lease, [past_entry(entry)], change)
+        await self._journal.take_in(self._lease, [moves.past_entry(entry)], change)
 
 
 def _not_kept(error: OSError) -> MoveRefusedError:

@@ -35,34 +35,26 @@ had lost it; after the mark the taker notes that it has no modes and options yet
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar, overload
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from acp_wire.rpc.framing import LineBuffer, Oversize
 from acp_wire.rpc.transport import Transport
-from acp_wire.workspace.threads import Threads
 from acphold import errors
 from acphold.live.hub import bounds
-from acphold.record.history.entries import (
-    ANSWER,
-    AUTHOR,
-    MOVED,
-    PROMPT,
-    QUESTION,
-    SENT,
-    TURN_END,
-    Entry,
-)
+from acphold.record.history import entries
 from acphold.record.history.raw_update import UNREADABLE
 from acphold.record.journal import Journal, Lease, Origin, bounds as journal_bounds, history
 from acphold.record.journal.owners import is_free, refuse_held
 from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.snapshots.checkouts import ProjectMarks
+from acphold.record.snapshots.checkouts import COMMIT, ProjectMarks
+from acphold.record.snapshots.packs import OBJECT
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -74,6 +66,12 @@ VERSION: Final = 1
 
 NAME_LETTERS: Final = 200
 """Most letters of an id, a kind or the name of an agent that are accepted."""
+
+
+NUMBERS: Final = 1 << 31
+"""Highest entry number that is accepted."""
+
+NO_COMMIT: Final = "0" * 40
 
 
 class SentSession(Struct, frozen=True):
@@ -226,12 +224,7 @@ Frame: TypeAlias = (
     | MoveRefused
 )
 
-P = ParamSpec("P")
-T = TypeVar("T")
 F = TypeVar("F", bound=Struct)
-G = TypeVar("G", bound=Struct)
-H = TypeVar("H", bound=Struct)
-K = TypeVar("K", bound=Struct)
 
 _decode: Final = msgspec.json.Decoder(Frame).decode
 
@@ -253,27 +246,7 @@ class MoveLine:
         except TimeoutError:
             raise errors.ConnectionLostError("the other machine has stopped reading") from None
 
-    @overload
-    async def receive(self, kind: type[F], /, *, seconds: float = ...) -> F: ...
-
-    @overload
-    async def receive(self, kind: type[F], other: type[G], /, *, seconds: float = ...) -> F | G: ...
-
-    @overload
-    async def receive(
-        self,
-        kind: type[F],
-        other: type[G],
-        third: type[H],
-        fourth: type[K],
-        /,
-        *,
-        seconds: float = ...,
-    ) -> F | G | H | K: ...
-
-    async def receive(
-        self, *kinds: type[Struct], seconds: float = bounds.MOVE_SILENCE_SECONDS
-    ) -> Struct:
+    async def receive(self, *kinds: type[F], seconds: float = bounds.MOVE_SILENCE_SECONDS) -> F:
         """Return the next frame, which has to be of these kinds.
 
         Raises ConnectionLostError, and MoveRefusedError with the reason of the other side.
@@ -289,10 +262,9 @@ class MoveLine:
         line = self._arrived.pop(0)
         if isinstance(line, Oversize):
             raise errors.MoveRefusedError("the other machine sent a line that is too long")
-        try:
+        frame: Frame | None = None
+        with suppress(*UNREADABLE):
             frame = _decode(line)
-        except UNREADABLE:
-            raise errors.MoveRefusedError("the other machine sent something unexpected") from None
         if isinstance(frame, kinds):
             return frame
         if isinstance(frame, MoveRefused):
@@ -315,6 +287,14 @@ class MovedSession(Struct, frozen=True):
     left_out: int = 0
     left_out_names: tuple[str, ...] = ()
     was_done: bool = False
+
+
+def moved(offer: SessionOffer, done: Done, no_files: str) -> MovedSession:
+    """Return what there is to say of an offered session that has moved."""
+    if (files := offer.files) is None:
+        return MovedSession(offer.session.session_id, done, no_files)
+    names = tuple(path for path, _ in files.left_out[:3])
+    return MovedSession(offer.session.session_id, done, no_files, files.left_out_count, names)
 
 
 async def take_lease(journal: Journal, session_id: str) -> Lease:
@@ -346,11 +326,18 @@ async def pieces(
         yield piece
 
 
-def add_to(digest: _Hash, entry: SentEntry | Entry) -> None:
+def add_to(digest: _Hash, entry: SentEntry | entries.Entry) -> None:
     digest.update(b"%d %b %d\0%b\0" % (entry.seq, entry.kind.encode(), entry.at, entry.raw))
 
 
-_FIXED: Final = (PROMPT, AUTHOR, SENT, QUESTION, ANSWER, MOVED)
+_FIXED: Final = (
+    entries.PROMPT,
+    entries.AUTHOR,
+    entries.SENT,
+    entries.QUESTION,
+    entries.ANSWER,
+    entries.MOVED,
+)
 """Kinds of entries that never change, however often a session is put in order."""
 
 
@@ -362,18 +349,13 @@ async def digest_of(journal: Journal, session_id: str, through: int) -> str:
         for entry in segment.entries():
             if entry.seq <= through and entry.kind in _FIXED:
                 add_to(digest, entry)
-            elif entry.seq <= through and entry.kind == TURN_END:
+            elif entry.seq <= through and entry.kind == entries.TURN_END:
                 digest.update(b"%d %d\0" % (entry.seq, entry.at))
     return digest.hexdigest()
 
 
 def is_name(text: str) -> bool:
     return 0 < len(text) <= NAME_LETTERS and text.isprintable()
-
-
-async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return the result of work that blocks; a cancelled move does not wait for it."""
-    return await Threads(1).run(work, *args, **kwargs)
 
 
 @asynccontextmanager
@@ -390,3 +372,66 @@ async def telling(line: MoveLine) -> AsyncIterator[None]:
     except errors.AcpError as error:
         await line.refuse(str(error))
         raise
+
+
+# -- checks of what the other machine says -------------------------------------------------------
+
+
+def past_entry(entry: SentEntry) -> entries.PastEntry:
+    """Return an entry as the journal takes it in; raises MoveRefusedError unless it is one."""
+    kind, raw = entry.kind, entry.raw
+    is_json = not raw
+    with suppress(*UNREADABLE):
+        raw.decode()
+        is_json = is_json or (b"\n" not in raw and msgspec.json.decode(raw, type=Raw) is not None)
+    if not is_json or not is_name(kind) or not 0 <= entry.at < 1 << 53:
+        raise errors.MoveRefusedError("the other machine sent an invalid entry")
+    return entries.PastEntry(kind, entry.at, raw, entry.seq)
+
+
+def require_wanted(session_id: str, wanted: str) -> None:
+    """Raise MoveRefusedError unless an id that another machine names begins with the one asked
+    for."""
+    if not session_id.startswith(wanted):
+        raise errors.MoveRefusedError(
+            f"you asked for session {wanted!r}, but the other machine offers {session_id!r}"
+        )
+
+
+def require_fit(offer: SessionOffer) -> None:
+    """Raise MoveRefusedError for an offer that no giver makes."""
+    session, files = offer.session, offer.files
+    names = [session.session_id, session.agent, *([offer.move] if offer.move else [])]
+    times = (session.created_at, session.updated_at)
+    below = PurePath(offer.below)
+    if (
+        not all(map(is_name, names))
+        or not 0 < offer.last < NUMBERS
+        or not all(0 <= time < 1 << 53 for time in times)
+        or below.is_absolute()
+        or ".." in below.parts
+        or "\0" in offer.below + session.cwd
+        or (files is not None and not 0 <= files.turn <= offer.last)
+        or (files is not None and not 0 <= files.at < 1 << 53)
+        or (files is not None and not 0 <= files.left_out_count < 1 << 53)
+        or (files is not None and not COMMIT.fullmatch(files.commit or NO_COMMIT))
+        or (offer.earlier and (files is None or len(offer.earlier) > bounds.EARLIER_SNAPSHOTS))
+        or not all(_is_fit(it, offer.last) for it in offer.earlier)
+    ):
+        raise errors.MoveRefusedError("the other machine offers an invalid session")
+
+
+def _is_fit(snapshot: TurnSnapshot, last: int) -> bool:
+    """True if a giver can offer this snapshot of an earlier turn."""
+    counts = (snapshot.at, snapshot.left_out_count, snapshot.files, snapshot.size)
+    below = PurePath(snapshot.cwd)
+    ids = [it for it in (snapshot.commit, *snapshot.stashes) if it is not None]
+    return (
+        0 <= snapshot.turn <= last
+        and all(0 <= count < 1 << 53 for count in counts)
+        and (OBJECT.fullmatch(snapshot.tree) is not None or not snapshot.tree)
+        and (snapshot.state == "refused") == (not snapshot.tree)
+        and all(COMMIT.fullmatch(it) for it in ids)
+        and not (below.is_absolute() or ".." in below.parts or "\0" in snapshot.cwd)
+        and (is_name(snapshot.taken_for) or not snapshot.taken_for)
+    )
