@@ -61,10 +61,6 @@ PUBLIC = {
     "acphold.bridges.openai": "chat_messages",
     "acphold.bridges.pydantic_ai": "model_messages",
     "acphold.otel": "spans",
-    "acphold.live.agents": """
-        AgentCall AgentExchange AgentListener AgentRequest Event HubAgent ListenerToMany Notified
-        Unheard Updates ask
-    """,
     "acphold.web": """
         Application
     """,
@@ -177,8 +173,18 @@ def test_every_name_that_is_offered_is_there(package: str) -> None:
 def test_every_package_says_what_it_offers() -> None:
     # Their faces are commands, or their modules are imported one by one when they are needed.
     silent = {"cli", "exports", "library", "presentation", "processes", "redaction", "screen"}
-    silent |= {"bridges", "lines", "reading", "reports", "server", "transports"}
-    silent |= {"origins", "snapshots", "workspace", "record", "live", "hub", "faces", "mcp"}
+    silent |= {"bridges", "lines", "reading", "reports", "server", "transports", "mcp"}
+    silent |= {
+        "origins",
+        "snapshots",
+        "workspace",
+        "record",
+        "live",
+        "agents",
+        "hub",
+        "faces",
+        "mcp",
+    }
     silent |= {"sqlite", "postgresql", "sql", "acphold", "acp_wire", "acp_check", "rules"}
     packages = {
         name
@@ -209,6 +215,6 @@ def test_what_clients_need_is_loaded_without_what_keeps_sessions(named: str) -> 
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert "acphold.client.remote_session" in loaded
     keeping = ("acphold.live.hub.", "acphold.live.server.", "acphold.library.", "acphold.web")
-    shown = {"acphold.live.hub.annotations", "acphold.live.hub.prompt_updates"}
+    shown = {"acphold.live.hub.annotations"}
     assert {name for name in loaded if name.startswith(keeping)} == shown
     assert not {"sqlite3", "ssl"} & {*loaded}

@@ -11,7 +11,7 @@ import pytest
 from acp_wire.schema import McpServerStdio
 from acp_wire.surroundings import Surroundings
 from acphold.errors import RemoteError
-from acphold.live.agents import ask
+from acphold.live.agents.interface import ask
 from acphold.live.agents.wrapped import AddedServers, ProcessAgent, ProcessOptions
 from tests.agents.test_wrapped import Heard
 from tests.editor import scripted_agent

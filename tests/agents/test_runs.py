@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from acp_wire.rpc import CutNotification, NotificationReceived
-from acphold.live.agents import Notified, Updates
-from acphold.live.agents.interface import runs, session_of
+from acphold.live.agents.interface import Notified, Updates, runs, session_of
 
 
 def told(method: str, params: Any) -> NotificationReceived:

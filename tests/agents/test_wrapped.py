@@ -22,7 +22,8 @@ from acphold.errors import (
     AgentStartError,
     RemoteError,
 )
-from acphold.live.agents import (
+from acphold.live.agents.capabilities import KEEPS_SESSIONS, KEPT_IN_FRONT
+from acphold.live.agents.interface import (
     AgentExchange,
     AgentRequest,
     Event,
@@ -31,7 +32,6 @@ from acphold.live.agents import (
     Updates,
     ask,
 )
-from acphold.live.agents.capabilities import KEEPS_SESSIONS, KEPT_IN_FRONT
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.record.journal.lineage import identity
 from acphold.record.journal.stores import open_journal

@@ -10,7 +10,7 @@ import pytest
 from acp_wire.surroundings import Surroundings
 from acphold.faces.cli import wrap
 from acphold.faces.cli.wrap import AgentWithImport
-from acphold.live.agents import AgentRequest, Event
+from acphold.live.agents.interface import AgentRequest, Event
 from acphold.live.agents.wrapped import ProcessOptions
 from tests.editor import scripted_agent
 from tests.watched_processes import lives

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.record.journal.stores import open_journal
 from acphold.record.standing import RuleChange, StandingRule
 from tests.cli.command_line import ACPHOLD, run_here

@@ -17,7 +17,7 @@ from acp_wire.schema import AgentCapabilities, decode
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import MemoryTransport, memory_pair
 from acphold.errors import RemoteError
-from acphold.live.agents import AgentCall, AgentListener, AgentRequest, HubAgent, Updates
+from acphold.live.agents.interface import AgentCall, AgentListener, AgentRequest, HubAgent, Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.alerts import NO_ALERTS, Alerts
 from acphold.live.hub.desk import Desk

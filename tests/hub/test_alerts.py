@@ -13,7 +13,7 @@ import pytest
 
 from acp_wire.rpc.requests import Answer
 from acphold.errors import AgentExitedError, RemoteError
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.live.hub.alerts import Alert, AlertRules, Alerts, LookUp
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
 from tests.hub.test_waiting_prompts import add, change
@@ -65,11 +65,11 @@ class Told(Alerts):
         self.current = RULES
         self.told: list[tuple[tuple[str, ...], Alert]] = []
         self.look_up: LookUp | None = None
-        self._clock = Clock()
+        self.passing = Clock()
 
     @property
-    def clock(self) -> Clock:
-        return self._clock
+    def clock(self) -> Any:
+        return self.passing
 
     def rules(self) -> AlertRules:
         return self.current
@@ -88,7 +88,7 @@ class Stage:
         self.session = session
         self.person = Person(client)
         self.alerts = alerts
-        self.clock = alerts.clock
+        self.clock = alerts.passing
         self.told = alerts.told
 
     def ask(self, title: str | None = "Run make") -> asyncio.Task[Any]:

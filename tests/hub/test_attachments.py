@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
-from acphold.live.agents import Notified
+from acphold.live.agents.interface import Notified
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import Attachment, AttachmentState

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import JournalError
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds, rest
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.hub.test_positions import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.record.journal import Journal
 from acphold.record.journal.sqlite.store import SqliteJournal
 from acphold.record.journal.stores import open_journal

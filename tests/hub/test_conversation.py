@@ -11,7 +11,7 @@ import pytest
 
 from acp_wire.rpc.peer import UNANSWERED
 from acphold.errors import JournalUnavailableError
-from acphold.live.agents import AgentRequest, Notified, Updates
+from acphold.live.agents.interface import AgentRequest, Notified, Updates
 from acphold.record.history.entries import milliseconds
 from tests.editor import Refused
 from tests.hub.shared import Shared, said, shared

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import HELD_ELSEWHERE
-from acphold.live.agents.absent import AbsentAgent
+from acphold.live.agents.interface import AbsentAgent
 from acphold.live.hub.desk import Desk
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE, Refused

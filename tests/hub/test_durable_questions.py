@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import AgentExitedError, MethodNotFoundError, RemoteError
-from acphold.live.agents import AgentRequest, Updates
+from acphold.live.agents.interface import AgentRequest, Updates
 from acphold.record.journal import RowChange
 from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.editor import Refused

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.live.hub.annotations import GIVEN_LENGTH, as_title
 from acphold.record.journal import RowChange, bounds as journal_bounds, state_of
 from acphold.record.journal.stores import open_journal

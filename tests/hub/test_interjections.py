@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import RemoteError
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.live.hub.waiting_prompts import prompt_in
 from acphold.record.history import Message
 from acphold.record.journal import state_of

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.record.history import Entry, SessionState
 from acphold.record.history.fold import fold
 from acphold.record.history.timeline import Item, TurnEnd

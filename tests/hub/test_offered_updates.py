@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acp_wire.schema.updates import UPDATE_KINDS
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from tests.hub.shared import Onlooker, said, shared

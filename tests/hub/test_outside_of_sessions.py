@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import MethodNotFoundError
-from acphold.live.agents import Notified
+from acphold.live.agents.interface import Notified
 from acphold.live.server.principals import Principal
 from tests.editor import DEADLINE
 from tests.hub.shared import PERMISSION, Onlooker, Shared, methods, shared

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import JournalBusyError
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.rest import Rest
 from acphold.record.journal.sqlite import search_index
@@ -184,7 +184,7 @@ async def test_of_many_that_come_to_rest_at_once_some_are_settled_and_nobody_wai
     monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     room = asyncio.Semaphore(1)
     one, two = Settling(), Settling()
-    first, second = Rest(one, room), Rest(two, room)
+    first, second = Rest(one.settle, room), Rest(two.settle, room)
     async with asyncio.timeout(DEADLINE):
         first.begin(positions=False)
         await one.begun.wait()
@@ -203,7 +203,7 @@ async def test_what_comes_to_rest_while_it_is_settled_is_settled_behind_that_but
 ) -> None:
     monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     settling = Settling()
-    resting = Rest(settling, asyncio.Semaphore(1))
+    resting = Rest(settling.settle, asyncio.Semaphore(1))
     async with asyncio.timeout(DEADLINE):
         resting.begin(positions=False)
         await settling.begun.wait()
@@ -222,7 +222,7 @@ async def test_what_comes_to_rest_while_it_is_settled_is_settled_behind_that_but
 
 async def test_nothing_is_put_together_while_somebody_reads() -> None:
     settling = Settling()
-    resting = Rest(settling, asyncio.Semaphore(1))
+    resting = Rest(settling.settle, asyncio.Semaphore(1))
     async with asyncio.timeout(DEADLINE):
         async with resting.reading():
             resting.settle_now()

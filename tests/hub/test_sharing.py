@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
 from tests.editor import prompt_params
 from tests.hub.shared import (

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.errors import JournalUnavailableError, UnknownSessionError
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.live.server.principals import Principal
 from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import Share

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.live.hub.handover import earlier_conversation
 from acphold.record.history.display_terminals import CUT, TEXT_BYTES
 from acphold.record.history.timeline import ToolCall

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.record.journal import ListFilter, Origin
 from tests.hub.shared import Onlooker, Shared, shared
 

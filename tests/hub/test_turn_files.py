@@ -19,7 +19,7 @@ import pytest
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
 from acphold.errors import AcpError, WorkspaceError
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds as hub_bounds, kept_files, kept_stores
 from acphold.live.hub.forks import Forked
 from acphold.live.hub.kept_files import fork_with_files, remains
@@ -28,7 +28,13 @@ from acphold.live.server.principals import Principal
 from acphold.record.journal import RowChange
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.journal.stores import open_journal
-from acphold.record.snapshots import bounds as snapshot_bounds, checkouts, comparison, snapshot
+from acphold.record.snapshots import (
+    bounds as snapshot_bounds,
+    checkouts,
+    comparison,
+    snapshot,
+    worktree,
+)
 from acphold.record.snapshots.bounds import SnapshotLimits
 from acphold.record.snapshots.checkouts import Checkout
 from acphold.record.snapshots.git import GitError
@@ -524,7 +530,7 @@ async def test_a_fork_that_fails_leaves_no_file_behind_that_was_included(
             raise WorkspaceError("no space left")
 
         if when == "cancelled":
-            monkeypatch.setattr(kept_files, "include", slow)
+            monkeypatch.setattr(worktree, "include", slow)
         elif when == "failed":
             monkeypatch.setattr(kept_files, "fork", fails)
         forking = asyncio.create_task(
@@ -565,7 +571,7 @@ async def test_a_fork_that_is_cancelled_as_its_files_are_laid_out_leaves_none_be
             loop.call_soon_threadsafe(forking.cancel)
             return False
 
-        monkeypatch.setattr(kept_files, "has_list", last)
+        monkeypatch.setattr(worktree, "has_list", last)
         forking = asyncio.create_task(
             fork_with_files(house.journal, row, Surroundings.here(), str(tmp_path / "empty"))
         )
@@ -660,7 +666,8 @@ async def test_old_snapshots_go_and_those_of_the_first_and_last_turn_stay(
         assert left == [*rows[:2], *rows[-2:]]
         assert left[2].turn > rows[7].turn
         assert all([await names(house, row) for row in left])
-        await tidy(house.journal, most=10_000)
+        monkeypatch.setattr(hub_bounds, "SNAPSHOT_STORE_BYTES", 10_000)
+        await tidy(house.journal)
         assert len(await house.journal.snapshots.of(session)) < 3
 
 
@@ -705,10 +712,11 @@ async def test_upkeep_that_fails_drops_no_snapshot(
             raise GitError("no space left")
 
         monkeypatch.setattr(SnapshotStore, "keep", fails)
-        await tidy(house.journal, most=0)
+        monkeypatch.setattr(hub_bounds, "SNAPSHOT_STORE_BYTES", 0)
+        await tidy(house.journal)
         assert await house.journal.snapshots.of(session) == rows
         monkeypatch.setattr(SnapshotStore, "keep", lambda *_, **__: None)
-        await tidy(house.journal, most=0)
+        await tidy(house.journal)
         assert await house.journal.snapshots.of(session) == rows[2:]
 
 

@@ -13,7 +13,7 @@ from msgspec import Raw, to_builtins
 
 from acp_wire.schema import encode
 from acphold.errors import HeldElsewhereError, RemoteError
-from acphold.live.agents import Notified, Updates
+from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds, usage_limit, waiting_prompts
 from acphold.live.hub.forks import fork
 from acphold.live.server.principals import Principal

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from acphold.live.agents import Notified
+from acphold.live.agents.interface import Notified
 from tests.hub.shared import PERMISSION, Onlooker, Shared, methods, shared
 
 ALLOWED = {"outcome": {"outcome": "selected", "optionId": "yes"}}

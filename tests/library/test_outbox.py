@@ -8,7 +8,7 @@ import pytest
 from acphold.errors import JournalUnavailableError
 from acphold.library import bounds
 from acphold.library.outbox import MESSAGE, Outbox, Post, Utterance
-from acphold.live.agents import AgentRequest, Event, Updates
+from acphold.live.agents.interface import AgentRequest, Event, Updates
 
 
 class Journal:

@@ -19,7 +19,7 @@ from acphold.errors import (
 )
 from acphold.library.outbox import Outbox, Post
 from acphold.library.workspace import ClientSide, Folders, SessionFiles
-from acphold.live.agents import AgentRequest, Event, Updates
+from acphold.live.agents.interface import AgentRequest, Event, Updates
 from acphold.testing import connect
 from tests.library.test_turn import agent_that
 

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from acphold.errors import DeclarationError
 from acphold.library.outbox import Outbox, Post
 from acphold.library.store import Store
-from acphold.live.agents import AgentRequest, Event, Updates
+from acphold.live.agents.interface import AgentRequest, Event, Updates
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),

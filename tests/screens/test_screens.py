@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from acp_wire.schema import TextContent
 from acphold.faces.screen.layout import passage
-from acphold.live.agents import Updates
+from acphold.live.agents.interface import Updates
 from acphold.live.hub.handover import earlier_conversation
 from acphold.record.history import ToolCall
 from acphold.record.history.timeline import with_those_inside

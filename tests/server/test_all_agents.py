@@ -14,8 +14,8 @@ from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.tasks import beside
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import AgentStartError
-from acphold.live.agents import AgentListener, HubAgent
 from acphold.live.agents.capabilities import ALL_AGENTS
+from acphold.live.agents.interface import AgentListener, HubAgent
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.conversation import Conversation

@@ -10,7 +10,7 @@ from pathlib import Path
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.tasks import beside
 from acp_wire.transports.streams import memory_pair
-from acphold.live.agents import AgentListener, HubAgent
+from acphold.live.agents.interface import AgentListener, HubAgent
 from acphold.live.server.fronts import Fronted, FrontStderr
 from acphold.live.server.principals import THIS_USER
 from acphold.live.server.served_agents import ServedAgents

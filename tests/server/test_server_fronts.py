@@ -19,7 +19,7 @@ from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.streams import memory_pair
 from acp_wire.transports.unix import Front
-from acphold.live.agents import AgentListener
+from acphold.live.agents.interface import AgentListener
 from acphold.live.server.daemon import FrontDesks
 from acphold.live.server.fronts import Fronted
 from acphold.live.server.relay_protocol import (

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from acphold.errors import JournalUnavailableError, RemoteError
-from acphold.live.agents import Notified, Updates, air
+from acphold.live.agents import air
 from acphold.live.agents.capabilities import introduction_for_agent
+from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds as hub_bounds
+from acphold.live.hub.session_list import SessionList
 from acphold.live.reading.neighbours import CHANGED
 from acphold.live.server import bounds
 from acphold.live.server.principals import Principal, Visitor
@@ -739,15 +741,15 @@ async def test_a_journal_that_fails_for_a_moment_ends_no_subscription(
     async with shared(journal) as house:
         client, session = await house.opened(_meta=INDEX)
         subscription = await subscribe(client, "/")
-        find, failed = house.desk.sessions.find, asyncio.Event()
+        find, failed = SessionList.find, asyncio.Event()
 
-        async def fail_once(ids: list[str], tenant: str | None) -> list[bytes]:
+        async def fail_once(found: SessionList, ids: list[str], tenant: str | None) -> list[bytes]:
             if not failed.is_set():
                 failed.set()
                 raise JournalUnavailableError("busy")
-            return await find(ids, tenant)
+            return await find(found, ids, tenant)
 
-        monkeypatch.setattr(house.desk.sessions, "find", fail_once)
+        monkeypatch.setattr(SessionList, "find", fail_once)
         await house.turn(client, session, "one", "ONE")
         await failed.wait()
         await client.call("_session/rename", {"sessionId": session, "title": "Mine"})

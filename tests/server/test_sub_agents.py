@@ -425,7 +425,7 @@ async def test_what_opencode_tells_of_sub_agents_is_kept_and_replayed(tmp_path: 
 
 
 def update_of(session: str, update: dict[str, Any]) -> Any:
-    from acphold.live.agents import Updates
+    from acphold.live.agents.interface import Updates
 
     return Updates(session, "update", [json.dumps(update).encode()])
 

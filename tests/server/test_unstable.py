@@ -178,7 +178,7 @@ async def test_a_session_is_open_or_saved_wherever_it_is_and_asking_changes_noth
         await client.call("session/close", asked)
         assert await other.call("session/status", asked) == {"status": "saved"}
         assert await other.call("session/status", {"sessionId": "theirs"}) == {"status": "saved"}
-        assert not house.hub.conversations
+        assert not house.hub.live
         error = await other.refused("session/status", {"sessionId": "nobody's"})
         assert (error.code, error.data) == (-32002, {"sessionId": "nobody's"})
 

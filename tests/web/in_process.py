@@ -21,7 +21,7 @@ from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.runtime_folder import own_socket
 from acp_wire.transports.unix import connect
 from acphold.faces.cli.serve import export_page
-from acphold.live.agents.absent import AbsentAgent
+from acphold.live.agents.interface import AbsentAgent
 from acphold.live.hub.alerts import Activity
 from acphold.live.server.daemon import serve_journal
 from acphold.live.server.fronts import Fronted

@@ -30,7 +30,7 @@ from acp_wire.schema.updates import UnknownUpdate
 from acp_wire.tasks import finish
 from acphold import errors
 from acphold.client.inbox import Inbox
-from acphold.live.hub.prompt_updates import repeats
+from acphold.live.hub.annotations import repeats
 from acphold.record.history.entries import (
     CHILD,
     PARAMS,

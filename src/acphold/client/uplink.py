@@ -28,13 +28,11 @@ from acphold.client import bounds
 from acphold.client.advertised import Advertised
 from acphold.client.answers import AskingSession, Duties
 from acphold.client.inbox import Backpressure
-from acphold.live.agents import Updates
 from acphold.live.agents.capabilities import QUEUE, QUEUE_METHOD
 from acphold.live.agents.extensions import STEERING, is_injected, steering_params
-from acphold.live.agents.interface import runs, session_of, update_of
+from acphold.live.agents.interface import Updates, runs, session_of, update_of
 from acphold.live.agents.wrapped import START_TIMEOUT, parse_initialize
-from acphold.live.hub.annotations import missing_update
-from acphold.live.hub.prompt_updates import user_message
+from acphold.live.hub.annotations import missing_update, user_message
 from acphold.record.history.children import child_entry, child_of_update
 from acphold.record.history.entries import CHILD
 from acphold.record.history.raw_update import BEGUN, update_kind

@@ -4,11 +4,11 @@ Begin with `hub/session.py` and `hub/attachment.py`.
 """
 
 EXPORTS = """
-    agents agents.absent agents.capabilities agents.extensions agents.identity
+    agents.capabilities agents.extensions agents.identity
     agents.interface agents.wrapped
     hub.alerts hub.annotations hub.bounds hub.choices hub.desk hub.forks hub.frames
     hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves
-    hub.prompt_turn hub.prompt_updates
+    hub.prompt_turn
     mcp.bridge mcp.connections mcp.messages mcp.offers mcp.servers mcp.transports
     origins.changes origins.kept_changes origins.why
     presentation.diffs presentation.json_facts presentation.permissions

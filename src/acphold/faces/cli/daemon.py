@@ -53,7 +53,7 @@ from acphold.faces.cli.terminal_text import tell
 from acphold.faces.cli.watchdog import keep_own_code, watch_loop, write_tasks
 from acphold.faces.cli.wrap import make_service, settings_of, split_name
 from acphold.journal_location import VARIABLE, default_location
-from acphold.live.agents.absent import AbsentAgent
+from acphold.live.agents.interface import AbsentAgent
 from acphold.live.server.daemon import serve_journal
 from acphold.live.server.fronts import Fronted
 from acphold.live.server.service import Service, stop_at_signals

@@ -21,7 +21,7 @@ from acphold.faces.cli.places import place, require_entry
 from acphold.faces.cli.settings import agent_keys, agent_name, enter_agent
 from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.faces.cli.wrap import options_of
-from acphold.live.agents import AgentRequest, Event
+from acphold.live.agents.interface import AgentRequest, Event
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.hub.forks import fork
 from acphold.live.hub.kept_files import KeptThere, fork_with_files
@@ -76,8 +76,9 @@ async def copy_session(location: str | None, text: str | None, wanted: WantedCop
             )
         files = None
         if wanted.files is None:
+            folders = (wanted.cwd, *found.row.additional_directories) if wanted.cwd else ()
             made = await fork(
-                journal, found.row, at=at, before=wanted.before, agent=agent, cwd=wanted.cwd
+                journal, found.row, at=at, before=wanted.before, agent=agent, folders=folders
             )
         else:
             files, made = await fork_with_files(

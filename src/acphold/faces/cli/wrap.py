@@ -31,7 +31,7 @@ from acphold.faces.cli.command_line import (
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import visible
 from acphold.known_agents import KNOWN_AGENTS, short_name
-from acphold.live.agents import AgentListener, HubAgent
+from acphold.live.agents.interface import AgentListener, HubAgent
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.server.service import Service, refuse, stop_at_signals
 from acphold.record.journal import Journal

@@ -19,14 +19,15 @@ from collections.abc import Awaitable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from acp_wire.rpc import CutNotification, NotificationReceived
 from acp_wire.rpc.requests import Answer, PendingCall
-from acp_wire.schema import UPDATE, AgentCapabilities
+from acp_wire.schema import CREATE_ELICITATION, REQUEST_PERMISSION, UPDATE, AgentCapabilities
 from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.surroundings import Surroundings
-from acphold.errors import AgentTimeoutError
+from acphold.errors import AgentExitedError, AgentStartError, AgentTimeoutError
+from acphold.live.agents.capabilities import answer_without_agent
 from acphold.record.history.raw_update import (
     may_have_marks,
     members,
@@ -72,12 +73,21 @@ class Unheard(Struct, frozen=True, gc=False):
     problem: str
 
 
+DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
+"""Requests that a person decides: every attached client may answer."""
+
+
 class AgentRequest(Struct, frozen=True, gc=False):
     """A request of the agent to a client; `child` is the id of the sub-agent that asks, if any."""
 
     method: str
     params: bytes
     child: str = ""
+
+    @property
+    def is_decision(self) -> bool:
+        """True if a person has to decide this."""
+        return self.method in DECISIONS
 
 
 Event = Updates | Unheard | Notified
@@ -194,7 +204,50 @@ class HubAgent(Protocol):
         """End it and everything it has started, within seconds."""
 
 
-class AgentExchange:
+NO_AGENT = "no agent is started here: name the session that you want to join"
+
+
+class AbsentAgent:
+    """The agent of a desk where clients only join sessions that are live at others: everything that
+    needs an agent is refused."""
+
+    key = known_as = shell = own_name = ""
+    capabilities = AgentCapabilities()
+    has_sign_in = can_fork = reads_journal = takes_a_moment = False
+    index_methods: frozenset[str] = frozenset()
+    start: str | None = None
+    generation = 0
+    alive = False
+
+    def __init__(self) -> None:
+        self.surroundings = Surroundings({}, "/")
+
+    async def initialize(self, params: bytes) -> bytes:
+        return answer_without_agent()
+
+    async def ensure(self) -> None:
+        raise AgentStartError(NO_AGENT)
+
+    async def restart(self) -> None:
+        return None
+
+    def send(self, call: AgentCall) -> None:
+        raise AgentExitedError(NO_AGENT, "", "")
+
+    def withdraw(self, call: AgentCall) -> None:
+        return None
+
+    def call_of(self, number: int) -> AgentCall | None:
+        return None
+
+    async def tell(self, method: str, params: bytes) -> None:
+        return None
+
+    async def aclose(self) -> None:
+        return None
+
+
+class AgentExchange(Struct, eq=False):
     """A call whose answer is handled before any later message of the agent.
 
         async with AgentExchange(agent, "session/new", params) as answer:
@@ -205,15 +258,12 @@ class AgentExchange:
     timeout of its own). A block that is cancelled withdraws the request.
     """
 
-    def __init__(
-        self, agent: HubAgent, method: str, params: bytes, seconds: float | None = ANSWER_SECONDS
-    ) -> None:
-        self.method = method
-        self.params = params
-        self._agent = agent
-        self._seconds = seconds
-        self._call = PendingCall()
-        self._handled = asyncio.Event()
+    _agent: HubAgent
+    method: str
+    params: bytes
+    _seconds: float | None = ANSWER_SECONDS
+    _call: PendingCall = field(default_factory=PendingCall)
+    _handled: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def take(self, answer: Answer) -> None:
         if self._call.is_awaited:
@@ -224,11 +274,10 @@ class AgentExchange:
         self._agent.send(self)
         try:
             return await self._call.answer(lambda: self._agent.withdraw(self), self._seconds)
-        except TimeoutError:
+        except BaseException as exc:
             self._handled.set()
-            raise AgentTimeoutError(self.method, self._seconds or 0) from None
-        except BaseException:
-            self._handled.set()
+            if isinstance(exc, TimeoutError):
+                raise AgentTimeoutError(self.method, self._seconds or 0) from None
             raise
 
     async def __aexit__(self, *_: object) -> None:
@@ -274,10 +323,13 @@ def runs(
             continue
         try:
             plain = _decode(notification.params)
-            its_session, its_kind, raw = plain.session_id, "update", bytes(plain.update)
+            its_session: str | None = plain.session_id
+            its_kind, raw = "update", bytes(plain.update)
         except msgspec.MsgspecError:  # it has further members, or is no update
-            its_session, its_kind, raw = _in_params(notification.params)
-        if raw[:1] != b"{":
+            its_session, its_kind, raw = session_id_in(notification.params), "params", b""
+            if its_session is not None and update_of("params", notification.params)[:1] == b"{":
+                raw = notification.params  # the update stays in them
+        if its_session is None or raw[:1] != b"{":
             log.warning("no update: %r", notification.params[:EXCERPT])
             continue
         if may_be_marked:
@@ -310,11 +362,3 @@ def session_of(cut: CutNotification) -> str | None:
         return msgspec.json.decode(cut.params.get("sessionId", b""), type=str)
     except msgspec.MsgspecError:
         return None
-
-
-def _in_params(params: bytes) -> tuple[str, str, bytes]:
-    """Return the session, the kind of run and the bytes of an update that stays in its params; no
-    bytes if there is none."""
-    update = update_of("params", params)
-    session_id = session_id_in(params) if update[:1] == b"{" else None
-    return ("", "", b"") if session_id is None else (session_id, "params", params)

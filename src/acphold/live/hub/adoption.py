@@ -11,63 +11,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
 from contextlib import suppress
 
 from msgspec import UNSET
 
 from acp_wire.schema import LOAD_SESSION, RESUME_SESSION
 from acphold import errors
-from acphold.live.agents import HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
+from acphold.live.hub.agents_list import AgentsList
 from acphold.live.hub.annotations import first_words, without_context
 from acphold.live.hub.choices import settings_in
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.hub import Hub
-from acphold.live.hub.session import HubSession
-from acphold.live.hub.session_list import SessionList, check_folder
+from acphold.live.hub.session_list import check_folder
 from acphold.live.hub.turns import SharedParts
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import (
-    Lease,
-    NewSession,
-    RowChange,
-    is_forgotten,
-    session_of,
-)
+from acphold.record.journal import Lease, NewSession, RowChange, is_forgotten, session_of
 from acphold.record.journal.owners import other_owner
 
 log = logging.getLogger(__name__)
 
 
 class Adoption:
-    """Adopts sessions of one agent."""
+    """Adopts sessions of one agent. `under_way` are the adoptions that have begun here and are not
+    over; `hub.adopting` has those of all desks."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        agent: HubAgent,
-        session_list: SessionList,
-        shared: SharedParts,
-    ) -> None:
-        self._journal = hub.journal
-        self._agent = agent
-        self._list = session_list
-        self._ownership = hub.ownership
+    def __init__(self, hub: Hub, agents: AgentsList, shared: SharedParts) -> None:
+        self._hub = hub
+        self._list = agents
         self._shared = shared
-        self._all = hub.adopting  # of all desks
-        self._own: set[asyncio.Task[Conversation]] = set()
-
-    @property
-    def under_way(self) -> Collection[asyncio.Task[Conversation]]:
-        """The adoptions that have begun here and are not over."""
-        return tuple(self._own)
+        self.under_way: set[asyncio.Task[Conversation]] = set()
 
     async def is_known(self, session_id: str) -> bool:
         """Return True if the journal has this session whole; a half-adopted one does not count."""
         try:
-            row = await self._journal.session(session_id)
+            row = await self._hub.journal.session(session_id)
         except errors.UnknownSessionError:
             return False
         if row.prompted or row.downstream_id is not None:
@@ -76,7 +55,7 @@ class Adoption:
 
     async def _was_made_here(self, session_id: str) -> bool:
         # An adopted session has its "settings" entry last, any other has it first.
-        first = await self._journal.read(session_id, 0, 1)
+        first = await self._hub.journal.read(session_id, 0, 1)
         return bool(first) and first[0].kind == "settings"
 
     async def may_correct_folder(self, session_id: str) -> bool:
@@ -84,22 +63,21 @@ class Adoption:
 
         That is so if it was adopted from an agent without a session list.
         """
-        lists = self._agent.capabilities.session_capabilities.list is not None
+        lists = self._shared.agent.capabilities.session_capabilities.list is not None
         return not lists and not await self._was_made_here(session_id)
 
     async def once(self, session_id: str, setup: Setup) -> None:
         """Wait until a session is adopted, as in `adopt`; all who ask for it share one adoption."""
-        adopting = self._all.get(session_id)
+        adopting = self._hub.adopting.get(session_id)
         if adopting is None:
-            adopting = asyncio.create_task(
-                self.adopt(session_id, setup), name=f"adopt {session_id}"
-            )
-            self._all[session_id] = adopting
-            self._own.add(adopting)
+            name = f"adopt {session_id}"
+            adopting = asyncio.create_task(self.adopt(session_id, setup), name=name)
+            self._hub.adopting[session_id] = adopting
+            self.under_way.add(adopting)
 
             def over(task: asyncio.Task[Conversation]) -> None:
-                del self._all[session_id]
-                self._own.discard(task)
+                del self._hub.adopting[session_id]
+                self.under_way.discard(task)
                 if not task.cancelled():
                     task.exception()  # mark it as retrieved, also if nobody waits any more
 
@@ -115,12 +93,12 @@ class Adoption:
         working directory than the agent lists; RemoteError if the agent asks the person to sign in;
         AgentError.
         """
-        loads = self._agent.capabilities.load_session
+        loads = self._shared.agent.capabilities.load_session
         method = (LOAD_SESSION if loads else RESUME_SESSION).name
         await self._require_adoptable(session_id, setup)
         lease = await self._claim(session_id, setup)
-        row = await self._journal.session(session_id)
-        conversation = await self._ownership.enter(lease, row, setup, self._shared)
+        row = await self._hub.journal.session(session_id)
+        conversation = await self._hub.ownership.enter(lease, row, setup, self._shared)
         await conversation.waiting.wake()
         side, session = conversation.side, conversation.session
         try:
@@ -129,15 +107,23 @@ class Adoption:
             setup = side.setup
             async with side.exchange(method, setup.params, bounds.ADOPT_SECONDS) as answer:
                 side.on_opened(answer, setup)
-                change = await self._description(session)
+                # What the list shows of it: from the agent's list, else from the replay.
+                listed = self._list.line(session.id)
+                title = session.attributes.title or (listed.info.title if listed else None)
+                title = without_context(title or "").strip()
+                if not title:
+                    title = await first_words(session.segments(0))
+                session.row.untitled = False
+                at = None if listed is None else listed.updated_at
+                change = RowChange(title=title or UNSET, updated_at=at or now_ms(), prompted=True)
                 await session.publish("settings", [settings_in(answer)], change=change)
-                await session.link(self._agent.key, session.id)
+                await session.link(self._shared.agent.key, session.id)
             session.rest.begin(positions=False)  # nobody is attached yet
         except BaseException as exc:
-            self._ownership.abandon(conversation)
+            self._hub.ownership.abandon(conversation)
             try:
-                if (await self._journal.session(session_id)).downstream_id is None:
-                    await self._journal.delete(lease)
+                if (await self._hub.journal.session(session_id)).downstream_id is None:
+                    await self._hub.journal.delete(lease)
             except (errors.LeaseLostError, errors.UnknownSessionError):
                 log.info("session %s: another process is adopting it", session_id)
             if isinstance(exc, errors.RemoteError) and exc.code != errors.AUTH_REQUIRED:
@@ -149,41 +135,42 @@ class Adoption:
 
     async def _require_adoptable(self, session_id: str, setup: Setup) -> None:
         """Raise as `adopt` does unless this may be a session that only the agent has."""
-        can = self._agent.capabilities
-        if self._agent.reads_journal:  # the journal has all of its sessions
+        agent, can = self._shared.agent, self._shared.agent.capabilities
+        if agent.reads_journal:  # the journal has all of its sessions
             raise errors.UnknownSessionError(session_id)
         if not can.load_session and can.session_capabilities.resume is None:
             raise errors.UnknownSessionError(session_id)
-        if await is_forgotten(self._journal, self._agent.key, session_id):
+        if await is_forgotten(self._hub.journal, self._shared.agent.key, session_id):
             raise errors.UnknownSessionError(session_id, f"session {session_id!r} was deleted")
-        known = await session_of(self._journal, self._agent.key, session_id)
+        known = await session_of(self._hub.journal, self._shared.agent.key, session_id)
         if known == session_id:
             raise errors.SessionExistsError(
                 f"session {session_id!r} was adopted by another process"
             )
         if known is not None:
             raise errors.UnknownSessionError(session_id)  # one of ours, under another id
-        if (listed := await self._list.agents.look_up(session_id)) is not None:
+        if (listed := await self._list.look_up(session_id)) is not None:
             check_folder(listed.info.cwd, setup.cwd)
 
     async def _claim(self, session_id: str, setup: Setup) -> Lease:
         """Return a lease of a session without entries; remove what a half-done adoption has
         left."""
-        new = NewSession(session_id, self._agent.key, setup.cwd, setup.additional_directories)
+        key = self._shared.agent.key
+        new = NewSession(session_id, key, setup.cwd, setup.additional_directories)
         for _ in range(bounds.ADOPTIONS):
             try:
-                return await self._journal.create(new)
+                return await self._hub.journal.create(new)
             except errors.SessionExistsError:
                 # Remove what is there once no process adopts it, unless another one is quicker.
                 with suppress(
                     errors.UnknownSessionError, errors.HeldElsewhereError, errors.LeaseLostError
                 ):
                     seen = await self._until_nobody_is_at_it(session_id)
-                    lease = await self._journal.acquire(session_id, seen=seen)
+                    lease = await self._hub.journal.acquire(session_id, seen=seen)
                     if await self.is_known(session_id):  # the other process has finished
-                        await self._journal.release(lease)
+                        await self._hub.journal.release(lease)
                     else:
-                        await self._journal.delete(lease)
+                        await self._hub.journal.delete(lease)
         raise errors.SessionExistsError(f"other processes keep adopting session {session_id!r}")
 
     async def _until_nobody_is_at_it(self, session_id: str) -> int:
@@ -193,21 +180,10 @@ class Adoption:
         """
         deadline = asyncio.get_running_loop().time() + bounds.ADOPTED_ELSEWHERE_SECONDS
         while not await self.is_known(session_id):
-            whose = await self._journal.owner(session_id)
+            whose = await self._hub.journal.owner(session_id)
             # Remains of our own are at rest: we adopt a session only once at a time.
             late = asyncio.get_running_loop().time() > deadline
             if late or other_owner(whose) is None:
                 return whose.epoch
             await asyncio.sleep(bounds.ADOPTED_LOOK_SECONDS)
         raise errors.SessionExistsError(f"session {session_id!r} was adopted by another process")
-
-    async def _description(self, session: HubSession) -> RowChange:
-        """Return what the list shows of it: from the agent's list, else from the replay."""
-        listed = self._list.agents.line(session.id)
-        title = session.attributes.title or (listed.info.title if listed is not None else None)
-        title = without_context(title or "").strip()
-        if not title:
-            title = await first_words(session.segments(0))
-        session.row.untitled = False
-        at = None if listed is None else listed.updated_at
-        return RowChange(title=title or UNSET, updated_at=at or now_ms(), prompted=True)

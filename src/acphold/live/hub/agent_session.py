@@ -44,25 +44,22 @@ from acp_wire.schema import encode
 from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.schema.updates import ATTRIBUTE_KINDS, kinds_about
 from acphold.errors import INTERNAL_ERROR, RemoteError, UnknownSessionError
-from acphold.live.agents import AgentExchange, AgentRequest, HubAgent, Updates
 from acphold.live.agents.capabilities import params_for_author
-from acphold.live.agents.interface import ANSWER_SECONDS, update_of, with_update
+from acphold.live.agents.interface import (
+    ANSWER_SECONDS,
+    AgentExchange,
+    AgentRequest,
+    HubAgent,
+    Updates,
+    update_of,
+    with_update,
+)
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import without_its_title
 from acphold.live.hub.routes import Child, Routes
 from acphold.live.hub.session import HubSession
+from acphold.record.history import children
 from acphold.record.history.attributes import Attributes, fold_update
-from acphold.record.history.children import (
-    DEEPEST,
-    LONGEST_ID,
-    MOST_CHILDREN,
-    SPEAKS_OF_CHILDREN,
-    child_entry,
-    child_of_update,
-    opencode_child,
-    opencode_entry,
-    with_ids,
-)
 from acphold.record.history.raw_update import (
     encode_text,
     members,
@@ -117,25 +114,24 @@ CHOSEN_KINDS = kinds_about("choices")
 """The person's choices: a restored session is set as it was, not as the agent reports it."""
 
 
-class AgentSession:
+class AgentSession(Struct, eq=False):
     """One session as its agent has it.
 
     `answer` is the agent's last answer to opening the session. While it is restored, `captured`
     collects the conversation of the agent's replay; None if not wanted.
     """
 
-    def __init__(self, agent: HubAgent, routes: Routes, session_id: str, setup: Setup) -> None:
-        self.agent = agent
-        self.id: str | None = None
-        self.setup = setup
-        self.answer = b"{}"
-        self.voice = Voice.COUNTS
-        self.repeated: list[bytes] = []
-        self.captured: list[bytes] | None = None
-        self._captured_bytes = 0
-        self._session_id = session_id
-        self._routes = routes
-        self._generation = 0
+    agent: HubAgent
+    _routes: Routes
+    _session_id: str
+    setup: Setup
+    id: str | None = None
+    answer: bytes = b"{}"
+    voice: Voice = Voice.COUNTS
+    repeated: list[bytes] = []
+    captured: list[bytes] | None = None
+    _captured_bytes: int = 0
+    _generation: int = 0
 
     @property
     def is_open(self) -> bool:
@@ -260,18 +256,15 @@ def new_session_id(answer: bytes) -> str:
     return found
 
 
-class Children:
+class Children(Struct, eq=False):
     """The sub-agents of one session."""
 
-    def __init__(
-        self, session: HubSession, side: AgentSession, routes: Routes, journal: Sessions
-    ) -> None:
-        self._session = session
-        self._side = side
-        self._routes = routes
-        self._journal = journal
-        self._early: list[Updates] = []
-        self._has_refused = False
+    _session: HubSession
+    _side: AgentSession
+    _routes: Routes
+    _journal: Sessions
+    _early: list[Updates] = []
+    _has_refused: bool = False
 
     def early(self) -> list[Updates]:
         """Return, once, the words of children that came before their announcement."""
@@ -304,15 +297,15 @@ class Children:
         It arrived for the session itself, or for the child `within`.
         """
         kind = update_kind(update)
-        if kind not in SPEAKS_OF_CHILDREN:
+        if kind not in children.SPEAKS_OF_CHILDREN:
             return update
-        if agent_id := child_of_update(kind, update):
+        if agent_id := children.child_of_update(kind, update):
             child = await self._find_or_bind(agent_id, within)
-            return b"" if child is None else with_ids(kind, update, {agent_id: child.id})
+            return b"" if child is None else children.with_ids(kind, update, {agent_id: child.id})
         ids = {
             child: known.id for child, known in self._routes.children_of(self._session.id).items()
         }
-        return with_ids(kind, update, {(self._side.id or ""): self._session.id, **ids})
+        return children.with_ids(kind, update, {(self._side.id or ""): self._session.id, **ids})
 
     async def _find_or_bind(self, agent_id: str, within: Child | None) -> Child | None:
         """Return the child with this id of the agent, binding it if it is new; None if it is
@@ -325,9 +318,9 @@ class Children:
         depth = 1 if within is None else within.depth + 1
         if (
             self._routes.find(agent_id) is not None
-            or depth > DEEPEST
-            or len(agent_id) > LONGEST_ID
-            or len(self._routes.children_of(self._session.id)) >= MOST_CHILDREN
+            or depth > children.DEEPEST
+            or len(agent_id) > children.LONGEST_ID
+            or len(self._routes.children_of(self._session.id)) >= children.MOST_CHILDREN
         ):
             self._refuse(agent_id)
             return None
@@ -365,13 +358,16 @@ class Children:
                 changes = {"sessionId": encode_text(child.id), "update": update}
                 entries.append(splice(raw, changes))
             else:
-                entries.append(child_entry(child.id, update))
+                entries.append(children.child_entry(child.id, update))
         return entries
 
     async def opencode(self, params: bytes) -> bytes:
         """Return the entry for opencode's notification about a child; b"" if it is refused."""
         parts = members(params)
-        agent_id, parent = opencode_child(params), string(parts.get("parentSessionId")) or ""
+        agent_id, parent = (
+            children.opencode_child(params),
+            string(parts.get("parentSessionId")) or "",
+        )
         within = self._routes.child(parent)
         if within is not None and within.session_id != self._session.id:
             self._refuse(agent_id)
@@ -387,7 +383,7 @@ class Children:
             changes["_meta"] = meta_without_marks(parts["_meta"])
         if parts.get("update", b"").startswith(b"{"):
             changes["update"] = await self.translate(without_marks(parts["update"]), child) or b"{}"
-        return opencode_entry(splice(params, changes))
+        return children.opencode_entry(splice(params, changes))
 
     # -- what they ask ----------------------------------------------------------------------
 

@@ -16,10 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -28,14 +27,15 @@ from acp_wire.schema import LIST_SESSIONS, SessionInfo, decode, encode
 from acp_wire.schema.splice import splice
 from acphold.errors import AcpError, InvalidParamsError, UnknownSessionError
 from acphold.journal_location import resolve_folder
-from acphold.live.agents import HubAgent, air, ask
+from acphold.live.agents import air
+from acphold.live.agents.interface import HubAgent, ask
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import as_title, first_words
 from acphold.live.hub.handover import is_named_by_it
 from acphold.newest import Newest
 from acphold.record.history.entries import Segment, milliseconds
 from acphold.record.history.raw_update import may_have_marks, members, meta_without_marks
-from acphold.record.journal import Entries, HasLinks, ListKey, SessionRow, Sessions
+from acphold.record.journal import Journal, ListKey, SessionRow
 from acphold.record.journal.rows import NO_CHANGE
 
 log = logging.getLogger(__name__)
@@ -86,29 +86,21 @@ class _Known:
         return _word(self.line) != (self.compared or self.first)
 
 
-if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
-
-    class ListedJournal(Entries, HasLinks, Sessions, Protocol):
-        """The seams of a journal that the lists need."""
-
-    class LiveRows(Protocol):
-        """A hub, as they need it."""
-
-        async def look_at(self, session_id: str) -> None:
-            """Read the row of a live session again: it has changed."""
-
-
 Place = tuple[str | None, tuple[str, ...]]
 """A folder, None for all, and more folders whose sessions are in its list."""
+
+
+LookAt = Callable[[str], Awaitable[None]]
+"""Reads the row of a live session again: it has changed."""
 
 
 class AgentsList:
     """See the module. A list is kept for the pages after the first one."""
 
-    def __init__(self, journal: ListedJournal, agent: HubAgent, live: LiveRows) -> None:
+    def __init__(self, journal: Journal, agent: HubAgent, look_at: LookAt) -> None:
         self._journal = journal
         self._agent = agent
-        self._live = live
+        self._look_at = look_at
         self._lists: Newest[Place, dict[str, ListLine]] = Newest(bounds.AGENT_LISTS)
         self._known: Newest[str, _Known] = Newest(bounds.AGENT_SESSIONS)
         self._number = 0
@@ -261,7 +253,7 @@ class AgentsList:
         if change == NO_CHANGE:
             return False
         await self._journal.change(row.session_id, change)
-        await self._live.look_at(row.session_id)
+        await self._look_at(row.session_id)
         return True
 
     async def _replaces(self, title: str, row: SessionRow, *, is_first: bool) -> bool:
@@ -354,15 +346,15 @@ def _word(line: ListLine) -> AgentsWord:
     return AgentsWord(line.info.title, line.is_archived)
 
 
-def _are_alike(title: str, first: str) -> bool:
-    """Return True if a title is only the first words of a prompt; either may be cut off."""
-    begun = title.rstrip("….").rstrip().casefold()
-    first = first.rstrip("…").rstrip().casefold()
-    return bool(begun and first) and (first.startswith(begun) or begun.startswith(first))
-
-
 def _spellings(cwd: str | None) -> Sequence[str | None]:
     """Return the folders to ask an agent for: it may compare paths letter by letter."""
     if cwd is None:
         return [None]
     return [*dict.fromkeys((os.path.normpath(cwd), resolve_folder(cwd)))]
+
+
+def _are_alike(title: str, first: str) -> bool:
+    """Return True if a title is only the first words of a prompt; either may be cut off."""
+    begun = title.rstrip("….").rstrip().casefold()
+    first = first.rstrip("…").rstrip().casefold()
+    return bool(begun and first) and (first.startswith(begun) or begun.startswith(first))

@@ -23,33 +23,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.errors import JournalError
-from acphold.live.agents import HubAgent
+from acphold.live.agents.interface import HubAgent
 from acphold.live.hub.annotations import first_line
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import calls_since
 from acphold.record.history.decisions import AskedQuestion
 from acphold.record.history.timeline import TurnOutcome
-
-if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
-
-    class Timer(Protocol):
-        """The handle that `Clock.call_later` returns."""
-
-        def cancel(self) -> None: ...
-
-    class Clock(Protocol):
-        """The part of an event loop that alerts need."""
-
-        def time(self) -> float: ...
-
-        def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer: ...
-
 
 UNTOLD = frozenset({"cancelled", "interrupted"})
 """Outcomes of turns without an alert: a person who is there caused them, or it is told
@@ -111,7 +96,7 @@ class Alerts:
         that `look_up` returns, if given."""
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> asyncio.AbstractEventLoop:
         """The event loop's clock."""
         return asyncio.get_running_loop()
 
@@ -160,18 +145,18 @@ class SessionAlerts:
         self._clock = alerts.clock
         self._session = session
         self._agent = agent
-        self._timers: dict[str, Timer] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._alerted: set[str] = set()
         self._turn_began: float | None = None
         self._held = session.queue.held
-        self._held_timer: Timer | None = None
+        self._held_timer: asyncio.TimerHandle | None = None
         self._prompt = b"[]"
         self.before_turn = 0
         """The last entry before the last turn."""
 
     # -- questions ------------------------------------------------------------------------
 
-    def on_question(self, question: AskedQuestion, seq: int = 0) -> None:
+    def on_question(self, question: AskedQuestion, seq: int) -> None:
         """Note that a question to a person is open; `seq` is its entry."""
         self._activity.stir()
         began = self._clock.time()

@@ -7,20 +7,30 @@ Source for the shapes: ACP v1 schema, `ToolCallUpdate`, `CompactionUpdate`, `Sub
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
+from uuid import uuid4
 
 import msgspec
 from msgspec import Raw, Struct
 
 from acp_wire.schema import encode
-from acp_wire.schema.splice import splice
-from acphold.errors import INTERNAL_ERROR
+from acp_wire.schema.splice import items, splice
+from acphold.errors import INTERNAL_ERROR, InvalidParamsError
 from acphold.record.history import Message, Segment, ToolCall
 from acphold.record.history.children import OpenChild
 from acphold.record.history.entries import PROMPT, UPDATE
 from acphold.record.history.fold import Fold
-from acphold.record.history.raw_update import NOTICE, is_the_persons, storable, update_kind
+from acphold.record.history.raw_update import (
+    MESSAGES,
+    METHOD,
+    NOTICE,
+    is_the_persons,
+    members,
+    storable,
+    update_kind,
+)
+from acphold.record.history.replay import CLIENT_MARK
 from acphold.record.journal.copies import TITLE
 
 TITLE_LENGTH = 80
@@ -155,13 +165,13 @@ def notice_as_message(raw: bytes) -> bytes:
     )
 
 
-class _Speaker(msgspec.Struct):
+class _Speaker(Struct):
     """The speaker of a notice: an agent of the library, by its name, or acphold."""
 
     speaker: str = msgspec.field(default="acphold", name="from")
 
 
-class _Notice(msgspec.Struct):
+class _Notice(Struct):
     title: str
     description: str = ""
     meta: dict[str, _Speaker] = msgspec.field(default_factory=dict, name="_meta")
@@ -239,3 +249,43 @@ def as_title(text: str) -> str | None:
     if not any(map(str.isalnum, line)):
         return None
     return line if len(line) <= GIVEN_LENGTH else line[: GIVEN_LENGTH - 1].rstrip() + "…"
+
+
+def user_message(method: str, prompt: bytes, client: bytes = b"") -> Sequence[bytes]:
+    """Return the updates that show it as said by the user, in this client (`Client.info`)."""
+    message_id = f"{MESSAGES}{uuid4().hex}"
+    meta: dict[str, object] = {METHOD: method}
+    if client:
+        meta[CLIENT_MARK] = Raw(client)
+    return [
+        encode(
+            {
+                "sessionUpdate": "user_message_chunk",
+                "messageId": message_id,
+                "content": Raw(block),
+                "_meta": meta,
+            }
+        )
+        for block in items(prompt)
+    ]
+
+
+def repeats(update: bytes, prompt: bytes) -> bool:
+    """Return True if an update is one block of this prompt, or all of its text, sent back."""
+    try:
+        content = _bare(members(update).get("content", b"null"))
+        blocks = [_bare(block) for block in items(prompt)]
+    except InvalidParamsError:
+        return False
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    joined = "".join(map(str, texts))
+    return content in blocks or (content.get("type") == "text" and content.get("text") == joined)
+
+
+def _bare(block: bytes) -> dict[str, object]:
+    """Return a content block without members that programs add or leave out freely."""
+    try:
+        fields = msgspec.json.decode(block, type=dict[str, object])
+    except msgspec.MsgspecError:
+        return {"raw": block}
+    return {name: value for name, value in fields.items() if value is not None and name != "_meta"}

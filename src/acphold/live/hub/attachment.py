@@ -25,7 +25,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Protocol
 
-from acphold.errors import ConnectionLostError, LeaseLostError
+from acphold.errors import ConnectionLostError, LeaseLostError, UnknownSessionError
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.hub import bounds
 from acphold.live.hub.frames import Frames
@@ -97,6 +97,13 @@ class Client(LineClient, Protocol):
 
     async def hang_up(self) -> None:
         """End its connection: what it came for is over."""
+
+
+def not_open(session_id: str) -> UnknownSessionError:
+    """Return the error for a client that has not opened a session, or a session that is not
+    live."""
+    reason = f"session {session_id!r} is not open; call session/load or session/resume first"
+    return UnknownSessionError(session_id, reason)
 
 
 class AttachedSession(Protocol):

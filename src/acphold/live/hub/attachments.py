@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 
 from acp_wire.schema import encode
 from acp_wire.schema.updates import CHILD
-from acphold.errors import HistoryLostError, UnknownSessionError
+from acphold.errors import HistoryLostError
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
-from acphold.live.hub.attachment import AttachedSession, Attachment, Client
+from acphold.live.hub.attachment import AttachedSession, Attachment, Client, not_open
 from acphold.live.hub.publication import Publication
 from acphold.newest import Newest
 from acphold.record.history import Segment
@@ -103,13 +103,9 @@ class Attachments:
 
     def of(self, client: Client) -> Attachment:
         """Return the attachment of this client; UnknownSessionError if it has none."""
-        if (attachment := self.find(client)) is not None:
-            return attachment
-        session_id = self._source.id
-        raise UnknownSessionError(
-            session_id,
-            f"session {session_id!r} is not open here; call session/load or session/resume",
-        )
+        if (attachment := self.find(client)) is None:
+            raise not_open(self._source.id)
+        return attachment
 
     def detach(self, attachment: Attachment) -> None:
         """End one attachment, if it has not been replaced since; the turn goes on."""

@@ -11,50 +11,35 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from acp_wire.schema import (
-    SET_SESSION_CONFIG_OPTION,
-    SET_SESSION_MODE,
-    encode,
-)
+from acp_wire.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode
 from acp_wire.schema.splice import array, members, splice
 from acp_wire.schema.updates import OPENCODE_CHILD, kinds_about
 from acphold import errors
-from acphold.live.agents import AgentRequest, Notified, Updates, air
-from acphold.live.agents.interface import update_of, with_update
+from acphold.live.agents import air
+from acphold.live.agents.interface import AgentRequest, Notified, Updates, update_of, with_update
+from acphold.live.hub import choices
 from acphold.live.hub.agent_session import AgentSession, Children, Setup, Voice
 from acphold.live.hub.alerts import SessionAlerts
-from acphold.live.hub.annotations import first_words, title_update
+from acphold.live.hub.annotations import first_words, repeats, title_update, user_message
 from acphold.live.hub.attachment import Attachment, Client
-from acphold.live.hub.choices import (
-    in_step,
-    load_result,
-    mode_behind_option,
-    mode_update,
-    option_behind_mode,
-    option_list,
-    options_update,
-    with_all_options,
-)
 from acphold.live.hub.frames import EMPTY_UPDATE
 from acphold.live.hub.handover import own_words, without_its_title
-from acphold.live.hub.prompt_turn import PromptTurn
-from acphold.live.hub.prompt_updates import repeats, user_message
-from acphold.live.hub.publication import Publication, speech
+from acphold.live.hub.publication import Publication
 from acphold.live.hub.questions import (
     SERVICES,
     Questions,
     can_answer,
     covers,
-    is_decision,
     refusal,
     unanswerable,
 )
 from acphold.live.hub.restoration import Restoration
-from acphold.live.hub.services import Services, TerminalTexts
+from acphold.live.hub.services import Services, StandIn, TerminalTexts
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.session_list import GivenTitle
 from acphold.live.hub.standing_answers import StandingAnswers
 from acphold.live.hub.tool_calls import close_open
+from acphold.live.hub.turn_files import TurnFiles
 from acphold.live.hub.turns import SharedParts, Turns
 from acphold.live.hub.waiting_prompts import Interjections, WaitingQueue, prompt_in
 from acphold.record.history.attributes import fold_update
@@ -85,57 +70,38 @@ class Conversation:
         self.session = session
         self.side = side = AgentSession(agent, routes, session.id, setup)
         self.children = Children(session, side, routes, journal)
-        self._shared = shared
+        self.shared = shared
         self._is_end_told = False
         self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, shared.activity)
-        self.standing = StandingAnswers(session, agent, journal, self)
+        self.standing = StandingAnswers(session, agent, journal, lambda: self.turns)
 
         def go_on() -> None:  # a turn or a question has ended
             self.waiting.look()
 
         self.questions = questions = Questions(
-            session,
-            side,
-            shared.options,
-            alerts,
-            shared.tasks,
-            self.standing,
-            self.hear_client,
+            *(session, side, shared.options, alerts, shared.tasks, self.standing),
+            lambda client: self.turns.hear(client),
             go_on,
         )
         self.interjections = Interjections()
         self.restoration = Restoration(session, side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
-        self.services = Services(
-            session, questions, self.terminals, shared, shared.agent.surroundings
-        )
+        stand_in = StandIn(session, agent.surroundings)
+        self.services = Services(session, questions, self.terminals, shared, stand_in)
         self.title = GivenTitle(session, journal)
         self.turns = Turns(
-            session, side, self.restoration, questions, self.terminals, alerts, shared, go_on
+            *(session, side, self.restoration, questions, self.terminals, alerts, shared),
+            TurnFiles(shared.files, session),
+            go_on,
         )
         self.waiting = WaitingQueue(session, self.turns, questions)
-
-    @property
-    def initialize_answer(self) -> bytes | None:
-        """The agent's answer to `initialize`; None before that."""
-        return self._shared.introduced
-
-    @property
-    def providers(self) -> dict[str, Client]:
-        """The clients that provide MCP servers to the agent, by `serverId`."""
-        return self._shared.providers
-
-    @property
-    def keeps_prompts(self) -> bool:
-        """True if a prompt that waits is kept when its client leaves."""
-        return self._shared.options.keep_prompts
 
     @property
     def is_busy(self) -> bool:
         """True while a turn runs, the agent waits for an answer, or a prompt waits for its time."""
         return (
             self.turns.running is not None
-            or self.questions.are_open
+            or bool(self.questions.waiting)
             or (self.waiting.is_awake and self.session.queue.wakes_at is not None)
         )
 
@@ -150,32 +116,13 @@ class Conversation:
         """The id that clients know."""
         return self.session.id
 
-    @property
-    def running(self) -> PromptTurn | None:
-        """The running turn; None between turns."""
-        return self.turns.running
-
-    @property
-    def is_by_owner(self) -> bool:
-        """False if a guest has said anything in the running turn, or since the last one."""
-        return self.turns.are_by_owner(self.session.tenant)
-
-    @property
-    def is_unruled(self) -> bool:
-        """True if no rule may answer in the running turn: whoever prompted it has said so."""
-        return self.turns.are_unruled
-
-    def hear_client(self, client: Client) -> None:
-        """Note that this client is about to say something to the agent, or has just done so."""
-        self.turns.hear(client)
-
     # -- what the agent says --------------------------------------------------------------
 
     async def hear(self, updates: Updates) -> None:
         """Publish the updates that count; if the journal fails, the turn ends with that reason."""
         self.turns.files.hear(updates)
         is_own = updates.session_id == self.side.id
-        child = None if is_own else self._shared.routes.child(updates.session_id)
+        child = None if is_own else self.shared.routes.child(updates.session_id)
         try:
             if child is not None:
                 if entries := await self.children.entries(child, updates):
@@ -188,7 +135,7 @@ class Conversation:
                     if raws and updates.are_last:
                         self.session.hold("update", raws)  # with the end of the turn
                     elif raws:
-                        await self.session.publish_speech(raws)  # nearly always
+                        await self.session.publish("update", raws, is_speech=True)  # nearly always
                 elif raws:
                     await self._hear_others(updates.kind, raws)
         except errors.JournalError as exc:
@@ -208,7 +155,7 @@ class Conversation:
         ):
             return None
         self.turns.files.hear(updates)
-        return speech(updates.raws)
+        return Publication("update", updates.raws, is_speech=True)
 
     async def fail(self, error: errors.JournalError) -> None:
         """End the turn: its updates could not be journalled."""
@@ -240,11 +187,7 @@ class Conversation:
     async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
         before = self.session.attributes
         if kind == "update":
-            raws = [
-                ours
-                for raw in raws
-                if self._is_news(raw) and (ours := await self._with_our_title(raw)) != EMPTY_UPDATE
-            ]
+            raws = [news for raw in raws if (news := await self._news_in(raw)) != EMPTY_UPDATE]
         if log.isEnabledFor(logging.DEBUG):
             self._log_tools(kind, raws)
         raws = shown = await self.children.all_translated(kind, raws)
@@ -260,30 +203,26 @@ class Conversation:
         if self.standing.allowed:
             for raw in raws:
                 await self.standing.look(update_of(kind, raw))
-        if self.terminals.is_any_known:
-            for raw in raws:
-                self.terminals.see(update_of(kind, raw))
+        for raw in raws:
+            self.terminals.see(update_of(kind, raw))
         if self.session.attributes is not before:
-            await self._publish_if_any(in_step(before, self.session.attributes))
+            await self._publish_if_any(choices.in_step(before, self.session.attributes))
             if self.session.attributes.title != before.title:
                 await self.title.look()  # a title may also come within whole params
 
-    def _is_news(self, raw: bytes) -> bool:
-        """Return False for an update that changes nothing: some agents send everything at every
-        load."""
+    async def _news_in(self, raw: bytes) -> bytes:
+        """Return an update without a title that must not replace ours; EMPTY_UPDATE for one that
+        changes nothing: some agents send everything at every load."""
         kind, known = update_kind(raw), self.session.attributes
-        if kind == "session_info_update" and air.tells_archived(raw):
-            return False
-        if kind not in REPEATED or b'"_meta"' in raw:
-            return True
-        return fold_update(known, kind, raw) != known
-
-    async def _with_our_title(self, raw: bytes) -> bytes:
-        """Return an update without a title that must not replace ours."""
-        if self.restoration.hands_over and update_kind(raw) == "session_info_update":
-            # The agent makes the title from the prompt, which contains the handed-over
-            # conversation.
-            raw = splice(raw, {"title": None})
+        if kind in REPEATED and b'"_meta"' not in raw and fold_update(known, kind, raw) == known:
+            return EMPTY_UPDATE
+        if kind == "session_info_update":
+            if air.tells_archived(raw):
+                return EMPTY_UPDATE
+            if self.restoration.hands_over:
+                # The agent makes the title from the prompt, which contains the handed-over
+                # conversation.
+                raw = splice(raw, {"title": None})
         return await self.title.without_overridden_title(without_its_title(raw))
 
     def _log_tools(self, kind: str, raws: Sequence[bytes]) -> None:
@@ -303,7 +242,7 @@ class Conversation:
         The author of the prompt sees the echo, as without acphold; the others were shown the
         prompt.
         """
-        running = self.running
+        running = self.turns.running
         author = None if running is None else running.author
         for raw in raws:
             update = update_of(kind, raw)
@@ -333,21 +272,21 @@ class Conversation:
         self.turns.files.hear_request(asked)
         asked = self.children.translate_request(asked)
         try:
-            if is_decision(asked):
+            if asked.is_decision:
                 if self.turns.is_cancelling:
                     return refusal(asked, "cancelled")  # nobody is asked in a cancelled turn
                 clients = [attachment.client for attachment in self.session.attachments]
-                if not covers(self._shared.offered, asked) and not any(
+                if not covers(self.shared.offered, asked) and not any(
                     can_answer(client, asked, self.id) for client in clients
                 ):
                     offers = [client.offer.capabilities for client in clients]
-                    raise unanswerable(asked, (self._shared.offered, *offers))
+                    raise unanswerable(asked, (self.shared.offered, *offers))
                 self.turns.log_step("a person is asked: %s", asked.method)
                 answer = await self.questions.decide(asked)
                 self.turns.log_step("answered: %s", asked.method)
                 return answer
             await self.session.flush()  # questions are committed themselves
-            running = self.running
+            running = self.turns.running
             client = None if running is None else running.client
             if asked.method.startswith(SERVICES):
                 return await self.services.answer(asked, client)
@@ -356,9 +295,8 @@ class Conversation:
             if client is not None and self.session.attachments.find(client) is not None:
                 return await self.questions.relay(asked, client)
             if running is not None and not self.session.attachments:
-                raise errors.MethodNotFoundError(
-                    asked.method
-                )  # the client that it was meant for is gone
+                # The client that it was meant for is gone.
+                raise errors.MethodNotFoundError(asked.method)
             return await self.questions.relay(asked)
         except errors.JournalError as exc:
             await self.fail(exc)
@@ -411,8 +349,8 @@ class Conversation:
         await self._ready_for(author.client, SET_SESSION_MODE.name)
         async with self.side.exchange(SET_SESSION_MODE.name, params) as answer:
             if self.session.attributes.current_mode_id != mode_id:
-                await self.session.publish("update", [mode_update(mode_id)], author)
-            await self._publish_if_any(option_behind_mode(self.session.attributes, mode_id))
+                await self.session.publish("update", [choices.mode_update(mode_id)], author)
+            await self._publish_if_any(choices.option_behind_mode(self.session.attributes, mode_id))
             self._reply(author, reply, answer if answer.startswith(b"{") else b"{}")
 
     async def set_config_option(
@@ -423,11 +361,11 @@ class Conversation:
         value = members(params).get("value", b"null")
         await self._ready_for(author.client, SET_SESSION_CONFIG_OPTION.name)
         async with self.side.exchange(SET_SESSION_CONFIG_OPTION.name, params) as answer:
-            answer = with_all_options(answer, self.session.attributes, option_id, value)
-            options = option_list(members(answer)["configOptions"])
+            answer = choices.with_all_options(answer, self.session.attributes, option_id, value)
+            options = choices.option_list(members(answer)["configOptions"])
             if array(options) != self.session.attributes.config_options:
-                await self.session.publish("update", [options_update(options)], author)
-            await self._publish_if_any(mode_behind_option(self.session.attributes, options))
+                await self.session.publish("update", [choices.options_update(options)], author)
+            await self._publish_if_any(choices.mode_behind_option(self.session.attributes, options))
             self._reply(author, reply, answer)
 
     async def relay(
@@ -441,10 +379,10 @@ class Conversation:
         await self._ready_for(client, method)
         words = prompt_in(method, params)
         self.interjections.begin(words)
-        self.hear_client(client)
+        self.turns.hear(client)
         try:
             async with self.side.exchange(method, params, seconds=None) as answer:
-                self.hear_client(client)  # the agent may take it only now, in the next turn
+                self.turns.hear(client)  # the agent may take it only now, in the next turn
                 if words is not None and self.interjections.is_new(words, answer):
                     await self._say(method, words, client)
                 author = self.session.attachments.find(client)
@@ -479,7 +417,7 @@ class Conversation:
     @property
     def load_result(self) -> bytes:
         """The result of session/load and session/resume."""
-        return load_result(self.side.answer, self.session.attributes)
+        return choices.load_result(self.side.answer, self.session.attributes)
 
     # -- begun and ended ------------------------------------------------------------------
 

@@ -25,11 +25,12 @@ from acp_wire.schema.splice import splice
 from acp_wire.tasks import TaskSet, end, finish
 from acphold import errors
 from acphold.journal_location import is_same_folder
-from acphold.live.agents import AgentExchange, HubAgent, ListenerToMany, ask
 from acphold.live.agents.capabilities import answer_without_agent
+from acphold.live.agents.interface import AgentExchange, HubAgent, ListenerToMany, ask
 from acphold.live.hub import bounds
 from acphold.live.hub.adoption import Adoption
 from acphold.live.hub.agent_session import Setup, new_session_id
+from acphold.live.hub.agents_list import AgentsList
 from acphold.live.hub.alerts import NO_ALERTS, Alerts
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import Attachment, Client
@@ -41,7 +42,7 @@ from acphold.live.hub.routes import Routes
 from acphold.live.hub.session_list import ListedSessions, SessionList, check_folder
 from acphold.live.hub.turn_files import FileKeeper
 from acphold.live.hub.turns import SharedParts
-from acphold.record.journal import Journal, NewSession, session_of
+from acphold.record.journal import NewSession, session_of
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,8 @@ class Desk:
         providers: dict[str, Client] = {}
         self.router = Router(self._routes, hub.live, providers, journal, hub.tasks)
         self.agent = self._routes.agent = make_agent(self.router)
-        self.sessions = SessionList(journal, self.agent, hub, all_agents=options.all_agents)
+        agents = AgentsList(journal, self.agent, hub.look_at)
+        self.sessions = SessionList(journal, self.agent, agents, options.all_agents)
         self._shared = SharedParts(
             self.agent,
             journal,
@@ -90,8 +92,10 @@ class Desk:
             self._follow_title,
         )
         self._following = TaskSet()
-        self._adoption = Adoption(hub, self.agent, self.sessions, self._shared)
-        self.listed = ListedSessions(journal, self, hub, self.agent.surroundings)
+        self._adoption = Adoption(hub, agents, self._shared)
+        self.listed = ListedSessions(
+            journal, self.keep, self.close, hub.look_at, self.agent.surroundings
+        )
         self._introducing = asyncio.Lock()
         self.start_failed = asyncio.Event()
         """Set once the agent could not be started for a client, and never ran before."""
@@ -104,7 +108,7 @@ class Desk:
     @property
     def conversations(self) -> Collection[Conversation]:
         """The live sessions that this agent answers in."""
-        return [it for it in self.hub.conversations if self._is_own(it)]
+        return [it for it in self.hub.live.values() if self._is_own(it)]
 
     @property
     def has_clients(self) -> bool:
@@ -125,11 +129,12 @@ class Desk:
         """End the agent with its turns, and close its sessions; they stay in the journal."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name="close desk")
-        await finish(self._wait_for_close)
+        closing = self._closing
 
-    async def _wait_for_close(self) -> None:
-        assert self._closing is not None
-        await self._closing
+        async def wait() -> None:
+            await closing
+
+        await finish(wait)
 
     async def _close(self) -> None:
         await end(*self._adoption.under_way)
@@ -218,13 +223,14 @@ class Desk:
         """Note that this client provides an MCP server to the agent in a session."""
         conversation = self.hub.live.get(session_id or "")
         own = self._shared.providers
-        (own if conversation is None else conversation.providers)[server_id] = client
+        (own if conversation is None else conversation.shared.providers)[server_id] = client
 
     def detach(self, client: Client) -> None:
         """Detach a client that has gone from everything here, and from every session."""
         if client in self.router.clients:
             self.router.clients.remove(client)
-        for providers in (self._shared.providers, *(it.providers for it in self.hub.live.values())):
+        live = self.hub.live.values()
+        for providers in (self._shared.providers, *(it.shared.providers for it in live)):
             for server_id in [key for key, value in providers.items() if value is client]:
                 del providers[server_id]
         self.hub.detach(client)
@@ -387,20 +393,18 @@ class Desk:
             # While the agent works in the session, it is not asked to open it.
             if conversation.side.is_open and self._is_own(conversation):
                 self._signed_in = True
-        except errors.RemoteError as exc:
-            # An agent of the library raises in our process: its error is the answer.
-            if exc.code == errors.AUTH_REQUIRED or conversation.side.agent.reads_journal:
-                raise
-            log.warning("session %s: not restored yet: %s", conversation.id, exc)
-        except errors.HeldOutsideError as exc:
-            update = notice(HELD_OUTSIDE, HELD_OUTSIDE_HOW.format(conversation.id), "warning")
-            await conversation.session.publish("update", [update])
-            log.warning("session %s: %s", conversation.id, exc)
-        except errors.FolderElsewhereError as exc:
-            update = notice(FOLDER_ELSEWHERE, str(exc), "warning")
-            await conversation.session.publish("update", [update])
+        except (errors.HeldOutsideError, errors.FolderElsewhereError) as exc:
+            title, how = FOLDER_ELSEWHERE, str(exc)
+            if isinstance(exc, errors.HeldOutsideError):
+                title, how = HELD_OUTSIDE, HELD_OUTSIDE_HOW.format(conversation.id)
+            await conversation.session.publish("update", [notice(title, how, "warning")])
             log.warning("session %s: %s", conversation.id, exc)
         except errors.AcpError as exc:
+            # An agent of the library raises in our process: its error is the answer.
+            if isinstance(exc, errors.RemoteError) and (
+                exc.code == errors.AUTH_REQUIRED or conversation.side.agent.reads_journal
+            ):
+                raise
             # The history is shown all the same; the next prompt tries again and reports.
             log.warning("session %s: not restored yet: %s", conversation.id, exc)
 
@@ -536,7 +540,15 @@ class Desk:
             await self.close(session_id)  # then only the agent has it
         conversation = self.hub.live.get(session_id)
         agent = self.agent if conversation is None else conversation.side.agent
-        known = await _downstream_id(agent, session_id, self._journal)
+        try:
+            known: str | None = (await self._journal.session(session_id)).downstream_id
+            known = known or session_id
+            # The agent may have given the id to another session since, or never had this one.
+            if await session_of(self._journal, agent.key, known) != session_id:
+                known = None
+        except errors.UnknownSessionError:  # it may be the agent's own, unless that is one of ours
+            is_ours = await session_of(self._journal, agent.key, session_id) is not None
+            known = None if is_ours else session_id
         if conversation is not None:
             if conversation.side.is_open:
                 known = conversation.side.id
@@ -563,15 +575,3 @@ async def _close_at(agent: HubAgent, session_id: str, params: bytes | None) -> N
         await ask(agent, schema.CLOSE_SESSION.name, params, bounds.AGENT_CLOSE_SECONDS)
     except errors.AcpError as exc:
         log.warning("session %s: the agent did not close it: %s", session_id, exc)
-
-
-async def _downstream_id(agent: HubAgent, session_id: str, journal: Journal) -> str | None:
-    """Return the agent's id of a session, ours or its own; None if it has no such session."""
-    try:
-        known = (await journal.session(session_id)).downstream_id or session_id
-    except errors.UnknownSessionError:
-        is_ours = await session_of(journal, agent.key, session_id) is not None
-        return None if is_ours else session_id
-    # The agent may have given the id to another session since, or never had this one.
-    owner = await session_of(journal, agent.key, known)
-    return known if owner == session_id else None

@@ -16,7 +16,7 @@ from uuid import uuid4
 from msgspec import Struct
 
 from acphold.errors import NothingSaidError, UnknownSessionError
-from acphold.live.agents import HubAgent
+from acphold.live.agents.interface import HubAgent
 from acphold.record.history.entries import TurnSpan, span_at, turn_spans
 from acphold.record.journal import Journal, NewSession, RowChange, SessionRow, history, session_of
 from acphold.record.journal.copies import copy
@@ -43,14 +43,13 @@ async def fork(
     at: int | None = None,
     before: bool = False,
     agent: str | None = None,
-    cwd: str | None = None,
-    additional_directories: tuple[str, ...] | None = None,
+    folders: Sequence[str] = (),
 ) -> Forked:
     """Copy the turns of a session up to the one with entry `at`, by default all that have ended.
 
-    With `before`, only those before that turn, by default before the last one. `agent` and `cwd`
-    are by default those of the session. Raises NothingSaidError if there is no such turn, and
-    JournalError.
+    With `before`, only those before that turn, by default before the last one. `agent` and
+    `folders`, the working directory before the additional ones, are by default those of the
+    session. Raises NothingSaidError if there is no such turn, and JournalError.
     """
     spans = await turn_spans(history(journal, row.session_id))
     wanted = turns_to_copy(row, spans, at, before=before)
@@ -61,17 +60,12 @@ async def fork(
         raise NothingSaidError(
             f"session {row.session_id!r} has no finished turn up to there: there is nothing to copy"
         )
-    given, title = additional_directories, row.title
+    title = row.title
     if title is not None and agent in (None, row.agent) and not title.endswith(MARK):
         title = f"{title}{MARK}"
-    new = NewSession(
-        uuid4().hex,
-        agent or row.agent,
-        cwd or row.cwd,
-        row.additional_directories if given is None else given,
-        title,
-        tenant=row.tenant,
-    )
+    cwd, *more = folders or (row.cwd, *row.additional_directories)
+    agent = agent or row.agent
+    new = NewSession(uuid4().hex, agent, cwd, tuple(more), title, tenant=row.tenant)
     await copy(journal, row, new, taken[-1].last)
     if row.meta:
         await journal.change(new.session_id, RowChange(meta=row.meta))

@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 
 import msgspec
+from msgspec import Struct, field
 
 from acp_wire.schema import UPDATE
 from acp_wire.schema.splice import splice
@@ -46,16 +47,7 @@ from acphold.live.hub import bounds
 from acphold.live.hub.annotations import NOTICE_START, notice_as_message
 from acphold.live.hub.choices import without_booleans
 from acphold.newest import Newest
-from acphold.record.history import Segment
-from acphold.record.history.children import (
-    AT_WORK,
-    SPEAKS_OF_CHILDREN,
-    ChildChange,
-    child_change,
-    child_update,
-    is_opencodes,
-    with_update,
-)
+from acphold.record.history import Segment, children
 from acphold.record.history.display_terminals import (
     CUT,
     INFO,
@@ -103,16 +95,15 @@ SPOKEN = b'{"sessionUpdate":"agent_'
 client."""
 
 
-class _Child:
-    def __init__(self, id_: str) -> None:
-        self.id = id_
-        self.title = ""
-        self.status = ""
-        self._text = ""
-        self._is_cut = False
-        self._part = ""
-        self._told = 0
-        self.has_news = False
+class _Child(Struct):
+    id: str
+    title: str
+    status: str
+    _text: str = ""
+    _is_cut: bool = False
+    _part: str = ""
+    _told: int = 0
+    has_news: bool = False
 
     def say(self, part: str, text: str) -> None:
         """Append this text, after an empty line if it is another part."""
@@ -156,7 +147,7 @@ class ShownChildren:
         calls."""
         kind = update_kind(update)
         parts = members(update)
-        if (change := child_change(kind, parts)) is not None:
+        if (change := children.child_change(kind, parts)) is not None:
             return self._announce(change)
         if not child_id:
             return []
@@ -182,16 +173,15 @@ class ShownChildren:
         return [child.update() for child in self._children.values() if child.has_news]
 
     def _begin(self, id_: str, title: str, status: str, **more: bytes) -> tuple[_Child, bytes]:
-        self._children[id_] = child = _Child(id_)
-        child.title, child.status = title, status
+        self._children[id_] = child = _Child(id_, title, status)
         fields = {"title": encode_text(title), "kind": b'"other"', "status": encode_text(status)}
         return child, child.update("tool_call", **fields, content=b"[]", **more)
 
-    def _announce(self, change: ChildChange) -> list[bytes]:
+    def _announce(self, change: children.ChildChange) -> list[bytes]:
         task = change.changes.get("description")
         title = change.changes.get("title") or task
         state, status = change.changes.get("state"), ""  # "" for one that no call can have
-        if state in AT_WORK:
+        if state in children.AT_WORK:
             status = "in_progress"
         elif state == "idle":
             status = "failed" if change.changes.get("stop_reason") in FAILURES else "completed"
@@ -211,13 +201,12 @@ def _text(block: bytes) -> str:
     return content_text(block) or string(members(block).get("text")) or ""
 
 
-class _Call:
+class _Call(Struct):
     """A call of the agent's with terminals, for a client that does not show them."""
 
-    def __init__(self) -> None:
-        self.terminals = DisplayTerminals()
-        self.content = b""
-        self.has_ended = False
+    terminals: DisplayTerminals = field(default_factory=DisplayTerminals)
+    content: bytes = b""
+    has_ended: bool = False
 
 
 class ShownTerminals:
@@ -288,13 +277,13 @@ class ShownTerminals:
     ) -> list[bytes]:
         meta, content = parts.get("_meta", b""), parts.get("content", b"")
         changes: dict[str, bytes | None] = {}
+        stays = _nowhere if is_past else self._owns
         call = self._calls.get(key)
         if may_tell(meta):
             if call is None:
                 self._calls[key] = call = _Call()
             changes["_meta"] = call.terminals.take(meta) or None
         if content.startswith(b"["):
-            stays = _nowhere if is_past else self._owns
             changes["content"] = without_terminals(content, stays=stays)
             if call is not None:
                 call.content = content if b'"terminalId"' in content else b""
@@ -306,7 +295,6 @@ class ShownTerminals:
             call.has_ended = has_ended
             if has_ended and says_more and call.content:
                 known = texts(call.terminals.terminals())
-                stays = _nowhere if is_past else self._owns
                 changes["content"] = without_terminals(call.content, known, stays)
         if not changes:
             return [raw]
@@ -365,23 +353,18 @@ class Frames:
 
     def live(self, segment: Segment) -> bytes:
         """Return the lines for a segment as it was committed; b"" if it shows nothing."""
-        raw = segment.raw
-        if segment.kind == "params":
-            return self.lines_of(
-                Replayed(each, whole_params=True, seq=seq) for seq, each in segment.raws()
-            )
-        if segment.kind == CHILD:
-            return self.lines_of(
-                Replayed(each, in_child=True, seq=seq) for seq, each in segment.raws()
-            )
-        if segment.kind not in ("update", "echo"):
+        raw, whole, in_child = segment.raw, segment.kind == "params", segment.kind == CHILD
+        if not (whole or in_child or segment.kind in ("update", "echo")):
             if self._knows(segment):
                 self._author = NOBODY
                 return self.position(segment.last_seq)
             return self.history([segment])
-        if self._positions:
-            # An empty one was made void by a later one.
-            return self.lines_of(Replayed(each, seq=seq) for seq, each in segment.raws() if each)
+        if whole or in_child or self._positions:
+            return self.lines_of(
+                Replayed(each, whole_params=whole, in_child=in_child, seq=seq)
+                for seq, each in segment.raws()
+                if each  # an empty one was made void by a later one
+            )
         others = segment.last_seq - segment.first_seq
         if raw.startswith(SPOKEN) and raw.count(b"\n" + SPOKEN) == others:
             return self._before + raw.replace(b"\n", self._between) + b"}}\n"
@@ -463,8 +446,8 @@ class Frames:
     def _of_child(self, update: Replayed, is_past: bool) -> Iterator[bytes]:
         """Yield the line of an update of a sub-agent: it has the sub-agent's own id, and, with
         positions, that of the session beside it."""
-        inner = child_update(update.raw)
-        is_opencodes_own = is_opencodes(update.raw)
+        inner = children.child_update(update.raw)
+        is_opencodes_own = children.is_opencodes(update.raw)
         if (OPENCODE_CHILD if is_opencodes_own else CHILD_KIND) in self._withheld:
             as_call = self._children.show(inner.child, inner.update)
             for seq, each in _place(as_call, update.seq):
@@ -475,7 +458,7 @@ class Frames:
         if inner.update and not is_opencodes_own:
             shown = self._show(inner.update, inner.child, is_past=is_past)
         for seq, each in _place(shown, update.seq):
-            raw = update.raw if each is inner.update else with_update(update.raw, each)
+            raw = update.raw if each is inner.update else children.with_update(update.raw, each)
             params = members(raw).get("params", b"{}") if is_opencodes_own else raw
             if self._positions and seq:
                 meta_of_agent = members(params).get("_meta", b"")
@@ -490,7 +473,7 @@ class Frames:
             return (raw,)
         kind = update_kind(raw)
         if kind in self._withheld:
-            if kind in SPEAKS_OF_CHILDREN:
+            if kind in children.SPEAKS_OF_CHILDREN:
                 return self._children.show(child, raw)
             said = notice_as_message(raw) if raw.startswith(NOTICE_START) else b""
             return (said,) if said else ()

@@ -17,16 +17,15 @@ from weakref import WeakValueDictionary
 from acp_wire.rpc.eager_tasks import EagerTasks, Turnstile
 from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish
 from acphold import errors
-from acphold.live.agents import HubAgent
+from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.alerts import Activity
 from acphold.live.hub.annotations import notice
-from acphold.live.hub.attachment import Client
+from acphold.live.hub.attachment import Client, not_open
 from acphold.live.hub.conversation import Conversation
-from acphold.live.hub.ownership import Ownership, Whereabouts
+from acphold.live.hub.ownership import Ownership
 from acphold.live.hub.session import CommonRelease
 from acphold.record.journal import Journal
-from acphold.record.journal.lineage import identity
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +69,6 @@ class Hub:
         self.tasks = EagerTasks()
         self.release = CommonRelease(journal, self.tasks)
         self.activity = activity or Activity()
-        self.whereabouts = Whereabouts(journal)
         self.ownership = Ownership(self.live, journal)
         self.undoing = TaskSet()
         """Work at agents that undoes something, for seconds after their desks."""
@@ -108,7 +106,7 @@ class Hub:
         """
         ending = tuple(self.live.values() if conversations is None else conversations)
         for conversation in ending:
-            if conversation.keeps_prompts:
+            if conversation.shared.options.keep_prompts:
                 for attachment in conversation.session.attachments:
                     conversation.waiting.keep(attachment.client)
             conversation.waiting.process_ends()
@@ -144,10 +142,6 @@ class Hub:
         agent = self.conversation(session_id).side.agent
         await asyncio.gather(*(desk.aclose() for desk in tuple(self.desks) if desk.agent is agent))
 
-    async def journal_identity(self) -> str | None:
-        """Return the identity of the journal; None if it has none."""
-        return await identity(self.journal)
-
     # -- finding --------------------------------------------------------------------------
 
     def conversation(self, session_id: str) -> Conversation:
@@ -156,15 +150,8 @@ class Hub:
         if conversation is None and session_id in self.ownership.deleted:
             raise errors.UnknownSessionError(session_id, f"session {session_id!r} was deleted")
         if conversation is None or session_id in self.adopting:
-            raise errors.UnknownSessionError(
-                session_id,
-                f"session {session_id!r} is not open; call session/load or session/resume first",
-            )
+            raise not_open(session_id)
         return conversation
-
-    def was_deleted(self, session_id: str) -> None:
-        """Remember that a session open elsewhere was deleted: requests for it will say so."""
-        self.ownership.deleted.add(session_id)
 
     def holds(self, session_id: str) -> bool:
         """Return True if a session is live and fully adopted."""
@@ -191,7 +178,7 @@ class Hub:
             for attachment in conversation.session.attachments:
                 if attachment.client is client:
                     in_turn = conversation.turns.running is not None
-                    if conversation.keeps_prompts:
+                    if conversation.shared.options.keep_prompts:
                         conversation.waiting.keep(client)
                     if attachment.positions:
                         conversation.session.rest.leave_bookmark(in_turn=in_turn)
@@ -206,11 +193,6 @@ class Hub:
     def is_busy(self) -> bool:
         """True while a turn runs, an agent waits for an answer, or a prompt waits for its time."""
         return any(conversation.is_busy for conversation in self.live.values())
-
-    @property
-    def conversations(self) -> Collection[Conversation]:
-        """All sessions that are live here."""
-        return self.live.values()
 
     # -- closing --------------------------------------------------------------------------
 

@@ -20,21 +20,7 @@ from acphold.record.history.entries import span_at, turn_spans
 from acphold.record.journal import Journal, ListFilter, ListKey, SessionRow, history
 from acphold.record.journal.moves import mark_of
 from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.snapshots.store import SnapshotStore
-from acphold.record.snapshots.worktree import (
-    Included,
-    Laid,
-    PlaceTakenError,
-    beside,
-    find_unfinished,
-    has_list,
-    include,
-    lay,
-    make_inside,
-    note_unused,
-    remove_unfinished,
-    unlay,
-)
+from acphold.record.snapshots import worktree
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +102,7 @@ async def read_kept_turns(journal: Journal, row: SessionRow) -> KeptTurns:
             turn.before |= snapshot.edge == "begin"
             turn.after |= snapshot.edge == "end"
             roots.add(snapshot.root)
-    return KeptTurns([*turns.values()], any(map(has_list, roots)))
+    return KeptTurns([*turns.values()], any(map(worktree.has_list, roots)))
 
 
 class KeptThere(Struct, frozen=True):
@@ -124,9 +110,9 @@ class KeptThere(Struct, frozen=True):
     of the session's folder. `included` are ignored files of today beside them."""
 
     snapshot: TurnSnapshot
-    laid: Laid
+    laid: worktree.Laid
     cwd: str
-    included: Included = Included()
+    included: worktree.Included = worktree.Included()
 
 
 async def fork_with_files(
@@ -156,36 +142,53 @@ async def fork_with_files(
     store = await store_of(journal, snapshot)
     await remove_remains(journal)
     place = None if folder is None else surroundings.absolute(folder)
-    done: list[Laid] = []  # in a list: also known if this is cancelled at that very moment
+    done: list[worktree.Laid] = []  # in a list: also known if this is cancelled at that very moment
     with ExitStack() as until:
 
-        def work(checkpoint: Checkpoint) -> Included:
-            laid = _lay_out(store, snapshot, place, checkpoint, until)
+        def lay(checkpoint: Checkpoint) -> worktree.Laid:
+            while True:
+                there = worktree.beside(snapshot.root) if place is None else place
+                try:
+                    return worktree.lay(
+                        *(store, snapshot.tree, there),
+                        project=snapshot.root,
+                        commit=snapshot.commit,
+                        checkpoint=checkpoint,
+                        until=until,
+                    )
+                except worktree.PlaceTakenError:  # by another fork at this moment
+                    if place is not None:
+                        raise
+
+        def work(checkpoint: Checkpoint) -> worktree.Included:
+            laid = lay(checkpoint)
             if not include:
                 done.append(laid)
-                return Included(is_possible=has_list(snapshot.root))
-            laid, more = _with_included(store, snapshot, laid, surroundings, checkpoint)
-            done.append(laid)
+                return worktree.Included(is_possible=worktree.has_list(snapshot.root))
+            placed, left_out = [*laid.placed], {path for path, _ in snapshot.left_out}
+            try:
+                more = worktree.include(
+                    *(store, snapshot.root, laid.folder, left_out, surroundings),
+                    *(placed, checkpoint),
+                )
+                checkpoint()
+            except BaseException:  # remove them all
+                worktree.unlay(replace(laid, placed=tuple(placed)), snapshot.root)
+                raise
+            done.append(replace(laid, placed=tuple(placed)))
             return more
 
         try:
             more = await Threads(1).run_in_steps(work)
             laid = done[0]
             below = PurePath(folder_at(snapshot, row)).relative_to(snapshot.root)
-            cwd = make_inside(laid.folder, str(PurePath(laid.folder) / below))
-            note_unused(laid)
-            made = await fork(
-                *(journal, row),
-                at=at,
-                before=before,
-                agent=agent,
-                cwd=cwd,
-                additional_directories=(),
-            )
+            cwd = worktree.make_inside(laid.folder, str(PurePath(laid.folder) / below))
+            worktree.note_unused(laid)
+            made = await fork(journal, row, at=at, before=before, agent=agent, folders=(cwd,))
         except BaseException as error:
             if not done:
                 raise
-            await Threads(1).run(unlay, done[0], snapshot.root)
+            await Threads(1).run(worktree.unlay, done[0], snapshot.root)
             if isinstance(error, OSError):
                 raise WorkspaceError(f"{done[0].folder!r}: {error.strerror or error}") from error
             raise
@@ -195,7 +198,7 @@ async def fork_with_files(
 async def remains(journal: Journal) -> dict[str, bool]:
     """Return the folders that killed forks and moves have begun to lay out, each with True if a
     session works there: then only its note is left over."""
-    found = await Threads(1).run(find_unfinished, await stores_of(journal))
+    found = await Threads(1).run(worktree.find_unfinished, await stores_of(journal))
     if not found:
         return {}
     cwds = set[str]()
@@ -211,50 +214,4 @@ async def remains(journal: Journal) -> dict[str, bool]:
 async def remove_remains(journal: Journal) -> None:
     """Remove what killed forks and moves have begun to lay out, if nobody can have used it."""
     if found := await remains(journal):
-        await Threads(1).run(remove_unfinished, await stores_of(journal), found)
-
-
-def _lay_out(
-    store: SnapshotStore,
-    snapshot: TurnSnapshot,
-    folder: str | None,
-    checkpoint: Checkpoint,
-    until: ExitStack,
-) -> Laid:
-    """Lay the files of a snapshot out, by default in a new folder beside the project; blocks."""
-    while True:
-        place = beside(snapshot.root) if folder is None else folder
-        try:
-            return lay(
-                *(store, snapshot.tree, place),
-                project=snapshot.root,
-                commit=snapshot.commit,
-                checkpoint=checkpoint,
-                until=until,
-            )
-        except PlaceTakenError:  # by another fork at this moment
-            if folder is not None:
-                raise
-
-
-def _with_included(
-    store: SnapshotStore,
-    snapshot: TurnSnapshot,
-    laid: Laid,
-    surroundings: Surroundings,
-    checkpoint: Checkpoint,
-) -> tuple[Laid, Included]:
-    """Copy the ignored files that the project names beside those laid out; if that fails, remove
-    them all. Blocks."""
-    placed = [*laid.placed]
-    left_out = {path for path, _ in snapshot.left_out}
-    try:
-        more = include(
-            *(store, snapshot.root, laid.folder, left_out, surroundings),
-            *(placed, checkpoint),
-        )
-        checkpoint()
-    except BaseException:
-        unlay(replace(laid, placed=tuple(placed)), snapshot.root)
-        raise
-    return replace(laid, placed=tuple(placed)), more
+        await Threads(1).run(worktree.remove_unfinished, await stores_of(journal), found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
@@ -79,18 +79,11 @@ async def store_of(journal: Journal, snapshot: TurnSnapshot) -> SnapshotStore:
     return store
 
 
-async def tidy(
-    journal: Journal,
-    *,
-    most: int = bounds.SNAPSHOT_STORE_BYTES,
-    before: int | None = None,
-    all_of_them: bool = False,
-) -> None:
+async def tidy(journal: Journal, *, all_of_them: bool = False) -> None:
     """Drop old snapshots, or all of them, and remove from the disk what no session names any more.
 
-    `before` is the time (ms since the epoch) from which on they are old. May take seconds for each
-    store; does nothing if there are none. A store in which something fails is left for the next
-    time. What another process takes meanwhile stays.
+    May take seconds for each store; does nothing if there are none. A store in which something
+    fails is left for the next time. What another process takes meanwhile stays.
     """
     stores = await stores_of(journal)
     threads = Threads(1)
@@ -100,13 +93,16 @@ async def tidy(
     if not here:
         return
     since = _note_time(_upkeep_note(stores))
-    before = now_ms() - bounds.SNAPSHOT_AGE_MS if before is None else before
+    before = now_ms() - bounds.SNAPSHOT_AGE_MS
     rows = [row for row in await journal.snapshots.of_all() if row[1].store in here]
-    spared = set() if all_of_them else _first_and_last(rows)
+    turns: dict[str, list[int]] = {}
+    for session_id, snapshot in rows:
+        turns.setdefault(session_id, []).append(snapshot.turn)
+    ends = {its: (min(known), max(known)) for its, known in turns.items()}
     old: list[SessionSnapshot] = []
     kept: list[SessionSnapshot] = []
     for session_id, snapshot in rows:
-        is_spared = snapshot.at >= before or (session_id, snapshot.turn) in spared
+        is_spared = snapshot.at >= before or snapshot.turn in ends[session_id]
         (kept if is_spared and not all_of_them else old).append((session_id, snapshot))
     await _drop(journal, old)
     kept.sort(key=lambda row: row[1].at)
@@ -121,7 +117,7 @@ async def tidy(
                 with suppress(OSError):
                     os.utime(_upkeep_note(stores), (0, 0))
                 raise
-            if size is None or size <= most or not trees or len(own) < 2:
+            if size is None or size <= bounds.SNAPSHOT_STORE_BYTES or not trees or len(own) < 2:
                 break
             if former_size is not None and size >= former_size:
                 break  # something else fills it
@@ -133,14 +129,6 @@ async def tidy(
 
 SessionSnapshot: TypeAlias = tuple[str, TurnSnapshot]
 """A snapshot with the id of its session."""
-
-
-def _first_and_last(rows: Sequence[SessionSnapshot]) -> set[tuple[str, int]]:
-    """The first and the last turn of each session with a snapshot."""
-    turns: dict[str, list[int]] = {}
-    for session_id, snapshot in rows:
-        turns.setdefault(session_id, []).append(snapshot.turn)
-    return {(its, turn) for its, known in turns.items() for turn in (min(known), max(known))}
 
 
 async def _drop(journal: Journal, rows: Iterable[SessionSnapshot]) -> None:

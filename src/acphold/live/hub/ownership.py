@@ -18,23 +18,23 @@ import logging
 import time
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from acp_wire.tasks import END_SECONDS, TaskSet, beside, tick
 from acphold import errors
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.conversation import INTERRUPTED, Conversation
-from acphold.live.hub.session import HubSession, SessionJournal
+from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import close_children
 from acphold.live.hub.turns import SharedParts
 from acphold.record.history.decisions import closed_question
 from acphold.record.history.entries import ANSWER, SENT, TURN_END, Entry, id_of_sent
 from acphold.record.journal import (
     At,
-    Free,
+    Journal,
     Lease,
-    Owners,
     Readable,
     SessionRow,
     Whose,
@@ -42,75 +42,40 @@ from acphold.record.journal import (
 )
 from acphold.record.journal.intentions import marks
 from acphold.record.journal.moves import refuse_moved, row_here
-from acphold.record.journal.owners import other_owner, refuse_held
+from acphold.record.journal.owners import refuse_held
 
 log = logging.getLogger(__name__)
 
 
-if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+async def end_of_sent(journal: Readable, session_id: str, wanted: str, after: int) -> Entry | None:
+    """Return the `turn_end` of the prompt that its client sent under the `wanted` id, wherever the
+    session is live.
 
-    class Seen(Owners, Readable, Protocol):
-        """The seams of a journal that these queries need."""
+    If it has no end, the entry that has the id; None if that is not after `after`.
+    """
+    sent: Entry | None = None
+    while page := await journal.read(session_id, after):
+        for entry in chain.from_iterable(segment.entries() for segment in page):
+            if sent is not None and entry.kind == TURN_END:
+                return entry
+            if entry.kind == SENT and id_of_sent(entry.raw) == wanted:
+                sent = entry
+        after = page[-1].last_seq
+    return sent
 
 
-class Whereabouts:
-    """Looks sessions up in a journal. Each query may raise UnknownSessionError."""
-
-    def __init__(self, journal: Seen) -> None:
-        self._journal = journal
-
-    async def last_seq(self, session_id: str) -> int:
-        """Return the last entry of a session, wherever it is live."""
-        return (await self._journal.session(session_id)).last_seq
-
-    async def row(self, session_id: str) -> SessionRow:
-        """Return the row of a session in the list."""
-        return await self._journal.session(session_id)
-
-    async def owner(self, session_id: str) -> Whose:
-        """Return the owner of a session, as the journal says."""
-        return await self._journal.owner(session_id)
-
-    async def owner_if_kept(self, session_id: str) -> Whose:
-        """Return the same; a session in no journal has no owner."""
-        try:
-            return await self._journal.owner(session_id)
-        except errors.UnknownSessionError:
-            return Free(0)
-
-    async def can_be_followed(self, session_id: str) -> bool:
-        """Return True if a session that was lost can be opened without taking it from its new
-        owner."""
-        owner = other_owner(await self._journal.owner(session_id))
-        return owner is None or bool(owner.addresses)
-
-    async def end_of_sent(self, session_id: str, wanted: str, after: int) -> Entry | None:
-        """Return the `turn_end` of the prompt that its client sent under the `wanted` id.
-
-        If it has no end, the entry that has the id; None if that is not after `after`.
-        """
-        sent: Entry | None = None
-        while page := await self._journal.read(session_id, after):
-            for entry in chain.from_iterable(segment.entries() for segment in page):
-                if sent is not None and entry.kind == TURN_END:
-                    return entry
-                if entry.kind == SENT and id_of_sent(entry.raw) == wanted:
-                    sent = entry
-            after = page[-1].last_seq
-        return sent
-
-    async def find_accepted(
-        self, session_id: str, sent_ids: AbstractSet[str], after: int
-    ) -> list[str]:
-        """Return those of a client's own ids whose answers were accepted after entry `after`."""
-        accepted: list[str] = []
-        while page := await self._journal.read(session_id, after):
-            for segment in page:
-                if segment.kind == ANSWER:
-                    answers = [closed_question(entry.raw) for entry in segment.entries()]
-                    accepted += [it.sent_id for it in answers if it.sent_id in sent_ids]
-            after = page[-1].last_seq
-        return accepted
+async def find_accepted(
+    journal: Readable, session_id: str, sent_ids: AbstractSet[str], after: int
+) -> list[str]:
+    """Return those of a client's own ids whose answers were accepted after entry `after`."""
+    accepted: list[str] = []
+    while page := await journal.read(session_id, after):
+        for segment in page:
+            if segment.kind == ANSWER:
+                answers = [closed_question(entry.raw) for entry in segment.entries()]
+                accepted += [it.sent_id for it in answers if it.sent_id in sent_ids]
+        after = page[-1].last_seq
+    return accepted
 
 
 def _clock() -> float:
@@ -120,24 +85,22 @@ def _clock() -> float:
     return time.monotonic()
 
 
-class Ownership:
-    """The sessions that are live in this process, by their id: `live` is the hub's own table.
+class Ownership(Struct, eq=False):
+    """The sessions that are live in this process, by their id: `_live` is the hub's own table.
 
-    `deleted` are sessions that were deleted elsewhere while they were live here.
+    `deleted` are sessions that were deleted elsewhere while they were live here; `_seen` is the
+    last change of rows that was looked at.
     """
 
-    def __init__(
-        self,
-        live: dict[str, Conversation],
-        journal: SessionJournal,
-    ) -> None:
-        self._live = live
-        self._journal = journal
-        self._ending = TaskSet()
-        self.settling = asyncio.Semaphore(bounds.SETTLING_AT_ONCE)
-        self._seen: int | None = None  # the last change of rows that was looked at
-        self.deleted: set[str] = set()
-        self._given_up: dict[str, tuple[int, float]] = {}
+    _live: dict[str, Conversation]
+    _journal: Journal
+    settling: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(bounds.SETTLING_AT_ONCE)
+    )
+    deleted: set[str] = set()
+    _ending: TaskSet = field(default_factory=TaskSet)
+    _seen: int | None = None
+    _given_up: dict[str, tuple[int, float]] = {}
 
     def give_up(self, session_id: str, epoch: int) -> None:
         """Note that the owner of a session does not respond, whose lease has this epoch: for
@@ -181,7 +144,7 @@ class Ownership:
         queued waits until `WaitingQueue.wake`.
         """
         summary = await self._journal.summary(lease.session_id)
-        session = HubSession(self._journal, lease, row, summary.attributes, summary.queue, self)
+        session = HubSession(self._journal, lease, row, summary, self.on_lost, self.settling)
         if row.home != lease.journal:
             await session.come_home(marks(summary))
         cut_off = summary.turn != "idle"
@@ -286,7 +249,7 @@ class Ownership:
             log.warning("cannot look up the owner of session %s: %s", conversation.id, exc)
 
     def on_lost(self, session_id: str, error: errors.LeaseLostError) -> None:
-        """See `hub.session.Holder`."""
+        """Let go of a session that was deleted, or that another process owns now."""
         # One that was closed here, and only now found lost, has left already; its id may belong to
         # one loaded since.
         live = self._live.get(session_id)

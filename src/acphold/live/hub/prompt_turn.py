@@ -18,6 +18,8 @@ from enum import Enum
 from itertools import count
 from time import monotonic
 
+from msgspec import Struct, field
+
 from acp_wire.rpc.requests import Answer
 from acp_wire.schema import PROMPT, encode
 from acphold.live.hub.attachment import Attachment, Client
@@ -33,15 +35,13 @@ ENDED = b'{"stopReason":"end_turn"}'
 """Answers that acphold itself gives to a prompt."""
 
 
-class PromptCall:
+class PromptCall(Struct, eq=False):
     """The prompt of a turn on its way to the agent (agents.Call); `turn` is the turn's number."""
 
-    method = PROMPT.name
-
-    def __init__(self, params: bytes, take: Callable[[Answer], Awaitable[None]], turn: int) -> None:
-        self.params = params
-        self.take = take
-        self.turn = turn
+    params: bytes
+    take: Callable[[Answer], Awaitable[None]]
+    turn: int
+    method: str = PROMPT.name
 
 
 class TurnStage(Enum):
@@ -57,10 +57,7 @@ class TurnStage(Enum):
 _CANCELLED, _OVER = TurnStage.CANCELLED, TurnStage.OVER  # Python 3.11 takes 0.1 µs to find a member
 
 
-_numbers = count(1)
-
-
-class PromptTurn:
+class PromptTurn(Struct, eq=False):
     """One prompt from its arrival to its end; `prompt` is the member of `params`, and `sent_id` the
     client's own id for it, if it gave one.
 
@@ -73,30 +70,26 @@ class PromptTurn:
     are the clients that have said something in it, also those that have left since.
     """
 
-    def __init__(
-        self,
-        params: bytes,
-        prompt: bytes,
-        author: Attachment | None,
-        reply: Reply,
-        sent_id: str = "",
-    ) -> None:
-        self.number = next(_numbers)
-        self.arrived = monotonic()
-        self.params = params
-        self.prompt = prompt
-        self.author = author
-        self.speakers: set[Client] = set() if author is None else {author.client}
-        self.reply = reply
-        self.sent_id = sent_id
-        self.stage = TurnStage.QUEUED
-        self.is_recorded = False
-        self.began = 0
-        self.at_agent: AgentTurn | None = None
-        self.starting: asyncio.Timeout | None = None
-        self.is_started = False
-        self.ending = asyncio.Lock()
-        self._over: asyncio.Event | None = None
+    params: bytes
+    prompt: bytes
+    author: Attachment | None
+    reply: Reply
+    sent_id: str = ""
+    number: int = field(default_factory=count(1).__next__)
+    arrived: float = field(default_factory=monotonic)
+    speakers: set[Client] = set()
+    stage: TurnStage = TurnStage.QUEUED
+    is_recorded: bool = False
+    began: int = 0
+    at_agent: AgentTurn | None = None
+    starting: asyncio.Timeout | None = None
+    is_started: bool = False
+    ending: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _over: asyncio.Event | None = None
+
+    def __post_init__(self) -> None:
+        if self.author is not None:
+            self.speakers.add(self.author.client)
 
     @property
     def is_cancelled(self) -> bool:

@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TypeAlias
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from acphold.errors import JournalError, LeaseLostError
 from acphold.journal_location import is_same_folder
-from acphold.live.agents import HubAgent
-from acphold.live.agents.interface import update_of
+from acphold.live.agents.interface import HubAgent, update_of
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment
 from acphold.record.history.attributes import Attributes, fold_settings, fold_update
@@ -28,16 +27,9 @@ from acphold.record.history.raw_update import CHUNK_STARTS, ROLES, update_kind
 from acphold.record.journal import Append, Lease, RowChange, SessionRow, Sessions
 from acphold.record.journal.rows import NO_CHANGE
 
-if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
-
-    class Losable(Protocol):
-        """A session: its lease may turn out to be lost while nobody awaits a change of the row."""
-
-        def lose(self, error: LeaseLostError) -> None:
-            """Note that another process has taken the session over, or deleted it."""
-
-
 log = logging.getLogger(__name__)
+
+OnLost: TypeAlias = Callable[[LeaseLostError], None]
 
 
 class Publication(Struct, frozen=True):
@@ -78,11 +70,6 @@ class Publication(Struct, frozen=True):
         return queue
 
 
-def speech(raws: Sequence[bytes]) -> Publication:
-    """Return pieces of the agent's messages and thoughts as a publication."""
-    return Publication("update", raws, is_speech=True)
-
-
 class Prepared(Struct, frozen=True):
     """Publications of one session on their way into the journal, with those that were held."""
 
@@ -97,7 +84,8 @@ class ListedRow:
     """The row of a session that is live here, as the list of sessions shows it.
 
     `untitled` is True until the session has had a title. `is_listed_elsewhere` means that an
-    acphold in front keeps the session in the same journal, too: no list shows it here.
+    acphold in front keeps the session in the same journal, too: no list shows it here. `lose` is
+    called if the lease turns out to be lost while nobody awaits a change of the row.
     """
 
     def __init__(
@@ -105,23 +93,19 @@ class ListedRow:
         journal: Sessions,
         lease: Lease,
         row: SessionRow,
-        session: Losable,
-        *,
-        untitled: bool,
+        lose: OnLost,
     ) -> None:
         self.cwd = row.cwd
-        self.untitled = untitled
+        self.untitled = False
         self.is_listed_elsewhere = False
         self.followers = row.followers  # as the journal has it
-        self._id = row.session_id
-        self._agent = row.agent
+        self._row = row  # as it was when the session was opened here
         self._additional_directories = row.additional_directories
         self._unseen = row.unseen
         self._ruled = row.ruled
         self._journal = journal
         self._lease = lease
-        self._session = session
-        self._last_active = row.updated_at
+        self._lose = lose
         self._active = 0
         self._touched = 0
         self._touching: asyncio.Task[None] | None = None
@@ -166,7 +150,7 @@ class ListedRow:
             return NO_CHANGE
         self._touched = self._active
         shown = UNSET if title is None or not self.untitled else title
-        start = agent.start if agent.start and agent.key == self._agent else UNSET
+        start = agent.start if agent.start and agent.key == self._row.agent else UNSET
         return RowChange(
             title=shown,
             updated_at=self._active,
@@ -239,9 +223,9 @@ class ListedRow:
         try:
             await self.move_up()
         except LeaseLostError as exc:
-            self._session.lose(exc)
+            self._lose(exc)
         except JournalError as exc:  # it is written when the session comes to rest
-            log.info("session %s: cannot move it up in the list yet: %s", self._id, exc)
+            log.info("session %s: cannot move it up in the list yet: %s", self._row.session_id, exc)
 
     # -- times ----------------------------------------------------------------------------
 
@@ -257,7 +241,7 @@ class ListedRow:
     def idle_seconds(self) -> float:
         """Seconds since the last activity that the journal had when the session was opened here."""
         # Not negative: a clock was set back, or the agent has told a time of its own.
-        return max(0, now_ms() - self._last_active) / 1000
+        return max(0, now_ms() - self._row.updated_at) / 1000
 
     def stop(self) -> None:
         """Write nothing more by itself."""

@@ -25,7 +25,7 @@ from contextlib import suppress
 from uuid import uuid4
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
@@ -34,7 +34,7 @@ from acp_wire.schema.splice import in_meta, members, splice, with_meta, without_
 from acp_wire.schema.updates import CHILD
 from acp_wire.tasks import end
 from acphold import errors
-from acphold.live.agents import AgentRequest
+from acphold.live.agents.interface import AgentRequest
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession
 from acphold.live.hub.alerts import SessionAlerts
@@ -56,9 +56,6 @@ from acphold.record.history.raw_update import string
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
-
-DECISIONS = frozenset({schema.REQUEST_PERMISSION.name, schema.CREATE_ELICITATION.name})
-"""Requests that a person decides: every attached client may answer."""
 
 QUESTION_KEY = "acphold/question"
 """The `_meta` key by which a client recognises a question that is asked again."""
@@ -88,7 +85,7 @@ class Reply(Struct, frozen=True):
     rule: bytes = b""
 
 
-class ClientRequest:
+class ClientRequest(Struct, eq=False):
     """A request that clients are asked. `seq` is the last entry before it, `only` the one client
     that can answer.
 
@@ -96,25 +93,20 @@ class ClientRequest:
     another connection, "" if it is not asked again there.
     """
 
-    def __init__(
-        self, asked: AgentRequest, tasks: EagerTasks, seq: int = 0, only: Client | None = None
-    ) -> None:
-        self.asked = asked
-        self.seq = seq
-        self.known_as = ""
-        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.changed = asyncio.Event()
-        self._only = only
-        self._begin = tasks.begin
-        self._due: dict[Client, tuple[Attachment, Callable[[], None]]] = {}
-        self._tasks: dict[Client, asyncio.Task[None] | None] = {}  # None for what is over
+    asked: AgentRequest
+    _eager: EagerTasks
+    seq: int = 0
+    only: Client | None = None
+    known_as: str = ""
+    reply: asyncio.Future[Reply] = field(default_factory=asyncio.Future)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _due: dict[Client, tuple[Attachment, Callable[[], None]]] = {}
+    _tasks: dict[Client, asyncio.Task[None] | None] = {}  # None for what is over
 
     def suits(self, attachment: Attachment) -> bool:
         """Return True if this client may answer, and can."""
         client = attachment.client
-        return self._only in (None, client) and can_answer(
-            client, self.asked, attachment.session_id
-        )
+        return self.only in (None, client) and can_answer(client, self.asked, attachment.session_id)
 
     def put_to(self, attachment: Attachment) -> None:
         """Ask this client too, if it suits and has not been asked."""
@@ -126,7 +118,9 @@ class ClientRequest:
         def ask() -> None:  # in the step in which it is due, so that nothing later overtakes it
             del self._due[client]
             self._tasks[client] = None
-            self._tasks[client] = self._begin(self._ask(attachment), f"ask {self.asked.method}")
+            self._tasks[client] = self._eager.begin(
+                self._ask(attachment), f"ask {self.asked.method}"
+            )
 
         self._due[client] = (attachment, ask)
         attachment.when_reached(self.seq, ask)
@@ -167,12 +161,9 @@ class ClientRequest:
         task = self._tasks.pop(client, None)
         if task is not None:
             task.cancel()
-        if client is self._only:
-            self.end(
-                Reply(
-                    error=errors.ConnectionLostError("the client that was asked has disconnected")
-                )
-            )
+        if client is self.only:
+            gone = errors.ConnectionLostError("the client that was asked has disconnected")
+            self.end(Reply(error=gone))
 
     def end(self, reply: Reply) -> None:
         """End it with this reply, unless it has one already."""
@@ -251,16 +242,13 @@ UNANSWERED_HOW = (
 )
 
 
-class Question(ClientRequest):
+class Question(ClientRequest, kw_only=True):
     """A question to a person; `informed` are the clients that were told they cannot show it."""
 
-    def __init__(self, asked: AgentRequest, tasks: EagerTasks) -> None:
-        super().__init__(asked, tasks)
-        self.entry = AskedQuestion(uuid4().hex[:16], asked.method, asked.params)
-        self.known_as = self.entry.id
-        self.informed: set[Client] = set()
-        self.watched = b""
-        self.unruled = ""
+    entry: AskedQuestion
+    informed: set[Client] = set()
+    watched: bytes = b""
+    unruled: str = ""
 
     def put_to(self, attachment: Attachment) -> None:
         if self.seq:  # it is in the journal
@@ -271,36 +259,20 @@ class Question(ClientRequest):
         super().withdraw(client)
 
 
-class Questions:
-    """The open questions of one session."""
+class Questions(Struct, eq=False):
+    """The open questions of one session. `go_on` begins a queued prompt, if one waits."""
 
-    def __init__(
-        self,
-        session: HubSession,
-        side: AgentSession,
-        options: ServeOptions,
-        alerts: SessionAlerts,
-        tasks: EagerTasks,
-        standing: StandingAnswers,
-        hear: Callable[[Client], None],
-        go_on: Callable[[], None],
-    ) -> None:
-        self._go_on = go_on  # with a queued prompt, if one waits
-        self._standing = standing
-        self._hear = hear
-        self._session = session
-        self._side = side
-        self._options = options
-        self._alerts = alerts
-        self._tasks = tasks
-        self._open: list[ClientRequest] = []
-        self._missed: list[str] = []
-        self._refused: dict[tuple[str, str], str] = {}
-
-    @property
-    def are_open(self) -> bool:
-        """True while the agent waits for a person's answer."""
-        return bool(self.waiting)
+    _session: HubSession
+    _side: AgentSession
+    _options: ServeOptions
+    _alerts: SessionAlerts
+    _tasks: EagerTasks
+    _standing: StandingAnswers
+    _hear: Callable[[Client], None]
+    _go_on: Callable[[], None]
+    _open: list[ClientRequest] = []
+    _missed: list[str] = []
+    _refused: dict[tuple[str, str], str] = {}
 
     @property
     def waiting(self) -> Sequence[Question]:
@@ -335,9 +307,10 @@ class Questions:
         Raises RemoteError if all who could answer refused, AgentError if the agent ended meanwhile,
         and JournalError.
         """
-        question = Question(asked, self._tasks)
+        entry = AskedQuestion(uuid4().hex[:16], asked.method, asked.params)
+        before = self._alerts.before_turn
+        question = Question(asked, self._tasks, known_as=entry.id, entry=entry)
         self._open.append(question)  # a cancellation finds it from here on
-        entry, before = question.entry, self._alerts.before_turn
         considered: Considered | None = None
 
         async def adds() -> bytes:  # here: what the agent sends next waits for its turn
@@ -467,9 +440,7 @@ class Questions:
             update = notice(UNANSWERED, UNANSWERED_HOW.format(missed[0]), "warning")
             try:
                 await self._session.publish("update", [update])
-            except (
-                errors.JournalError
-            ) as exc:  # a full disk, say: the session can be read all the same
+            except errors.JournalError as exc:  # a full disk, say: it can be read all the same
                 log.warning("session %s: %s", self._session.id, exc)
                 self._missed = missed
                 return
@@ -538,8 +509,3 @@ def refusal(asked: AgentRequest, outcome: Outcome) -> bytes:
     if option is None:
         return b'{"outcome":{"outcome":"cancelled"}}'
     return b'{"outcome":{"outcome":"selected","optionId":%b}}' % option
-
-
-def is_decision(asked: AgentRequest) -> bool:
-    """Return True if a person has to decide this."""
-    return asked.method in DECISIONS

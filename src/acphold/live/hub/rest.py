@@ -12,21 +12,12 @@ for such a client, and the next owner does the same.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from acphold.live.hub import bounds
-
-if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
-
-    class Settles(Protocol):
-        """A session that can be settled."""
-
-        async def settle(self) -> bool:
-            """Do the work; return True if that was possible."""
 
 
 class Bookmark(Struct, frozen=True):
@@ -43,12 +34,14 @@ class Rest:
     """The rest of a session between turns, in which it is settled, and the bookmarks that put this
     off.
 
-    It is settled once at a time. That waits for `room`, shared with other sessions: hundreds may
-    come to rest at one moment.
+    It is settled once at a time: `settle` returns True if that was possible. That waits for `room`,
+    shared with other sessions: hundreds may come to rest at one moment.
     """
 
-    def __init__(self, session: Settles, room: asyncio.Semaphore) -> None:
-        self._session = session
+    def __init__(
+        self, settle: Callable[[], Coroutine[None, None, bool]], room: asyncio.Semaphore
+    ) -> None:
+        self._settle = settle
         self._room = room
         self._failed = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -131,7 +124,7 @@ class Rest:
                 while self._reads:  # let readers move on first
                     self._all_read.clear()
                     await self._all_read.wait()
-                return await self._session.settle()
+                return await self._settle()
 
         if self._settling is None:
             self._settling = asyncio.create_task(settle(), name="settle")

@@ -13,8 +13,17 @@ The next prompt brings the agent what it is owed:
     by its own means, after a crash        the last turn, which no agent seen so far has kept
     by a new session                       the conversation
 
-A session of another agent moves to the agent that has it open now, once that one is sent a prompt:
-see `Transfer`.
+A session goes over from one agent to another when it is opened with another agent than the one that
+it was held with: with `--all-agents`, because a client knows its id, or because a client has named
+this agent to continue it (`Setup.stays`). The other agent is handed the conversation like one that
+has lost it, and gets none of the modes and options of the first.
+
+    state     what it means                           next
+    --------  --------------------------------------  ---------------------------------------
+    none      the session is one of the agent's own   due, when another agent opens it
+    due       another agent has it open               none, with the first prompt to that one:
+                                                      the session is listed with it, and
+                                                      remembers the agent it was held with
 
 Three flags are carried from one step to a later one; each is set before the step that it decides:
 
@@ -43,13 +52,14 @@ from collections.abc import Coroutine, Mapping
 from typing import Literal
 
 import msgspec
+from msgspec import Struct
 
 from acp_wire import schema
 from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.schema.splice import array, items, members, splice
 from acp_wire.transports.addresses import is_node
 from acphold import errors
-from acphold.live.agents import AgentExchange
+from acphold.live.agents.interface import AgentExchange
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.live.hub.annotations import notice
@@ -58,7 +68,7 @@ from acphold.live.hub.handover import cut_off_turn, earlier_conversation, missin
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import close_children
 from acphold.record.history.attributes import Attributes, fold_settings
-from acphold.record.journal import Journal, Origin, RowChange, Sessions, session_of
+from acphold.record.journal import Journal, Origin, RowChange, session_of, state_of
 
 log = logging.getLogger(__name__)
 
@@ -82,86 +92,25 @@ Owed = Literal["nothing", "last turn", "conversation"]
 NO_COMMANDS = b'{"sessionUpdate":"available_commands_update","availableCommands":[]}'
 
 
-class Transfer:
-    """A session that goes over from one agent to another.
+class Restoration(Struct, eq=False):
+    """See the module. `_transfer` is due if it is not None.
 
-    That happens when it is opened with another agent than the one that it was held with: with
-    `--all-agents`, because a client knows its id, or because a client has named this agent to
-    continue it (`Setup.stays`). The other agent is handed the conversation like one that has lost
-    it, and gets none of the modes and options of the first.
-
-        state     what it means                           next
-        --------  --------------------------------------  ---------------------------------------
-        none      the session is one of the agent's own   due, when another agent opens it
-        due       another agent has it open               none, with the first prompt to that one:
-                                                          the session is listed with it, and
-                                                          remembers the agent it was held with
-
-    `held_with` is another agent that the conversation began with, here or in the session that this
-    one was copied from; `is_new` says that the agent has not held it itself.
+    `_held_with` is another agent that the conversation began with, here or in the session that this
+    one was copied from; `_is_new` says that the agent has not held it itself.
     """
 
-    def __init__(self, session: HubSession, side: AgentSession, journal: Sessions) -> None:
-        self.held_with: str | None = None
-        self.is_new = False
-        self._session = session
-        self._side = side
-        self._journal = journal
-        self._due: Origin | None = None
-
-    @property
-    def is_due(self) -> bool:
-        """True if another agent has it open than the one it was held with."""
-        return self._due is not None
-
-    async def begin(self) -> None:
-        """Look up the session's agents: this agent is about to open it. Raises JournalError."""
-        session, key = self._session, self._side.agent.key
-        row = await self._journal.session(session.id)
-        agents = [origin.agent for origin in row.origins[-1:]] + [row.agent]
-        others = [agent for agent in agents if agent != key]
-        self.held_with = others[-1] if others else None
-        self.is_new = bool(row.origins or others) or row.downstream_id is None
-        self._due = None
-        if row.agent != key:
-            self._due = Origin(session.id, row.agent, session.last_seq)
-
-    async def settle_in(self, before: Attributes, opened: bytes) -> None:
-        """Journal the agent's modes and options in place of those of the agent before."""
-        entry = splice(settings_in(opened), {"anew": b"true"})
-        await self._session.publish("settings", [entry])
-        if before.commands is not None and self._session.attributes.commands == before.commands:
-            await self._session.publish("update", [NO_COMMANDS])
-
-    async def complete(self) -> None:
-        """Make the session the agent's own: it gets a prompt, and with it the conversation.
-
-        Not only once it has answered: its requests until then are made under its own name.
-        """
-        if (due := self._due) is not None:
-            row = await self._journal.session(self._session.id)
-            agent = self._side.agent
-            change = RowChange(agent=agent.key, origins=(*row.origins, due), start=agent.start)
-            await self._session.row.change(change)
-            self._due = None
-
-
-class Restoration:
-    """See the module."""
-
-    def __init__(
-        self, session: HubSession, side: AgentSession, journal: Journal, *, cut_off: bool = False
-    ) -> None:
-        self.cut_off = cut_off
-        self.went_on = False
-        self.hands_over = False
-        self._session = session
-        self._side = side
-        self._journal = journal
-        self._owed: Owed = "nothing"
-        self._transfer = Transfer(session, side, journal)
-        self._unlinked: str | None = None
-        self._running: asyncio.Task[None] | None = None
+    _session: HubSession
+    _side: AgentSession
+    _journal: Journal
+    cut_off: bool
+    went_on: bool = False
+    hands_over: bool = False
+    _owed: Owed = "nothing"
+    _transfer: Origin | None = None
+    _held_with: str | None = None
+    _is_new: bool = False
+    _unlinked: str | None = None
+    _running: asyncio.Task[None] | None = None
 
     @property
     def is_needless(self) -> bool:
@@ -204,16 +153,21 @@ class Restoration:
         changes: dict[str, bytes | None] = {}
         self.hands_over = self._owed != "nothing"
         if self.hands_over:
-            state = await self._session.state(through=before)
+            state = await state_of(self._journal, self._session.id, before)
             context = cut_off_turn(state)
             if self._owed == "conversation":
-                transfer = self._transfer
-                context = earlier_conversation(state, transfer.held_with, is_new=transfer.is_new)
+                context = earlier_conversation(state, self._held_with, is_new=self._is_new)
             if context is not None:
                 prompt = items(members(params)["prompt"])
                 changes["prompt"] = array(context.join(prompt))
                 await self._session.publish("update", [notice(context.title, context.description)])
-        await self._transfer.complete()
+        if (due := self._transfer) is not None:
+            # Now the session is the agent's own, and not only once it has answered: its requests
+            # until then are made under its own name.
+            agent, row = self._side.agent, await self._journal.session(self._session.id)
+            change = RowChange(agent=agent.key, origins=(*row.origins, due), start=agent.start)
+            await self._session.row.change(change)
+            self._transfer = None
         if not changes and self._side.id == self._session.id:
             return params  # nearly always: sessions keep the id that their agent gave them
         return splice(self._side.under_its_id(params), changes)
@@ -254,34 +208,45 @@ class Restoration:
             self._owed, self._unlinked = "nothing", None
             wanted = self._session.attributes
             known = await self.downstream_id()  # a new start may have another name, and know it not
-            await self._transfer.begin()
+            row, key = await self._journal.session(self._session.id), side.agent.key
+            agents = (*(origin.agent for origin in row.origins[-1:]), row.agent)
+            others = [agent for agent in agents if agent != key]
+            self._held_with = others[-1] if others else None
+            self._is_new = bool(row.origins or others) or row.downstream_id is None
+            self._transfer = None
+            if row.agent != key:
+                self._transfer = Origin(row.session_id, row.agent, self._session.last_seq)
             opened = await (self._fork() if known is None else self._reopen(known))
             if opened is None:
-                opened = await self._open_new()
+                opened = await self._make(schema.NEW_SESSION.name, None)
             elif self.cut_off and not side.agent.reads_journal:
                 self._owed = "last turn"
-            if self._transfer.is_due:
-                await self._transfer.settle_in(wanted, opened)
+            if self._transfer is not None:
+                # The agent's modes and options take the place of those of the agent before.
+                entry = splice(settings_in(opened), {"anew": b"true"})
+                await self._session.publish("settings", [entry])
+                commands = wanted.commands
+                if commands is not None and self._session.attributes.commands == commands:
+                    await self._session.publish("update", [NO_COMMANDS])
             else:
                 await self._set_again(wanted, opened)
 
     async def _reopen(self, known: str) -> bytes | None:
         """Reopen it by the agent's own means; return None if it has none, or they failed."""
         can = self._side.agent.capabilities
-        # Some agents go on replaying after the answer to session/load.
-        load = (schema.LOAD_SESSION.name, Voice.STALE) if can.load_session else None
-        resumes = can.session_capabilities.resume is not None
-        resume = (schema.RESUME_SESSION.name, Voice.COUNTS) if resumes else None
-        for way in (load, resume) if self.went_on else (resume, load):
-            if way is not None:
-                method, voice = way
-                try:
-                    opened = await self._attempt(method, self._open_by(method, known, voice))
-                finally:
-                    self._side.repeated.clear()
-                    self._side.captured = None
-                if opened is not None:
-                    return opened
+        ways: list[tuple[str, Voice]] = []
+        if can.session_capabilities.resume is not None:
+            ways.append((schema.RESUME_SESSION.name, Voice.COUNTS))
+        if can.load_session:  # some agents go on replaying after the answer
+            ways.append((schema.LOAD_SESSION.name, Voice.STALE))
+        for method, voice in ways[::-1] if self.went_on else ways:
+            try:
+                opened = await self._attempt(method, self._open_by(method, known, voice))
+            finally:
+                self._side.repeated.clear()
+                self._side.captured = None
+            if opened is not None:
+                return opened
         return None
 
     async def _fork(self) -> bytes | None:
@@ -292,20 +257,7 @@ class Restoration:
         source = await fork_source(self._journal, self._session.id, self._side.agent)
         if source is None:
             return None
-
-        async def open_by_fork() -> bytes:
-            side, setup = self._side, self._side.setup
-            params = splice(setup.params, {"sessionId": schema.encode(source)})
-            async with AgentExchange(
-                side.agent, FORK_SESSION.name, params, bounds.REOPEN_SECONDS
-            ) as answer:
-                forked = new_session_id(answer)
-                await self._take(forked)  # some replay what they have forked
-                await self._session.link(side.agent.key, forked)
-                side.on_opened(answer, setup)
-                return answer
-
-        return await self._attempt(FORK_SESSION.name, open_by_fork())
+        return await self._attempt(FORK_SESSION.name, self._make(FORK_SESSION.name, source))
 
     async def _attempt(self, method: str, opening: Coroutine[None, None, bytes]) -> bytes | None:
         """Return the agent's answer to one way of opening it; None if the way is closed."""
@@ -342,7 +294,8 @@ class Restoration:
             side.voice = Voice.STALE if side.is_at_work else voice
             if self.went_on:
                 self.went_on = False
-                state = await self._session.state(through=self._session.last_seq)
+                session = self._session
+                state = await state_of(self._journal, session.id, session.last_seq)
                 missing = missing_turns(state, side.captured or ())
                 if missing is None:  # the replay does not contain them
                     missing = [notice(WENT_ON, WENT_ON_HOW, "warning")]
@@ -352,31 +305,29 @@ class Restoration:
                 await self._session.publish("update", differing)
             return answer
 
-    async def _open_new(self) -> bytes:
-        """Open a new session at the agent; the next prompt hands it the conversation.
+    async def _make(self, method: str, source: str | None) -> bytes:
+        """Have the agent make a session: its own fork of `source`, or a new one, which is handed
+        the conversation with the next prompt.
 
         Until the agent has answered that prompt it does not know the conversation. Meanwhile its
         session must be neither restored nor listed: hence the tombstone.
         """
         side, setup = self._side, self._side.setup
-        params = splice(setup.params, {"sessionId": None})
-        async with AgentExchange(
-            side.agent, schema.NEW_SESSION.name, params, bounds.REOPEN_SECONDS
-        ) as answer:
-            agent_session = new_session_id(answer)
-            await self._journal.links.link(None, side.agent.key, agent_session)
-            self._unlinked = agent_session
-            self._owed = "conversation"
-            await self._take(agent_session)
+        named = None if source is None else schema.encode(source)
+        params = splice(setup.params, {"sessionId": named})
+        async with AgentExchange(side.agent, method, params, bounds.REOPEN_SECONDS) as answer:
+            made = new_session_id(answer)
+            if source is None:
+                await self._journal.links.link(None, side.agent.key, made)
+                self._unlinked, self._owed = made, "conversation"
+            side.voice = Voice.STALE  # only attributes count: some replay what they have forked
+            for early in side.bind(made):
+                if kept := side.counting(early):
+                    await self._session.publish(early.kind, kept)
+            if source is not None:
+                await self._session.link(side.agent.key, made)
             side.on_opened(answer, setup)
             return answer
-
-    async def _take(self, agent_session: str) -> None:
-        """Take in the agent's updates about a session that it has made: only its attributes."""
-        self._side.voice = Voice.STALE
-        for early in self._side.bind(agent_session):
-            if kept := self._side.counting(early):
-                await self._session.publish(early.kind, kept)
 
     # -- set as it was --------------------------------------------------------------------
 

@@ -18,11 +18,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import assert_never
 from weakref import WeakSet
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.schema import encode
@@ -30,7 +30,8 @@ from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.schema.updates import OPENCODE_CHILD
 from acp_wire.tasks import end
 from acphold import errors
-from acphold.live.agents import (
+from acphold.live.agents import air
+from acphold.live.agents.interface import (
     AgentCall,
     AgentExchange,
     AgentRequest,
@@ -39,19 +40,18 @@ from acphold.live.agents import (
     Notified,
     Unheard,
     Updates,
-    air,
 )
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import missing_update
-from acphold.live.hub.attachment import Attachment, Client
+from acphold.live.hub.attachment import Attachment, Client, not_open
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.publication import Publication
-from acphold.live.hub.questions import can_answer, is_decision, refusal, unanswerable
+from acphold.live.hub.questions import can_answer, refusal, unanswerable
 from acphold.live.hub.routes import Routes
 from acphold.live.hub.session import publish_together
 from acphold.live.mcp.servers import MCP_MESSAGE
 from acphold.record.history.raw_update import members as members_of, string
-from acphold.record.journal import Entries, HasLinks, Sessions, session_of
+from acphold.record.journal import Journal, session_of
 
 log = logging.getLogger(__name__)
 
@@ -67,37 +67,23 @@ class Asker(Struct, frozen=True):
     request_id: bytes
 
 
-if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
-
-    class RouterJournal(Entries, HasLinks, Sessions, Protocol):
-        """The seams of a journal that a router needs."""
-
-
-class Router:
+class Router(Struct, eq=False):
     """The hub's listener at the agent (agents.ListenerToMany).
 
-    `clients` are the connected ones; `providers` are those of MCP servers over ACP, by `serverId`.
+    `clients` are the connected ones, `_providers` those of MCP servers over ACP, by `serverId`, and
+    `_askers` those of each call that the agent works on outside of sessions. `subscriptions` are
+    those to the agent's own list, by their ids there; each gets the params of a change.
     """
 
-    def __init__(
-        self,
-        routes: Routes,
-        conversations: Mapping[str, Conversation],
-        providers: Mapping[str, Client],
-        journal: RouterJournal,
-        tasks: EagerTasks,
-    ) -> None:
-        self.clients: list[Client] = []
-        self.subscriptions: dict[str, Callable[[bytes], None]] = {}
-        """Those to the agent's own list, by their ids there; each gets the params of a change."""
-        self._providers = providers
-        # The client of each call that the agent works on outside of sessions.
-        self._askers: dict[AgentCall, Asker] = {}
-        self._stuck: WeakSet[Client] = WeakSet()
-        self._routes = routes
-        self._conversations = conversations
-        self._journal = journal
-        self._tasks = tasks
+    _routes: Routes
+    _conversations: Mapping[str, Conversation]
+    _providers: Mapping[str, Client]
+    _journal: Journal
+    _tasks: EagerTasks
+    clients: list[Client] = []
+    subscriptions: dict[str, Callable[[bytes], None]] = {}
+    _askers: dict[AgentCall, Asker] = {}
+    _stuck: WeakSet[Client] = field(default_factory=WeakSet)
 
     @property
     def _agent(self) -> HubAgent:
@@ -267,7 +253,7 @@ class Router:
             return
         conversation = self._conversations.get(session_id or "")
         if conversation is not None:
-            conversation.hear_client(client)
+            conversation.turns.hear(client)
         agent = self._agent if conversation is None else conversation.side.agent
         await agent.tell(method, params_there)
         if conversation is not None and conversation.side.is_open:
@@ -291,8 +277,7 @@ class Router:
         agent = self._agent if conversation is None else conversation.side.agent
         if known and await session_of(self._journal, agent.key, known) == session_id:
             return splice(params, {"sessionId": encode(known)})
-        reason = f"session {session_id!r} is not open; call session/load or session/resume first"
-        raise errors.UnknownSessionError(session_id, reason)
+        raise not_open(session_id)
 
     # -- what the agent asks ------------------------------------------------------------------
 
@@ -318,7 +303,7 @@ class Router:
         # ends with that client (spec v1, elicitation, "Creating an elicitation").
         number = _read_names(asked.params).requestId
         asker, params = self._asker(), asked.params
-        if is_decision(asked) and isinstance(number, int):
+        if asked.is_decision and isinstance(number, int):
             if (call := self._agent.call_of(number)) is None:
                 return refusal(asked, "cancelled")  # the client that made it has gone
             # One that we made has no client.
@@ -331,7 +316,7 @@ class Router:
         try:
             return await self._put_to(client, asked.method, params)
         except errors.ConnectionLostError:
-            if not is_decision(asked):
+            if not asked.is_decision:
                 raise
             return refusal(asked, "cancelled")
 

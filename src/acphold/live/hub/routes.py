@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from acphold.live.agents import HubAgent, Updates
+from acphold.live.agents.interface import HubAgent, Updates
 from acphold.live.hub import bounds
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,18 @@ class AgentTurn(asyncio.Event):
         self.is_awaited = True
 
 
+class _Known(Struct):
+    """Everything that is known of the agent's ids while it runs."""
+
+    sessions: dict[str, str] = {}
+    children: dict[str, Child] = {}
+    children_of: dict[str, dict[str, Child]] = {}
+    closed: set[str] = set()
+    early: dict[str, list[Updates]] = {}
+    early_bytes: int = 0
+    at_work: dict[str, AgentTurn] = {}
+
+
 class Routes:
     """Ids of the agent to ids of ours.
 
@@ -50,80 +62,82 @@ class Routes:
     def __init__(self) -> None:
         self.agent: HubAgent | None = None
         self._generation = 0
-        self._sessions: dict[str, str] = {}
-        self._children: dict[str, Child] = {}
-        self._children_of: dict[str, dict[str, Child]] = {}
-        self._closed: set[str] = set()
-        self._early: dict[str, list[Updates]] = {}
-        self._early_bytes = 0
-        self._at_work: dict[str, AgentTurn] = {}
+        self._known_then = _Known()
+
+    @property
+    def _known(self) -> _Known:
+        generation = 0 if self.agent is None else self.agent.generation
+        if self._generation != generation:
+            self._generation, self._known_then = generation, _Known()
+        return self._known_then
 
     def bind(self, agent_session: str, session_id: str) -> list[Updates]:
         """Bind this id to that session; return the updates that came before, in order."""
-        self._look()
-        self._sessions[agent_session] = session_id
-        if (child := self._children.pop(agent_session, None)) is not None:
-            del self._children_of[child.session_id][agent_session]
+        known = self._known
+        known.sessions[agent_session] = session_id
+        if (child := known.children.pop(agent_session, None)) is not None:
+            del known.children_of[child.session_id][agent_session]
         return self._early_of(agent_session)
 
     def bind_child(self, agent_session: str, child: Child) -> list[Updates]:
         """Bind this id to that child; return the updates that came before, in order."""
-        self._look()
-        self._children[agent_session] = child
-        self._children_of.setdefault(child.session_id, {})[agent_session] = child
+        known = self._known
+        known.children[agent_session] = child
+        known.children_of.setdefault(child.session_id, {})[agent_session] = child
         return self._early_of(agent_session)
 
     def _early_of(self, agent_session: str) -> list[Updates]:
-        self._closed.discard(agent_session)
-        early = self._early.pop(agent_session, [])
-        self._early_bytes -= sum(map(_size, early))
+        known = self._known
+        known.closed.discard(agent_session)
+        early = known.early.pop(agent_session, [])
+        known.early_bytes -= sum(map(_size, early))
         return early
 
     def unbind(self, session_id: str) -> None:
         """Forget every id of this session; later updates for them are dropped."""
-        for agent_session in [key for key, value in self._sessions.items() if value == session_id]:
-            del self._sessions[agent_session]
-            self._closed.add(agent_session)
-        for agent_session in self._children_of.pop(session_id, ()):
-            del self._children[agent_session]
-            self._closed.add(agent_session)
+        known = self._known
+        for agent_session in [key for key, value in known.sessions.items() if value == session_id]:
+            del known.sessions[agent_session]
+            known.closed.add(agent_session)
+        for agent_session in known.children_of.pop(session_id, ()):
+            del known.children[agent_session]
+            known.closed.add(agent_session)
 
     def find(self, agent_session: str | None) -> str | None:
         """Return the session behind an id of the agent, also behind a child's; None if it is not
         bound."""
-        self._look()
         if agent_session is None:
             return None
-        if (found := self._sessions.get(agent_session)) is not None:
+        known = self._known
+        if (found := known.sessions.get(agent_session)) is not None:
             return found
-        child = self._children.get(agent_session)
+        child = known.children.get(agent_session)
         return None if child is None else child.session_id
 
     def child(self, agent_session: str) -> Child | None:
         """Return the child behind an id of the agent; None if it is a session's, or not bound."""
-        return self._children.get(agent_session)
+        return self._known.children.get(agent_session)
 
     def children_of(self, session_id: str) -> Mapping[str, Child]:
         """Return the children of a session by the agent's ids."""
-        self._look()
-        return self._children_of.get(session_id, {})
+        return self._known.children_of.get(session_id, {})
 
     def is_closed(self, agent_session: str | None) -> bool:
         """Return True if this id was once bound and is no longer."""
-        return agent_session in self._closed
+        return agent_session in self._known.closed
 
     def keep(self, updates: Updates) -> None:
         """Keep updates for an id that is not bound yet; drop those for one that no longer is."""
-        if updates.session_id in self._closed:
+        known = self._known
+        if updates.session_id in known.closed:
             log.info("dropped %d updates for a closed session", len(updates.raws))
             return
-        self._early_bytes += _size(updates)
-        if self._early_bytes > bounds.EARLY_BYTES:
+        known.early_bytes += _size(updates)
+        if known.early_bytes > bounds.EARLY_BYTES:
             log.warning("dropped updates for an unknown session %r", updates.session_id)
-            self._early.clear()
-            self._early_bytes = 0
+            known.early, known.early_bytes = {}, 0
             return
-        self._early.setdefault(updates.session_id, []).append(updates)
+        known.early.setdefault(updates.session_id, []).append(updates)
 
     # -- turns ----------------------------------------------------------------------------
 
@@ -134,36 +148,21 @@ class Routes:
         This outlives the session here: an agent that ignores a cancellation goes on after the
         session was closed, and must not see a second prompt.
         """
-        self._look()
-        turn = self._at_work[agent_session] = AgentTurn()
+        turn = self._known.at_work[agent_session] = AgentTurn()
         return turn
 
     def turn_at_work(self, agent_session: str | None) -> AgentTurn | None:
         """Return the turn the agent still works on in this session of its own; None if it is
         free."""
-        self._look()
-        ended = self._at_work.get(agent_session or "")
+        ended = self._known.at_work.get(agent_session or "")
         return None if ended is None or ended.is_set() else ended
 
     def is_at_work_in_another(self, agent_session: str | None) -> bool:
         """Return True if the agent works on a turn of another session that is waited for."""
-        self._look()
         return any(
             turn.is_awaited and not turn.is_set() and key != agent_session
-            for key, turn in self._at_work.items()
+            for key, turn in self._known.at_work.items()
         )
-
-    def _look(self) -> None:
-        generation = 0 if self.agent is None else self.agent.generation
-        if self._generation != generation:
-            self._generation = generation
-            self._sessions.clear()
-            self._children.clear()
-            self._children_of.clear()
-            self._closed.clear()
-            self._early.clear()
-            self._early_bytes = 0
-            self._at_work.clear()
 
 
 def _size(updates: Updates) -> int:

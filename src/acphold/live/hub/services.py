@@ -20,10 +20,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from acp_wire import schema
+from acp_wire.schema.updates import TOOL_KINDS
 from acp_wire.surroundings import Surroundings
 from acphold import errors
-from acphold.live.agents import AgentRequest
+from acphold.live.agents.interface import AgentRequest
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.questions import TERMINAL_METHODS, Questions, can_answer, covers
@@ -57,14 +60,13 @@ Ask = Callable[[str, bytes], Awaitable[bytes]]
 """Sends a request to the client of a terminal, or to ours; raises as `Services.answer`."""
 
 
-class TerminalText:
+class TerminalText(Struct, eq=False):
     """One terminal of `client`, None for ours. `has_ended` means that it will show nothing more."""
 
-    def __init__(self, client: Client | None) -> None:
-        self.client = client
-        self.text: str | None = None
-        self.has_ended = False
-        self.is_released = False
+    client: Client | None
+    text: str | None = None
+    has_ended: bool = False
+    is_released: bool = False
 
 
 class TerminalTexts:
@@ -79,11 +81,6 @@ class TerminalTexts:
     def find(self, asked: AgentRequest) -> TerminalText | None:
         """Return the terminal that a request is about; None if it is unknown."""
         return self._terminals.get(terminal_id(asked.params))
-
-    @property
-    def is_any_known(self) -> bool:
-        """True if an update may name a terminal."""
-        return bool(self._terminals)
 
     # -- what passes ----------------------------------------------------------------------
 
@@ -112,12 +109,6 @@ class TerminalTexts:
             self._note_output(terminal_id(asked.params), terminal, answer)
         return answer
 
-    async def release_lost(self, asked: AgentRequest) -> None:
-        """Journal the output of a terminal whose client is gone. Raises JournalError."""
-        if (terminal := self.find(asked)) is not None:
-            await self.write()
-            terminal.is_released = True
-
     def _note_output(self, id_: str, terminal: TerminalText, answer: bytes) -> None:
         parts = members(answer)
         text = string(parts.get("output")) or ""
@@ -133,7 +124,7 @@ class TerminalTexts:
 
     def see(self, update: bytes) -> None:
         """Take note of an update of the agent: it may name a terminal, or no longer name it."""
-        if update_kind(update) not in ("tool_call", "tool_call_update"):
+        if not self._terminals or update_kind(update) not in TOOL_KINDS:
             return
         content = members(update).get("content", b"")
         call = tool_id(update)
@@ -166,27 +157,23 @@ class TerminalTexts:
         while self._unwritten:
             call = self._unwritten.pop()
             content = self._contents.get(call, b"[]")
-            known = [self._terminals.get(named) for named in _terminal_ids(content)]
-            shown = [terminal for terminal in known if terminal and terminal.text is not None]
-            if shown:
-                entry = terminal_entry(call, content, self._texts(content))
+            named = _terminal_ids(content)
+            known = {id_: self._terminals[id_] for id_ in named if id_ in self._terminals}
+            texts = {
+                id_: _end_of(terminal.text, TEXT_BYTES // len(named))
+                for id_, terminal in known.items()
+                if terminal.text is not None
+            }
+            if texts:
+                entry = terminal_entry(call, content, texts)
                 # A client that shows all of these terminals itself is not sent their texts.
-                owner, *others = {terminal.client for terminal in known if terminal}
+                owner, *others = {terminal.client for terminal in known.values()}
                 author = None if owner is None or others else self._session.attachments.find(owner)
                 try:
                     await self._session.publish(TERMINAL, [entry], author)
                 except errors.JournalError:
                     self._unwritten.add(call)  # a full disk, say: with the end of the next turn
                     raise
-
-    def _texts(self, content: bytes) -> dict[str, str]:
-        named = _terminal_ids(content)
-        texts: dict[str, str] = {}
-        for id_ in named:
-            terminal = self._terminals.get(id_)
-            if terminal is not None and terminal.text is not None:
-                texts[id_] = _end_of(terminal.text, TEXT_BYTES // len(named))
-        return texts
 
 
 def terminal_id(raw: bytes) -> str:
@@ -208,39 +195,17 @@ def _end_of(text: str, room: int) -> str:
     return CUT + from_next_line(newest(text, room - len(encode_text(CUT))))
 
 
-SERVED = frozenset(
-    method.name
-    for method in (
-        schema.READ_TEXT_FILE,
-        schema.WRITE_TEXT_FILE,
-        schema.CREATE_TERMINAL,
-        schema.TERMINAL_OUTPUT,
-        schema.WAIT_FOR_TERMINAL_EXIT,
-        schema.KILL_TERMINAL,
-        schema.RELEASE_TERMINAL,
-    )
-)
-"""Methods that `acp_wire.workspace` answers."""
-
 GONE = "terminal {!r} is gone: the client that ran it has disconnected; create a new one"
 
 
-class Services:
+class Services(Struct, eq=False):
     """Answers the agent's requests for files and terminals."""
 
-    def __init__(
-        self,
-        session: HubSession,
-        questions: Questions,
-        texts: TerminalTexts,
-        shared: HasOffer,
-        surroundings: Surroundings,
-    ) -> None:
-        self._session = session
-        self._questions = questions
-        self._texts = texts
-        self._shared = shared
-        self._stand_in = StandIn(session, surroundings)
+    _session: HubSession
+    _questions: Questions
+    _texts: TerminalTexts
+    _shared: HasOffer
+    _stand_in: StandIn
 
     async def answer(self, asked: AgentRequest, prompting: Client | None) -> bytes:
         """Answer a request for a file or a terminal; `prompting` is the client of the running turn.
@@ -290,7 +255,9 @@ class Services:
     async def _answer_gone(self, asked: AgentRequest) -> bytes:
         """Answer for a terminal that went with its client: it can only be released."""
         if asked.method == schema.RELEASE_TERMINAL.name:
-            await self._texts.release_lost(asked)
+            if (terminal := self._texts.find(asked)) is not None:
+                await self._texts.write()
+                terminal.is_released = True
             return b"{}"
         id_ = terminal_id(asked.params)
         raise errors.UnknownTerminalError(id_, GONE.format(id_))
@@ -303,7 +270,7 @@ class Services:
         for client in clients:
             if can_answer(client, asked, self._session.id):
                 return client
-        if asked.method not in SERVED or not covers(self._shared.offered, asked):
+        if not covers(self._shared.offered, asked):
             raise errors.MethodNotFoundError(asked.method)
         return None
 
@@ -317,17 +284,16 @@ class Services:
         await self._stand_in.aclose()
 
 
-class StandIn:
+class StandIn(Struct, eq=False):
     """Serves files and terminals if no client does, inside the session's folders.
 
     When a client opens the session with other folders, existing terminals stay as they are.
     """
 
-    def __init__(self, session: HubSession, surroundings: Surroundings) -> None:
-        self._session = session
-        self._surroundings = surroundings
-        self._workspaces: dict[tuple[str, ...], Workspace] = {}
-        self._closed = False
+    _session: HubSession
+    _surroundings: Surroundings
+    _workspaces: dict[tuple[str, ...], Workspace] = {}
+    _closed: bool = False
 
     def has(self, id_: str) -> bool:
         """Return True if a terminal with this id was made here."""

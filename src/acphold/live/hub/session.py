@@ -2,8 +2,7 @@
 
 To publish is to commit entries to the journal, then fold them into the state, then deliver them to
 every attachment, in this order: no client sees what a crash could undo. The lease says that this
-process owns the session. Once another process has taken it over, nothing more can be published, and
-its `Holder` lets go of it.
+process owns the session. Once another process has taken it over, nothing more can be published.
 
 A commit costs ten times as much as a row in it. If hundreds of sessions stream at once, each piece
 alone would be a commit, and so would each prompt; every session would wait for all of them. So
@@ -18,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, TypeAlias
 
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.tasks import END_SECONDS, TaskSet
@@ -26,49 +25,18 @@ from acphold import errors
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.attachments import Attachments
-from acphold.live.hub.publication import ListedRow, Prepared, Publication, speech
+from acphold.live.hub.publication import ListedRow, Prepared, Publication
 from acphold.live.hub.rest import Rest
-from acphold.record.history import Entry, Segment, SessionState, entries as entries_of
-from acphold.record.history.attributes import Attributes
+from acphold.record.history import Entry, Segment, entries as entries_of
 from acphold.record.history.children import child_entry
 from acphold.record.history.decisions import AskedQuestion, question_entry
 from acphold.record.history.fold import Summary
 from acphold.record.history.prompt_queue import PromptQueue
-from acphold.record.journal import (
-    Append,
-    Entries,
-    HasLinks,
-    Lease,
-    Owners,
-    RowChange,
-    SessionRow,
-    Sessions,
-    state_of,
-)
+from acphold.record.journal import Append, Entries, Journal, Lease, RowChange, SessionRow
 from acphold.record.journal.kept_queue import queue_change
 from acphold.record.journal.rows import NO_CHANGE, merge_changes
 
-if TYPE_CHECKING:
-    from acphold.record.journal.seams import InFile
-
-    class Holder(Protocol):
-        """Holds the live sessions of a hub; they take turns at `settling`."""
-
-        settling: asyncio.Semaphore
-
-        def on_lost(self, session_id: str, error: errors.LeaseLostError) -> None:
-            """Let go of a session that was deleted, or that another process owns now."""
-
-
 log = logging.getLogger(__name__)
-
-
-class SessionJournal(Owners, Entries, Sessions, HasLinks, Protocol):
-    """The seams of a journal that a live session needs."""
-
-    @property
-    def file(self) -> InFile | None:
-        """See Journal."""
 
 
 class HubSession:
@@ -76,39 +44,35 @@ class HubSession:
 
     `attributes` is the small part of the state that is kept live; the whole is folded from the
     journal when needed. `queue` are the queued prompts. `last_seq` is the last committed entry.
-    `rest` begins with each end of the last turn, and ends with the next.
+    `rest` begins with each end of the last turn, and ends with the next. `on_lost` lets go of a
+    session that was deleted, or that another process owns now.
     """
 
     def __init__(
         self,
-        journal: SessionJournal,
+        journal: Journal,
         lease: Lease,
         row: SessionRow,
-        attributes: Attributes,
-        queue: PromptQueue,
-        holder: Holder,
+        summary: Summary,
+        on_lost: Callable[[str, errors.LeaseLostError], None],
+        settling: asyncio.Semaphore,
     ) -> None:
         self.id = row.session_id
         self.tenant = row.tenant
-        self.attributes = attributes
-        self.queue = queue
+        self.attributes = summary.attributes
+        self.queue = summary.queue
         self.last_seq = lease.next_seq - 1
         self.attachments = Attachments(self)
-        self.row = ListedRow(
-            journal,
-            lease,
-            row,
-            self,
-            untitled=not row.prompted and attributes.title is None,
-        )
+        self.row = ListedRow(journal, lease, row, self.lose)
+        self.row.untitled = not row.prompted and summary.attributes.title is None
         self._journal = journal
         self.lease = lease
-        self._holder = holder
+        self._on_lost = on_lost
         self._lost: errors.LeaseLostError | None = None
         self.writing = asyncio.Lock()
         """Held by each publication while it commits."""
         self._held: list[Publication] = []
-        self.rest = Rest(self, holder.settling)
+        self.rest = Rest(self.settle, settling)
 
     # -- publishing -----------------------------------------------------------------------
 
@@ -120,22 +84,19 @@ class HubSession:
         then: Callable[[], None] | None = None,
         change: RowChange = NO_CHANGE,
         audience: Attachment | None = None,
+        *,
+        is_speech: bool = False,
     ) -> Segment:
         """Commit, fold, deliver; in this order, so that no client sees what a crash could undo.
 
         The client of `author` wrote these entries and is not sent them; `then` runs when it has
         been sent everything up to here. If there is an `audience`, only that client is sent them.
-        `change` is what the list shows from now on, committed with them. Raises JournalError; then
-        nothing was delivered.
+        `change` is what the list shows from now on, committed with them; `is_speech` as in
+        Publication. Raises JournalError; then nothing was delivered.
         """
-        publication = Publication(kind, raws, author, then, change, audience)
+        publication = Publication(kind, raws, author, then, change, audience, is_speech)
         async with self.writing:
             return await self._publish(publication)
-
-    async def publish_speech(self, raws: Sequence[bytes]) -> Segment:
-        """Like `publish`, for nothing but pieces of the agent's messages and thoughts."""
-        async with self.writing:
-            return await self._publish(speech(raws))
 
     async def ask(
         self, question: AskedQuestion, child: str, adds: Callable[[], Awaitable[bytes]]
@@ -292,10 +253,6 @@ class HubSession:
                 yield segment
             after, size = page[-1].last_seq, min(4 * size, bounds.PAGE_BYTES)
 
-    async def state(self, *, through: int) -> SessionState:
-        """Return all entries up to `through`, folded."""
-        return await state_of(self._journal, self.id, through)
-
     async def summary(self) -> Summary:
         """Return what the journal's entries amount to; see `Entries.summary`."""
         return await self._journal.summary(self.id)
@@ -333,16 +290,11 @@ class HubSession:
             self.lose(lost)
             raise lost
 
-    @property
-    def is_far(self) -> bool:
-        """True if the journal is a database: then a look at it takes as long as a commit."""
-        return self._journal.file is None
-
     def lose(self, error: errors.LeaseLostError) -> None:
         """Note that another process has taken the session over, or deleted it."""
         if self._lost is None:
             self._lost = error
-            self._holder.on_lost(self.id, error)
+            self._on_lost(self.id, error)
 
     # -- clients --------------------------------------------------------------------------
 
@@ -365,11 +317,8 @@ class HubSession:
             self.lose(exc)
             raise
         except errors.JournalError:
-            log.warning(
-                "session %s: cannot note its followers: positions may be lost",
-                self.id,
-                exc_info=True,
-            )
+            lost = "session %s: cannot note its followers: positions may be lost"
+            log.warning(lost, self.id, exc_info=True)
 
     async def require_exact(self, position: int, lineage: str | None) -> None:
         """Raise InvalidParamsError unless a client can resume after this position."""
@@ -513,6 +462,10 @@ def _deliver_together(committed: Sequence[tuple[HubSession, Prepared, Sequence[S
             client.send(b"".join(write))
 
 
+Alone: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Publishes what one session holds."""
+
+
 class CommonRelease:
     """Publishes what the sessions of a hub hold at the end of a step of the event loop.
 
@@ -522,10 +475,10 @@ class CommonRelease:
     def __init__(self, journal: Entries, tasks: EagerTasks) -> None:
         self._journal = journal
         self._tasks = tasks
-        self._due: dict[HubSession, Callable[[], Coroutine[Any, Any, None]]] = {}
+        self._due: dict[HubSession, Alone] = {}
         self._under_way = TaskSet()
 
-    def add(self, session: HubSession, alone: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def add(self, session: HubSession, alone: Alone) -> None:
         """Publish what this session holds, too; `alone` does so if it cannot go with the others."""
         if not self._due:
             asyncio.get_running_loop().call_soon(self._leave)
@@ -535,9 +488,7 @@ class CommonRelease:
         due, self._due = self._due, {}
         self._begin(self._release({each: due[each] for each in due if each.holds_any}))
 
-    async def _release(
-        self, due: dict[HubSession, Callable[[], Coroutine[Any, Any, None]]]
-    ) -> None:
+    async def _release(self, due: dict[HubSession, Alone]) -> None:
         together = [(each, None) for each in due if not each.writing.locked()]
         if len(together) > 1:
             try:

@@ -25,12 +25,13 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import json
+from msgspec import Struct, json
+from msgspec.structs import replace
 
 from acp_wire.schema import SessionInfo, encode
 from acp_wire.schema.splice import array, splice
@@ -38,18 +39,17 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.transports.addresses import is_node
 from acphold.errors import InvalidParamsError, UnknownSessionError
 from acphold.journal_location import is_same_folder, resolve_folder
-from acphold.live.agents import HubAgent
 from acphold.live.agents.extensions import CopyRequest
+from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
-from acphold.live.hub.agents_list import AgentsList, ListLine
+from acphold.live.hub.agents_list import AgentsList, ListLine, LookAt
 from acphold.live.hub.annotations import AGENT, as_title, iso_time
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.session import HubSession
 from acphold.newest import Newest
 from acphold.record.history.raw_update import update_kind
 from acphold.record.journal import (
-    Archived,
     Journal,
     ListFilter,
     RowChange,
@@ -61,7 +61,6 @@ from acphold.record.journal import (
 from acphold.record.journal.copies import TITLE
 
 if TYPE_CHECKING:
-    from acphold.live.hub.agents_list import ListedJournal, LiveRows
     from acphold.live.hub.forks import Forked
     from acphold.live.hub.kept_files import KeptThere
 
@@ -78,73 +77,44 @@ UNREAD = "acphold/unread"
 ORIGINS = "acphold/origins"
 """The `_meta` key of a session that was made of others, or went over to this agent."""
 
-NOTHING = b'{"sessions":[]}'
-"""A list for a client that may see no session."""
 
-
-class SessionList:
+class SessionList(Struct, eq=False):
     """Pages of the list for one agent, or of the sessions of all.
 
-    The agent's own sessions are fetched with every first page (`hub.agents_list`).
+    The agent's own sessions are fetched with every first page from its list, `agents`.
     """
 
-    def __init__(
-        self,
-        journal: ListedJournal,
-        agent: HubAgent,
-        live: LiveRows,
-        *,
-        all_agents: bool = False,
-    ) -> None:
-        self._journal = journal
-        self._agent = agent
-        self._all_agents = all_agents
-        self.agents = AgentsList(journal, agent, live)
-        """The agent's own list."""
+    _journal: Journal
+    _agent: HubAgent
+    agents: AgentsList
+    _all_agents: bool
 
-    async def only(self, session_id: str, tenant: str | None = None) -> bytes:
+    async def only(self, session_id: str, tenant: str | None) -> bytes:
         """Return the result of `session/list` for a client that may see only this session, if this
         tenant has access to it."""
         row = await _row_for(tenant, self._journal, session_id)
-        return NOTHING if row is None else _result([await self._ours(row)])
+        return _result([] if row is None else [await self._ours(row)])
 
     async def page(
-        self,
-        cwd: str | None,
-        cursor: str | None,
-        held: frozenset[str],
-        archived: Archived | None = None,
-        tenant: str | None = None,
-        *,
-        limit: int = bounds.LIST_PAGE,
-        beside: tuple[str, ...] = (),
+        self, filter: ListFilter, cursor: str | None, *, marked: bool, limit: int = bounds.LIST_PAGE
     ) -> bytes:
-        """Return one page, newest first: the result of `session/list` for this tenant. Raises
-        CursorError.
+        """Return one page, newest first: the result of `session/list`. Raises CursorError.
 
-        With `archived` each session says whether it is archived; without it, archived ones are left
-        out. `beside` are more folders whose sessions are in the list of `cwd`.
+        If they are `marked`, each session says whether it is archived.
         """
-        agents = () if self._all_agents else (self._agent.key,)
-        filter = ListFilter(
-            agents=agents,
-            cwd=cwd,
-            beside=beside,
-            held=held,
-            archived=archived or "exclude",
-            tenant=tenant,
-        )
+        if not self._all_agents:
+            filter = replace(filter, agents=(self._agent.key,))
         after = None
         if cursor is not None:
             after = list_places.decode(cursor, filter, (await self._journal.identity()).secret)
-        own = await self.agents.lines((cwd, beside), is_first=after is None)
+        own = await self.agents.lines((filter.cwd, filter.beside), is_first=after is None)
         rows = await self._journal.page(filter, after, limit + 1)
         if [row for row in rows if await self.agents.follow(row)]:
             rows = await self._journal.page(filter, after, limit + 1)
         lines = [await self._ours(row) for row in rows]
         put_away = {row.session_id for row in rows if row.archived}
-        if not tenant:  # the agent's own have no tenant
-            shelf, folders = filter.archived, ListedFolders(cwd, beside)
+        if not filter.tenant:  # the agent's own have no tenant
+            shelf, folders = filter.archived, ListedFolders(filter.cwd, filter.beside)
             own = {
                 agents_id: line
                 for agents_id, line in own.items()
@@ -155,12 +125,11 @@ class SessionList:
             lines += [
                 line
                 for agents_id, line in own.items()
-                if agents_id not in (linked.keys() | held)
+                if agents_id not in (linked.keys() | filter.held)
                 and folders.have(line.info.cwd)
                 and (after is None or after < line.key)
             ]
-        marks = put_away if archived is not None else None
-        return await _page(self._journal, filter, lines, marks, limit)
+        return await _page(self._journal, filter, lines, put_away if marked else None, limit)
 
     async def find(self, session_ids: Sequence[str], tenant: str | None) -> list[bytes]:
         """Return these sessions, as far as the journal or the agent's own list has them for this
@@ -212,33 +181,26 @@ def _mark(raw: bytes, archived: bool) -> bytes:
 
 
 async def page_of_all(
-    journal: Sessions,
-    filter: ListFilter,
-    cursor: str | None,
-    called: Callable[[SessionRow], str],
-    *,
-    marked: bool,
+    journal: Sessions, filter: ListFilter, cursor: str | None, called: Callable[[SessionRow], str]
 ) -> bytes:
     """Return one page of the journal's sessions, of any agent; each names its agent as `called`
-    does. Sessions that only an agent knows are left out. Raises CursorError."""
+    does, and says whether it is archived. Sessions that only an agent knows are left out. Raises
+    CursorError."""
     secret = (await journal.identity()).secret
     after = None if cursor is None else list_places.decode(cursor, filter, secret)
     rows = await journal.page(filter, after, bounds.LIST_PAGE + 1)
     lines = [_line(row, {AGENT: called(row)}) for row in rows]
     put_away = {row.session_id for row in rows if row.archived}
-    return await _page(journal, filter, lines, put_away if marked else None, bounds.LIST_PAGE)
+    return await _page(journal, filter, lines, put_away, bounds.LIST_PAGE)
 
 
 async def only_of_all(
-    journal: Sessions,
-    session_id: str,
-    called: Callable[[SessionRow], str],
-    tenant: str | None = None,
+    journal: Sessions, session_id: str, called: Callable[[SessionRow], str], tenant: str | None
 ) -> bytes:
     """Return the same for a client that may see only this session, if this tenant has access to
     it."""
     row = await _row_for(tenant, journal, session_id)
-    return NOTHING if row is None else _result([_line(row, {AGENT: called(row)})])
+    return _result([] if row is None else [_line(row, {AGENT: called(row)})])
 
 
 async def _row_for(tenant: str | None, journal: Sessions, session_id: str) -> SessionRow | None:
@@ -311,13 +273,12 @@ def check_folder(known: str, asked: str) -> None:
         )
 
 
-class GivenTitle:
+class GivenTitle(Struct, eq=False):
     """The title that a person gave a live session, or its agent elsewhere, if any: see the
     module."""
 
-    def __init__(self, session: HubSession, journal: Sessions) -> None:
-        self._session = session
-        self._journal = journal
+    _session: HubSession
+    _journal: Sessions
 
     async def look(self) -> None:
         """Publish the title of the row, if clients do not have it; raises JournalError."""
@@ -347,32 +308,15 @@ class GivenTitle:
             return None
 
 
-if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+class ListedSessions(Struct, eq=False):
+    """Requests about any session in the list, at a desk, whose `keep` and `close` these are; the
+    surroundings are those of whoever asks."""
 
-    class SessionKeeper(Protocol):
-        """A desk, as requests about listed sessions need it."""
-
-        async def keep(self, session_id: str) -> None:
-            """Have a session in the journal; raises UnknownSessionError."""
-
-        async def close(self, session_id: str, client: Client) -> None:
-            """Free a session that is live here, if no other client than this one has it open."""
-
-
-class ListedSessions:
-    """Requests about any session in the list; `surroundings` are those of whoever asks."""
-
-    def __init__(
-        self,
-        journal: Journal,
-        keeper: SessionKeeper,
-        live: LiveRows,
-        surroundings: Surroundings,
-    ) -> None:
-        self._surroundings = surroundings
-        self._journal = journal
-        self._keeper = keeper
-        self._live = live
+    _journal: Journal
+    _keep: Callable[[str], Awaitable[None]]
+    _close: Callable[[str, Client], Awaitable[None]]
+    _look_at: LookAt
+    _surroundings: Surroundings
 
     async def rename(self, session_id: str, title: str) -> str:
         """Give it a title and return it as kept. InvalidParamsError for one without a letter or
@@ -380,22 +324,22 @@ class ListedSessions:
         kept = as_title(title)
         if kept is None:
             raise InvalidParamsError("title: at least one letter or digit is required", "title")
-        await self._keeper.keep(session_id)
+        await self._keep(session_id)
         await self._journal.change(session_id, RowChange(given=kept))
-        await self._live.look_at(session_id)
+        await self._look_at(session_id)
         return kept
 
     async def archive(self, session_id: str, client: Client) -> None:
         """Take it out of the lists; `client` closes it, and if that was the last client, so does
         this process."""
-        await self._keeper.keep(session_id)
-        await self._keeper.close(session_id, client)
+        await self._keep(session_id)
+        await self._close(session_id, client)
         await self._journal.change(session_id, RowChange(archived=True))
-        await self._live.look_at(session_id)  # others may still have it open, and prompt it back
+        await self._look_at(session_id)  # others may still have it open, and prompt it back
 
     async def unarchive(self, session_id: str) -> None:
         """Put it back into the lists."""
-        await self._keeper.keep(session_id)
+        await self._keep(session_id)
         await self._journal.change(session_id, RowChange(archived=False))
 
     async def fork(self, session_id: str, setup: Setup, at: int | None) -> str:
@@ -413,10 +357,10 @@ class ListedSessions:
                 field="cwd",
             )
         row = await self._whole(session_id)
-        folders = setup.additional_directories
+        folders = (setup.cwd, *setup.additional_directories)
         from acphold.live.hub.forks import fork  # late: few clients do this
 
-        made = await fork(self._journal, row, at=at, cwd=setup.cwd, additional_directories=folders)
+        made = await fork(self._journal, row, at=at, folders=folders)
         return made.session_id
 
     async def copy(self, wanted: CopyRequest) -> tuple[Forked, KeptThere | None]:
@@ -441,6 +385,6 @@ class ListedSessions:
         return made, there
 
     async def _whole(self, session_id: str) -> SessionRow:
-        await self._keeper.keep(session_id)
+        await self._keep(session_id)
         await self._journal.complete(session_id)
         return await self._journal.session(session_id)

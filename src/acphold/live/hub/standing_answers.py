@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_wire.schema import REQUEST_PERMISSION, encode
 from acp_wire.schema.splice import array, splice, with_meta
 from acphold.errors import JournalError
-from acphold.live.agents import AgentRequest, HubAgent
-from acphold.live.agents.interface import update_of
+from acphold.live.agents.interface import AgentRequest, HubAgent, update_of
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import calls_since
@@ -37,7 +36,7 @@ if TYPE_CHECKING:  # imported late: most sessions never see a rule
     from acphold.record.standing import EditAction, RuleDecision, RunAction, StandingRule
 
     class Spoken(Protocol):
-        """Knows who has spoken in the running turn; the conversation does."""
+        """Knows who has spoken in the running turn."""
 
         @property
         def is_by_owner(self) -> bool:
@@ -111,28 +110,21 @@ class AllowedCall(Struct, frozen=True):
     mark: bytes
 
 
-class StandingAnswers:
-    """The standing answers of one session."""
+class StandingAnswers(Struct, eq=False):
+    """The standing answers of one session. `allowed` are the calls of this turn that rules have
+    allowed, by id; `_looked` is the last entry in which a cd was looked for."""
 
-    def __init__(
-        self,
-        session: HubSession,
-        agent: HubAgent,
-        journal: Journal,
-        turn: Spoken,
-    ) -> None:
-        self._session = session
-        self._agent = agent
-        self._journal = journal
-        self._turn = turn
-        self._counted = (0, 0)
-        self._is_paused = False
-        self._pauses = 0
-        self._answering = asyncio.Lock()
-        self._looked = 0  # the last entry in which a cd was looked for
-        self._has_moved = False
-        self.allowed: dict[str, AllowedCall] = {}
-        """The calls of this turn that rules have allowed, by id."""
+    _session: HubSession
+    _agent: HubAgent
+    _journal: Journal
+    _turns: Callable[[], Spoken]
+    _counted: tuple[int, int] = (0, 0)
+    _is_paused: bool = False
+    _pauses: int = 0
+    _answering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _looked: int = 0
+    _has_moved: bool = False
+    allowed: dict[str, AllowedCall] = {}
 
     async def consider(
         self, asked: AgentRequest, question: AskedQuestion, before: int
@@ -192,7 +184,7 @@ class StandingAnswers:
             isinstance(action, RunAction) and action.stays and await self._may_have_moved(),
             place,
             self._agent.shell,
-            self._turn.is_unruled,
+            self._turns().is_unruled,
         )
         verdict = decide(action, [rule for rule in rules if not rule.watches], at)
         watched = b""
@@ -373,7 +365,7 @@ class StandingAnswers:
             client = attachment.client
             if not (client.owns(tenant) or client.only_watches(self._session.id)):
                 return True
-        if not self._turn.is_by_owner:
+        if not self._turns().is_by_owner:
             return True
         row = await self._journal.session(self._session.id)
         return any(row.shared_with.values())

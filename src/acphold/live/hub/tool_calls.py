@@ -12,7 +12,7 @@ running for ever.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import end_child, end_compaction, fail_tool
@@ -60,20 +60,6 @@ async def _read_calls(session: HubSession, since: int) -> tuple[dict[str, ToolCa
         if isinstance(item, ToolCall)
     }
     return calls, begun
-
-
-async def _open_calls(
-    session: HubSession, open_ids: Collection[str], since: int
-) -> dict[str, ToolCall]:
-    """Return the calls after `since`, at least these, which are open. They mostly have begun a
-    moment ago: the end is looked at first, and more if they have begun before."""
-    back = bounds.CALLS_LOOKED_BACK
-    while True:
-        begin = max(since, session.last_seq - back)
-        calls, begun = await _read_calls(session, begin)
-        if begin == since or begun >= {*open_ids}:
-            return calls
-        back *= 8
 
 
 async def read_additions(session: HubSession, asked: Mapping[str, bytes], since: int) -> bytes:
@@ -133,8 +119,14 @@ async def close_open(
     sub-agents with such things of their own. Raises JournalError.
     """
     summary = await session.summary()
-    opened = summary.open_tools
-    calls = await _open_calls(session, opened, since) if opened else {}
+    opened, calls = summary.open_tools, dict[str, ToolCall]()
+    back = bounds.CALLS_LOOKED_BACK
+    while opened:  # most have begun a moment ago: look at the end first, and then at more
+        begin = max(since, session.last_seq - back)
+        calls, begun = await _read_calls(session, begin)
+        if begin == since or begun >= {*opened}:
+            break
+        back *= 8
     tools = [calls.get(id_, ToolCall(id_, {})) for id_ in opened]
     await close_children(session, why, summary.open_children, cancelled=cancelled)
     closing = [

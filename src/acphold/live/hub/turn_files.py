@@ -24,6 +24,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_wire.schema import READ_TEXT_FILE
@@ -31,10 +32,9 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, end
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import AcpError
-from acphold.live.agents import AgentRequest, Updates
+from acphold.live.agents.interface import AgentRequest, Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
-from acphold.live.hub.questions import is_decision
 from acphold.live.hub.session import HubSession
 from acphold.record.history.entries import now_ms
 from acphold.record.history.raw_update import CHUNK_STARTS
@@ -76,35 +76,30 @@ class _TakenRow(NamedTuple):
     is_last: bool = False
 
 
-class FileKeeper:
+class FileKeeper(Struct, eq=False):
     """Takes the snapshots of all sessions at a desk: `wanted` is the option `snapshots`."""
 
-    def __init__(
-        self, journal: Journal, wanted: bool | Literal["all"], surroundings: Surroundings
-    ) -> None:
-        self._journal = journal
-        self._surroundings = surroundings
-        self.wanted = wanted
-        self._threads = Threads(bounds.SNAPSHOTS_AT_ONCE)
-        self._taking = TaskSet()
-        self._failures: Counter[str] = Counter()
-        self._tidying: asyncio.Task[None] | None = None
-        self._is_untidy = False
-        self._is_ending = False
+    _journal: Journal
+    wanted: bool | Literal["all"]
+    _surroundings: Surroundings
+    _threads: Threads = field(default_factory=lambda: Threads(bounds.SNAPSHOTS_AT_ONCE))
+    _taking: TaskSet = field(default_factory=TaskSet)
+    _failures: Counter[str] = field(default_factory=Counter)
+    _tidying: asyncio.Task[None] | None = None
+    _is_untidy: bool = False
+    _is_ending: bool = False
 
     def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
         """The work trees of these folders that are kept; blocks."""
         from acphold.record.snapshots.checkouts import Checkout, checkout_of
 
-        found = {
-            checkout.top: checkout
-            for folder in folders
-            for checkout in [
-                checkout_of(folder)
-                or (Checkout(os.path.realpath(folder)) if self.wanted == "all" else None)
-            ]
-            if checkout is not None and self._failures[checkout.top] < snapshot_bounds.REFUSALS
-        }
+        found: dict[str, Checkout] = {}
+        for folder in folders:
+            checkout = checkout_of(folder)
+            if checkout is None and self.wanted == "all":
+                checkout = Checkout(os.path.realpath(folder))
+            if checkout is not None and self._failures[checkout.top] < snapshot_bounds.REFUSALS:
+                found[checkout.top] = checkout
         return [*found.values()]
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -154,7 +149,11 @@ class FileKeeper:
                 if row.is_kept:
                     row = replace(row, state=its_state)
                 rows.append(replace(row, turn=moment.turn, edge=moment.edge))
-        rows += await self._missed_end(session, first, rows)
+        last = (await self._journal.snapshots.newest([session.id])).get(session.id)
+        if last is not None and first.edge == last.edge == "begin" and last.turn < first.turn:
+            # The process ended in the turn before, and could not take its end.
+            later = [row for row in rows if row.is_kept]
+            rows += [replace(row, turn=last.turn, edge="end", state="later") for row in later]
         await self._journal.snapshots.keep(session.id, rows)
         given_up = [it.row for it in taken if it.is_last]
         notices = [notice(NOT_KEPT, NOT_KEPT_HOW.format(row.root, row.reason)) for row in given_up]
@@ -211,17 +210,6 @@ class FileKeeper:
         )
         return _TakenRow(row)
 
-    async def _missed_end(
-        self, session: HubSession, first: Moment, rows: Sequence[TurnSnapshot]
-    ) -> list[TurnSnapshot]:
-        """The end of the turn before, if the process ended in that turn and could not take it."""
-        last = (await self._journal.snapshots.newest([session.id])).get(session.id)
-        if first.edge != "begin" or last is None or last.edge != "begin" or last.turn >= first.turn:
-            return []
-        return [
-            replace(row, turn=last.turn, edge="end", state="later") for row in rows if row.is_kept
-        ]
-
     def _gives_up(self, top: str, refusal: NotTaken) -> bool:
         """Count a refusal; return True if the person is to learn that this folder is left alone
         from now on. The store remembers it; without one, as for a missing git, this process."""
@@ -262,31 +250,29 @@ READS = frozenset({READ_TEXT_FILE.name})
 """Requests by which an agent changes nothing; neither does a question."""
 
 
-class _Taking:
-    """Snapshots that are taken, or will be: of some folders, for some ends of turns."""
+class _Taking(Struct, eq=False):
+    """Snapshots that are taken, or will be: of some folders, for some ends of turns. It `is_open`
+    until then: one more end of a turn may share them."""
 
-    def __init__(self, folders: tuple[str, ...], moment: Moment) -> None:
-        self.folders = folders
-        self.moments = [moment]
-        self.roots: list[Checkout] = []
-        self.is_open = True
-        """True until the snapshots are taken: one more end of a turn may share them."""
+    folders: tuple[str, ...]
+    moments: list[Moment]
+    roots: list[Checkout] = []
+    is_open: bool = True
 
 
-class TurnFiles:
+class TurnFiles(Struct, eq=False):
     """The files of one session, whose turns run one after the other."""
 
-    def __init__(self, keeper: FileKeeper, session: HubSession) -> None:
-        self._keeper = keeper
-        self._session = session
-        self._looking: asyncio.Task[list[Checkout]] | None = None
-        self._without: tuple[str, ...] = ()  # folders in which no work tree was found
-        self._without_until = 0.0
-        self._last: asyncio.Task[None] | None = None
-        self._newest: _Taking | None = None
-        self._begun: tuple[int, _Taking] | None = None
-        self._turn = -1  # the one whose prompt the agent has got last
-        self._news = AgentNews.NOTHING
+    _keeper: FileKeeper
+    _session: HubSession
+    _looking: asyncio.Task[list[Checkout]] | None = None
+    _without: tuple[str, ...] = ()  # folders in which no work tree was found
+    _without_until: float = 0.0
+    _last: asyncio.Task[None] | None = None
+    _newest: _Taking | None = None
+    _begun: tuple[int, _Taking] | None = None
+    _turn: int = -1  # the one whose prompt the agent has got last
+    _news: AgentNews = AgentNews.NOTHING
 
     def hear(self, updates: Updates) -> None:
         """Note what the agent says."""
@@ -299,7 +285,7 @@ class TurnFiles:
 
     def hear_request(self, asked: AgentRequest) -> None:
         """Note what the agent asks for."""
-        if not is_decision(asked) and asked.method not in READS:
+        if not asked.is_decision and asked.method not in READS:
             self._news = AgentNews.WORK
         elif self._news is AgentNews.NOTHING:
             self._news = AgentNews.WORDS
@@ -315,7 +301,7 @@ class TurnFiles:
         elif folders == self._without and time.monotonic() < self._without_until:
             return
         else:
-            newest = _Taking(folders, moment)
+            newest = _Taking(folders, [moment])
             looking = Threads(1).run(self._keeper.roots, folders)
             self._looking = self._keeper.start(looking)
             self._start(newest, self._looking)
@@ -327,7 +313,7 @@ class TurnFiles:
             self._news = AgentNews.WORK
         begun, self._begun = self._begun, None
         if begun is not None and begun[0] == turn:
-            ended = _Taking(begun[1].folders, Moment(turn, "end"))
+            ended = _Taking(begun[1].folders, [Moment(turn, "end")])
             self._start(ended, begun[1])
 
     def _start(self, taking: _Taking, roots: asyncio.Task[list[Checkout]] | _Taking) -> None:

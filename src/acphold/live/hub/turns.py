@@ -28,12 +28,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.rpc.requests import Answer
@@ -42,7 +42,7 @@ from acp_wire.schema import CANCEL, ClientCapabilities
 from acp_wire.schema.splice import splice
 from acp_wire.tasks import TaskSet
 from acphold import errors
-from acphold.live.agents import HubAgent
+from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession, Voice
 from acphold.live.hub.alerts import Activity, Alerts, SessionAlerts
@@ -88,42 +88,27 @@ class SharedParts(Struct):
     introduced: bytes | None = None
 
 
-class Turns:
-    """The queue of prompts, and the running turn."""
+class Turns(Struct, eq=False):
+    """The queue of prompts, and the running turn. `go_on` begins a queued prompt, if one waits."""
 
-    def __init__(
-        self,
-        session: HubSession,
-        side: AgentSession,
-        restoration: Restoration,
-        questions: Questions,
-        terminals: TerminalTexts,
-        alerts: SessionAlerts,
-        shared: SharedParts,
-        go_on: Callable[[], None],
-    ) -> None:
-        self._go_on = go_on  # with a queued prompt, if one waits
-        self._session = session
-        self.files = TurnFiles(shared.files, session)
-        self._release = shared.release
-        self._follow_title = shared.follow_title
-        self._alerts = alerts
-        self._side = side
-        self._restoration = restoration
-        self._questions = questions
-        self._terminals = terminals
-        self._routes = shared.routes
-        self._options = shared.options
-        self._queue: list[PromptTurn] = []
-        self._first: PromptTurn | None = None
-        self._tasks = shared.tasks
-        self._last_sent: PromptTurn | None = None
-        self._runs = TaskSet()
-        self._winding_down = TaskSet()
-        self._unrecorded: errors.AcpError | None = None
-        self._recording = asyncio.Lock()
-        self._ends_with_process = False
-        self._between: set[Client] = set()
+    _session: HubSession
+    _side: AgentSession
+    _restoration: Restoration
+    _questions: Questions
+    _terminals: TerminalTexts
+    _alerts: SessionAlerts
+    _shared: SharedParts
+    files: TurnFiles
+    _go_on: Callable[[], None]
+    _queue: list[PromptTurn] = []
+    _first: PromptTurn | None = None
+    _last_sent: PromptTurn | None = None
+    _runs: TaskSet = field(default_factory=TaskSet)
+    _winding_down: TaskSet = field(default_factory=TaskSet)
+    _unrecorded: errors.AcpError | None = None
+    _recording: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _ends_with_process: bool = False
+    _between: set[Client] = set()
 
     @property
     def running(self) -> PromptTurn | None:
@@ -141,15 +126,16 @@ class Turns:
         next."""
         (self._between if self.running is None else self.running.speakers).add(client)
 
-    def are_by_owner(self, tenant: str) -> bool:
-        """Return False if a guest in the sessions of this tenant has said anything in the running
-        turn; between turns, since the last one."""
+    @property
+    def is_by_owner(self) -> bool:
+        """False if a guest has said anything in the running turn; between turns, since the last
+        one."""
         if self.running is None:
-            return all(client.owns(tenant) for client in self._between)
-        return self.running.is_by_owner(tenant)
+            return all(client.owns(self._session.tenant) for client in self._between)
+        return self.running.is_by_owner(self._session.tenant)
 
     @property
-    def are_unruled(self) -> bool:
+    def is_unruled(self) -> bool:
         """True if a client that has spoken in the running turn wants no rule to answer in it."""
         turn = self.running
         return turn is not None and any(client.offer.is_unruled for client in turn.speakers)
@@ -186,12 +172,12 @@ class Turns:
         """Cancel one turn: it keeps its place in the queue, and its end is journalled."""
         if turn is self.running:
             self._questions.cancel()
-        self._wind_down(self._cancel(turn))
+        self._winding_down.start(self._cancel(turn), "turn winds down")
 
     def _begin_first(self) -> None:
         if self._first is None and self._queue:
             turn = self._first = self._queue[0]
-            running = self._tasks.begin(self._run(turn), "turn")
+            running = self._shared.tasks.begin(self._run(turn), "turn")
             if running is not None:
                 self._runs.add(running)
 
@@ -216,7 +202,7 @@ class Turns:
             if len(turn.prompt) >= bounds.LONG_PROMPT_BYTES:
                 await asyncio.sleep(0)  # the commit takes as long as all before
             if turn.is_at_agent and self._side.agent.reads_journal:
-                self._release.add(self._session, partial(self._record, turn))
+                self._shared.release.add(self._session, partial(self._record, turn))
             else:
                 await self._record(turn)
         except Exception as exc:  # whatever went wrong, a client that waits is answered
@@ -268,7 +254,7 @@ class Turns:
             side = self._side
             assert side.id is not None
             before = (self._last_sent, side.voice)
-            turn.at_agent = self._routes.begin_turn(side.id)
+            turn.at_agent = self._shared.routes.begin_turn(side.id)
             turn.stage, self._last_sent, side.voice = TurnStage.RUNNING, turn, Voice.COUNTS
             self._alerts.turn_began(turn.prompt, turn.began)
             self._hold(turn)  # first: `send` may already publish, even the answer
@@ -283,7 +269,8 @@ class Turns:
                 raise
 
         is_of_a_program = not self._side.agent.reads_journal
-        is_first = turn.may_come_again or (is_of_a_program and self._session.is_far)
+        is_far = self._shared.journal.file is None  # a look at a database takes as long as a commit
+        is_first = turn.may_come_again or (is_of_a_program and is_far)
         if is_first and not turn.is_recorded:
             await self._record(turn, send)  # looks at the lease, too
         else:
@@ -319,14 +306,14 @@ class Turns:
 
         Raises AgentBusyError if the agent also works for another session.
         """
-        ended = self._routes.turn_at_work(self._side.id)
+        ended = self._shared.routes.turn_at_work(self._side.id)
         if ended is None:
             return
         try:
-            async with asyncio.timeout(self._options.cancel_grace):
+            async with asyncio.timeout(self._shared.options.cancel_grace):
                 await ended.wait()
         except TimeoutError:
-            if self._routes.is_at_work_in_another(self._side.id):
+            if self._shared.routes.is_at_work_in_another(self._side.id):
                 raise errors.AgentBusyError(
                     "the agent is still working on a cancelled turn, and on another session; "
                     "try again later"
@@ -376,10 +363,11 @@ class Turns:
                 if title is not None:
                     # The agent has given none: a session gets a title with its first turn.
                     self._session.hold("update", [title_update(title)])
-                if may_be_limited(answer) and not turn.is_cancelled:
+                may_be_limited = not isinstance(answer, bytes) or b"sessionFailure" in answer
+                if may_be_limited and not turn.is_cancelled:
                     from acphold.live.hub.usage_limit import with_limit_reached  # few turns fail
 
-                    agent, waits = self._side.agent, self._options.when_limited == "wait"
+                    agent, waits = self._side.agent, self._shared.options.when_limited == "wait"
                     entry = await with_limit_reached(
                         entry, turn, answer, self._session, agent, waits=waits
                     )
@@ -395,7 +383,7 @@ class Turns:
                     ),
                 )
                 if title is not None:
-                    self._follow_title(self._session.row.cwd)
+                    self._shared.follow_title(self._session.row.cwd)
                 if not turn.is_over:  # the session may have been lost meanwhile
                     self._dequeue(turn, lambda: turn_end(entry, 0).outcome)
             except errors.JournalError as exc:
@@ -499,7 +487,7 @@ class Turns:
         self.log_step("cancelled", turn=turn)
         if turn.is_at_agent:
             await self._stop_agent()
-            self._wind_down(self._answer_for(turn))
+            self._winding_down.start(self._answer_for(turn), "turn winds down")
         turn.start_no_more()
         # Those in the queue end when they are first: the journal keeps the order of the prompts.
 
@@ -521,7 +509,7 @@ class Turns:
         for turn in tuple(self._queue):
             self._conclude(turn, error)
         if self._last_sent is not None and self._last_sent.is_at_agent:
-            self._wind_down(self._stop_agent())
+            self._winding_down.start(self._stop_agent(), "turn winds down")
 
     async def record_failure(self) -> None:
         """Journal the end of a turn that failed while the journal could not be written."""
@@ -539,7 +527,7 @@ class Turns:
         """Give the agent its grace, then end the turn, whatever the agent still does."""
         assert turn.at_agent is not None
         try:
-            async with asyncio.timeout(self._options.cancel_grace):
+            async with asyncio.timeout(self._shared.options.cancel_grace):
                 await turn.at_agent.wait()
         except TimeoutError:
             log.warning(
@@ -548,13 +536,12 @@ class Turns:
             self._side.voice = Voice.STALE
             await self._end(turn, CANCELLED)
 
-    def _wind_down(self, work: Coroutine[None, None, None]) -> None:
-        self._winding_down.start(work, "turn winds down")
-
     async def _ends(self, turns: Sequence[PromptTurn]) -> None:
         """Wait a moment for these turns to end."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(self._options.cancel_grace, bounds.TURNS_CLOSE_SECONDS)):
+            async with asyncio.timeout(
+                min(self._shared.options.cancel_grace, bounds.TURNS_CLOSE_SECONDS)
+            ):
                 for turn in tuple(turns):
                     await turn.over()
 
@@ -588,8 +575,3 @@ class Turns:
         await self._winding_down.aclose()
         if self._runs:
             await asyncio.wait(self._runs, timeout=bounds.TURNS_CLOSE_SECONDS)
-
-
-def may_be_limited(answer: Answer) -> bool:
-    """Return False for an answer with which no usage limit ends a turn; nearly all are."""
-    return not isinstance(answer, bytes) or b"sessionFailure" in answer

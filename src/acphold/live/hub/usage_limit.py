@@ -15,21 +15,13 @@ import msgspec
 
 from acp_wire.rpc.requests import Answer
 from acp_wire.schema import encode
-from acphold.live.agents import HubAgent
+from acphold.live.agents.interface import HubAgent
 from acphold.live.agents.vendor_limits import VENDOR_LIMITS, Limit, limit_of
 from acphold.live.hub import bounds
 from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.session import HubSession
+from acphold.record.history import prompt_queue
 from acphold.record.history.entries import QUEUE
-from acphold.record.history.prompt_queue import (
-    BY_PERSON,
-    DAY_MS,
-    ELSEWHERE,
-    GOING_ON,
-    LIMITED,
-    PromptQueue,
-    QueueChange,
-)
 from acphold.record.history.timeline import with_limit
 
 GO_ON = "Go on with what the usage limit cut off."
@@ -67,29 +59,29 @@ async def with_limit_reached(
     return with_limit(entry, limit.words, at)
 
 
-def going_on(queue: PromptQueue, limit: Limit, *, guest: bool) -> list[bytes]:
+def going_on(queue: prompt_queue.PromptQueue, limit: Limit, *, guest: bool) -> list[bytes]:
     """Return the changes of the queue by which the session goes on by itself at the reset, with the
     turn of a `guest` or of its owner; none if it does not."""
     by_agent = VENDOR_LIMITS[limit.agent]
     if limit.resets_at is None or by_agent.goes_on:
         return []
-    if queue.held in (BY_PERSON, ELSEWHERE):
+    if queue.held in (prompt_queue.BY_PERSON, prompt_queue.ELSEWHERE):
         return []  # nothing begins until they say so
-    since = int(time.time() * 1000) - DAY_MS
+    since = int(time.time() * 1000) - prompt_queue.DAY_MS
     asked = [it.id for it in queue.ended if it.at > since]
     if queue.begun is not None:
         asked.append(queue.begun.id)
-    if sum(id_.startswith(GOING_ON) for id_ in asked) >= bounds.CONTINUED_A_DAY:
+    if sum(id_.startswith(prompt_queue.GOING_ON) for id_ in asked) >= bounds.CONTINUED_A_DAY:
         return []
     first, last = bounds.EARLIEST_AFTER_RESET_SECONDS, bounds.LATEST_AFTER_RESET_SECONDS
     until = int(limit.resets_at * 1000) + int(random.uniform(first, last) * 1000)
-    held = encode(QueueChange("hold", why=LIMITED, until=until))
-    if any(it.id.startswith(GOING_ON) for it in queue.waiting):
+    held = encode(prompt_queue.QueueChange("hold", why=prompt_queue.LIMITED, until=until))
+    if any(it.id.startswith(prompt_queue.GOING_ON) for it in queue.waiting):
         return [held]  # a prompt waits for this limit already
     words = by_agent.continues_with or GO_ON
-    add = QueueChange(
+    add = prompt_queue.QueueChange(
         "add",
-        f"{GOING_ON}{uuid4().hex[:8]}",
+        f"{prompt_queue.GOING_ON}{uuid4().hex[:8]}",
         msgspec.Raw(encode([{"type": "text", "text": words}])),
         before=queue.waiting[0].id if queue.waiting else "",
         client=msgspec.Raw(b'{"name":"acphold"}'),

@@ -16,10 +16,10 @@ import asyncio
 import logging
 import re
 from collections import deque
-from functools import partial
 from uuid import uuid4
 
 import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_wire.rpc.requests import Answer
@@ -28,9 +28,9 @@ from acp_wire.schema.splice import items
 from acp_wire.tasks import TaskSet
 from acphold.errors import InvalidParamsError, JournalError
 from acphold.live.hub import bounds
+from acphold.live.hub.annotations import repeats
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.prompt_turn import PromptTurn
-from acphold.live.hub.prompt_updates import repeats
 from acphold.live.hub.questions import Questions
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.turns import Turns
@@ -49,46 +49,39 @@ from acphold.record.history.raw_update import members, string, text_block
 log = logging.getLogger(__name__)
 
 
-class QueuedTurn(PromptTurn):
-    """The turn of a prompt from the queue."""
+class QueuedTurn(PromptTurn, kw_only=True):
+    """The turn of a prompt from the queue; `info` is that of its client."""
 
-    def __init__(
-        self, session_id: str, waits: WaitingPrompt, change: QueueChange, queue: WaitingQueue
-    ) -> None:
-        prompt = bytes(change.prompt)
-        params = b'{"sessionId":%b,"prompt":%b}' % (encode(session_id), prompt)
-        super().__init__(params, prompt, None, queue.over)
-        self._waits = waits
-        self._info = bytes(change.client)
-        self._queue = queue
+    waits: WaitingPrompt
+    info: bytes
+    queue: WaitingQueue
 
     def is_by_owner(self, tenant: str) -> bool:
-        return not self._waits.guest and super().is_by_owner(tenant)
+        return not self.waits.guest and super().is_by_owner(tenant)
 
     def may_begin(self) -> bool:
-        return self._queue.is_free
+        return self.queue.is_free
 
     def preface(self) -> list[tuple[str, bytes]]:
-        entries = [(QUEUE, encode(QueueChange("begin", self._waits.id)))]
-        return [*entries, (AUTHOR, self._info)] if members(self._info) else entries
+        entries = [(QUEUE, encode(QueueChange("begin", self.waits.id)))]
+        return [*entries, (AUTHOR, self.info)] if members(self.info) else entries
 
 
-class WaitingQueue:
+class WaitingQueue(Struct, eq=False):
     """The prompts of one session that wait, and their beginning.
 
     Once it `is_awake`: somebody who may prompt has the session open, or has had."""
 
-    def __init__(self, session: HubSession, turns: Turns, questions: Questions) -> None:
-        self._session = session
-        self._turns = turns
-        self._questions = questions
-        self._beginning: str | None = None  # the prompt that is no longer anybody's to change
-        self._tasks = TaskSet()
-        self._keeping: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._has_stopped = False
-        self._is_held_back = False  # by a hold that the journal may not have yet
-        self.is_awake = False
+    _session: HubSession
+    _turns: Turns
+    _questions: Questions
+    _beginning: str | None = None  # the prompt that is no longer anybody's to change
+    _tasks: TaskSet = field(default_factory=TaskSet)
+    _keeping: asyncio.Task[None] | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _has_stopped: bool = False
+    _is_held_back: bool = False  # by a hold that the journal may not have yet
+    is_awake: bool = False
 
     # -- changes --------------------------------------------------------------------------
 
@@ -101,18 +94,18 @@ class WaitingQueue:
         if change.do == "add" and not change.id:
             change = replace(change, id=uuid4().hex[:8])
         change = replace(change, client=msgspec.Raw(client or b"{}"), why="", guest=guest)
-        await self._session.change_queue(partial(self._fitting, change))
+
+        def fit(queue: PromptQueue) -> bytes:
+            if change.id and change.id == self._beginning:
+                raise InvalidParamsError(
+                    f"id: prompt {change.id!r} has already begun", field="change.id"
+                )
+            return fitting(queue, change)
+
+        await self._session.change_queue(fit)
         self._is_held_back = False  # what a client's stop has held was committed before
         self.look()
         return change.id
-
-    def _fitting(self, change: QueueChange, queue: PromptQueue) -> bytes:
-        """Return the entry of a change, if it fits the queue as it is now."""
-        if change.id and change.id == self._beginning:
-            raise InvalidParamsError(
-                f"id: prompt {change.id!r} has already begun", field="change.id"
-            )
-        return fitting(queue, change)
 
     async def content(self, prompt_id: str) -> QueueChange:
         """Return the content of a queued prompt, and its client; InvalidParamsError."""
@@ -137,11 +130,7 @@ class WaitingQueue:
             self._session.hold(QUEUE, [encode(add)])
 
         async def commit() -> None:
-            try:
-                await self._session.flush()
-            except JournalError as exc:  # still held: the next commit has them
-                id_ = self._session.id
-                log.warning("session %s: prompts are not in the queue yet: %s", id_, exc)
+            await self._flush("prompts are not in the queue yet")
             self.look()
 
         self._keeping = self._tasks.start(commit(), "keep prompts")
@@ -156,14 +145,19 @@ class WaitingQueue:
         self._session.hold(QUEUE, [encode(QueueChange("hold", why=STOPPED))])
 
         async def commit() -> None:
-            try:
-                await self._session.flush()
-            except JournalError as exc:  # it stays held back here, and the next commit has the hold
-                log.warning("session %s: the hold is not written yet: %s", self._session.id, exc)
-            else:
+            if await self._flush("the hold is not written yet"):  # else it stays held back here
                 self._is_held_back = False
 
         self._tasks.start(commit(), "hold the queue")
+
+    async def _flush(self, otherwise: str) -> bool:
+        """Commit what is held; return False if the journal fails: the next commit has it."""
+        try:
+            await self._session.flush()
+        except JournalError as exc:
+            log.warning("session %s: %s: %s", self._session.id, otherwise, exc)
+            return False
+        return True
 
     async def wake(self) -> None:
         """Begin what waits from now on. What waited when this process opened the session is held,
@@ -219,7 +213,7 @@ class WaitingQueue:
     def is_free(self) -> bool:
         """True if nothing holds a prompt up but perhaps a turn: a question, a hold, our end."""
         is_held = self._is_held_back or self._session.queue.is_held(now_ms())
-        return not (is_held or self._questions.are_open or self._has_stopped)
+        return not (is_held or self._questions.waiting or self._has_stopped)
 
     async def _begin(self) -> None:
         """Begin the prompt that is next, if there still is one."""
@@ -242,7 +236,9 @@ class WaitingQueue:
             if isinstance(exc, JournalError):
                 self._look_later()
             return
-        turn = QueuedTurn(self._session.id, waits, content, self)
+        prompt, info = bytes(content.prompt), bytes(content.client)
+        params = b'{"sessionId":%b,"prompt":%b}' % (encode(self._session.id), prompt)
+        turn = QueuedTurn(params, prompt, None, self.over, waits=waits, info=info, queue=self)
         self._turns.begin(turn)
 
     def over(self, answer: Answer) -> None:

@@ -23,8 +23,8 @@ from acp_wire.tasks import end, tick
 from acphold import errors
 from acphold.live.agents import capabilities
 from acphold.live.agents.extensions import FORK_METHOD
+from acphold.live.agents.interface import DECISIONS
 from acphold.live.hub.desk import Desk
-from acphold.live.hub.questions import DECISIONS
 from acphold.live.mcp.servers import MCP_MESSAGE, ProvidedServers
 from acphold.live.reading import neighbours
 from acphold.live.reading.neighbours import (
@@ -52,6 +52,7 @@ from acphold.live.server.session_requests import Handler, SessionRequests
 from acphold.live.server.unstable import UnstableMethods, archive_filter, copy_session
 from acphold.newest import Newest
 from acphold.record.history.raw_update import members, string
+from acphold.record.journal import ListFilter
 from acphold.record.journal.access import SCOPES, Scope
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class ClientConnection:
     @property
     def is_idle(self) -> bool:
         """True if no session is open to the client, and it is opening none."""
-        live = [it.session for it in self._desk.hub.conversations]
+        live = [it.session for it in self._desk.hub.live.values()]
         is_attached = any(it.attachments.find(self) is not None for it in live)
         return not (
             is_attached or self._opener.openings.are_under_way or self._opener.remote.has_any
@@ -370,7 +371,7 @@ class ClientConnection:
         if self.principal.session_id is None:
             return True
         try:
-            row = await self._desk.hub.whereabouts.row(self.principal.session_id)
+            row = await self._desk.hub.journal.session(self.principal.session_id)
         except errors.UnknownSessionError:
             return False
         return row.agent == self._desk.agent.key
@@ -465,14 +466,14 @@ class ClientConnection:
                 conversation.id,
                 len(conversation.session.attachments),
                 conversation.turns.running is not None,
-                conversation.questions.are_open,
+                bool(conversation.questions.waiting),
                 sum(
                     it.client.only_watches(conversation.id)
                     for it in conversation.session.attachments
                 ),
                 tuple(question.entry.id for question in conversation.questions.waiting),
             )
-            for conversation in self._desk.hub.conversations
+            for conversation in self._desk.hub.live.values()
             if principal.owns(conversation.session.tenant)
             and not conversation.session.row.is_listed_elsewhere
             and principal.session_id in (None, conversation.id)
@@ -506,9 +507,13 @@ class ClientConnection:
         if self._principal.session_id is not None:
             return await self._desk.sessions.only(self._principal.session_id, self._entrance.tenant)
         archived = archive_filter(request.params) or ("exclude" if self._unstable else None)
-        return await self._desk.sessions.page(
-            asked.cwd, asked.cursor, self._desk.hub.open_ids, archived, self._entrance.tenant
+        filter = ListFilter(
+            cwd=asked.cwd,
+            held=self._desk.hub.open_ids,
+            archived=archived or "exclude",
+            tenant=self._entrance.tenant,
         )
+        return await self._desk.sessions.page(filter, asked.cursor, marked=archived is not None)
 
     async def aclose(self) -> None:
         """Detach the client, which has gone, here and from every owner."""

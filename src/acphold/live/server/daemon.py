@@ -30,7 +30,7 @@ from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.unix import Front, UnixListener, listening
 from acp_wire.visible_text import visible
 from acphold.errors import AcpError, AgentStartError
-from acphold.live.agents.absent import AbsentAgent
+from acphold.live.agents.interface import AbsentAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds

@@ -350,7 +350,7 @@ class OwnSessions:
             return
         principal = self._entrance.principal
         try:
-            row = await self._desk.hub.whereabouts.row(session_id)
+            row = await self._desk.hub.journal.session(session_id)
         except UnknownSessionError:
             if self._desk.agent.reads_journal or not principal.owns(""):
                 raise
@@ -366,7 +366,7 @@ class OwnSessions:
         """Return True if less is shared with the client now than when it was let in."""
         for session_id, scopes in [*self._shared.items()]:
             try:
-                row = await self._desk.hub.whereabouts.row(session_id)
+                row = await self._desk.hub.journal.session(session_id)
             except UnknownSessionError:
                 return True
             if not scopes <= self._entrance.principal.scopes_in(row):

@@ -147,7 +147,7 @@ class RemoteSessions:
         try:
             await line.far.run()
         except errors.UnknownSessionError:
-            self._desk.hub.was_deleted(line.session_id)
+            self._desk.hub.ownership.deleted.add(line.session_id)
         except errors.AcpError as exc:
             log.warning("session %s is not open any more: %s", line.session_id, exc)
         except Exception:  # nobody awaits this task
@@ -261,7 +261,7 @@ class SessionLine:
         if (held := self._held) is None:
             return
         try:
-            whose = await self._hub.whereabouts.owner(self.session_id)
+            whose = await self._hub.journal.owner(self.session_id)
         except errors.UnknownSessionError:  # it was deleted: nobody can say so but a new owner
             self.far.give_up()
             return

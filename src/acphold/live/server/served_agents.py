@@ -257,7 +257,7 @@ class ServedAgents:
             archived=archive_filter(params) or "exclude",
             tenant=principal.tenant,
         )
-        return await page_of_all(self._journal, filter, asked.cursor, self._name_of, marked=True)
+        return await page_of_all(self._journal, filter, asked.cursor, self._name_of)
 
     def _name_of(self, row: SessionRow) -> str:
         """Return the name under which a session's agent is served: that of its last start, if this

@@ -38,7 +38,7 @@ from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:
-    from acphold.live.agents import HubAgent, ListenerToMany
+    from acphold.live.agents.interface import HubAgent, ListenerToMany
 
 log = logging.getLogger(__name__)
 

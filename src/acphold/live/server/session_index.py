@@ -31,7 +31,8 @@ from acp_wire.schema import encode
 from acp_wire.schema.splice import array, splice, without_meta
 from acp_wire.tasks import TaskSet, end, first_of
 from acphold.errors import AcpError, ConnectionLostError, InvalidParamsError, JournalError
-from acphold.live.agents import air, ask
+from acphold.live.agents import air
+from acphold.live.agents.interface import ask
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.session_list import MESSAGE_COUNT, ORIGINS, ListedFolders
@@ -41,7 +42,7 @@ from acphold.live.server.checked_params import decode_params, list_request
 from acphold.live.server.principals import Entrance
 from acphold.newest import Newest
 from acphold.record.history.raw_update import items, members, string
-from acphold.record.journal import Archived
+from acphold.record.journal import Archived, ListFilter
 from acphold.record.snapshots.checkouts import in_other_work_trees
 
 log = logging.getLogger(__name__)
@@ -153,15 +154,15 @@ class SessionIndex:
         if (only := self._entrance.principal.session_id) is not None:
             found = await self._find([only])
             return splice(b"{}", {"sessions": array([*found.values()])})
-        page = await self._desk.sessions.page(
-            asked.cwd,
-            asked.cursor,
-            self._desk.hub.open_ids,
-            archived,
-            self._entrance.tenant,
-            limit=min(limit, bounds.INDEX_PAGE_MOST),
+        filter = ListFilter(
+            cwd=asked.cwd,
             beside=await _in_work_trees(asked.cwd) if wanted.include_worktrees else (),
+            held=self._desk.hub.open_ids,
+            archived=archived,
+            tenant=self._entrance.tenant,
         )
+        limit = min(limit, bounds.INDEX_PAGE_MOST)
+        page = await self._desk.sessions.page(filter, asked.cursor, marked=True, limit=limit)
         shown = await self._show(items(members(page)["sessions"]), {})
         return splice(page, {"sessions": array([*shown.values()])})
 
@@ -201,7 +202,7 @@ class SessionIndex:
     def _state(self, session_id: str, outcome: bytes | None) -> str | None:
         """Return what goes on in a session; None if that is not known here."""
         conversation = self._desk.hub.live.get(session_id)
-        if conversation is not None and conversation.questions.are_open:
+        if conversation is not None and conversation.questions.waiting:
             return "requires_action"
         if conversation is not None and conversation.turns.running is not None:
             return "running"

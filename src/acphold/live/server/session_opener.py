@@ -41,6 +41,7 @@ from acphold.live.hub.choices import without_booleans
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.frames import Frames
+from acphold.live.hub.ownership import find_accepted
 from acphold.live.hub.questions import SENT
 from acphold.live.hub.router import Asker
 from acphold.live.lines.line import OpenSession
@@ -58,6 +59,8 @@ from acphold.live.server.positions import (
 )
 from acphold.live.server.principals import Entrance, Principal
 from acphold.live.server.remote_sessions import AttendHere, RemoteSessions
+from acphold.record.journal.lineage import identity
+from acphold.record.journal.owners import other_owner
 
 log = logging.getLogger(__name__)
 
@@ -330,8 +333,8 @@ class SessionOpener:
             result = self.answer(conversation.load_result, conversation, attachment)
             if said.after is not None and said.answered:  # report which of them were accepted
                 ids = {*said.answered[: bounds.SENT_PROMPTS]}
-                whereabouts = self._desk.hub.whereabouts
-                accepted = await whereabouts.find_accepted(conversation.id, ids, said.after)
+                journal = self._desk.hub.journal
+                accepted = await find_accepted(journal, conversation.id, ids, said.after)
                 result = with_meta(result, ANSWERED, encode(accepted))
         except BaseException:
             conversation.put_back(attachment)
@@ -353,7 +356,7 @@ class SessionOpener:
         """
         session_id, after = wanted.session_id, wanted.after
         if after is None:  # it must not miss an entry from now on, even if the owner ends at once
-            after = await self._desk.hub.whereabouts.last_seq(session_id)
+            after = (await self._desk.hub.journal.session(session_id)).last_seq
         opening = OpenSession(wanted.request.params, after, wanted.said.lineage)
         if held is not None:
             await self.remote.reach(held)
@@ -389,7 +392,7 @@ class SessionOpener:
             tenant=self._entrance.tenant or "",
             introduction=self.introduction,
             is_listed_elsewhere=in_front is not None
-            and in_front == await self._desk.hub.journal_identity(),
+            and in_front == await identity(self._desk.hub.journal),
             stays=stays,
             joins=joins,
         )
@@ -428,10 +431,11 @@ class SessionOpener:
         otherwise the two would take it from each other for ever."""
         await self.openings.wait(session_id)
         try:
-            followable = await self._desk.hub.whereabouts.can_be_followed(session_id)
+            owner = other_owner(await self._desk.hub.journal.owner(session_id))
         except errors.AcpError as exc:
             log.warning("cannot find the owner of session %s: %s", session_id, exc)
             return
+        followable = owner is None or bool(owner.addresses)
         if followable and not self.is_open(session_id):
             self.remote.follow(session_id, opened)
 
@@ -448,7 +452,7 @@ class SessionOpener:
         """Return the answer that opens a session, for a client with this attachment."""
         result = as_readable(result, self._client)
         if self.introduce is not None:  # `initialize` may have introduced another agent
-            introduced = self.introduce(conversation.initialize_answer or answer_without_agent())
+            introduced = self.introduce(conversation.shared.introduced or answer_without_agent())
             result = with_meta(result, AGENT, encode(conversation.side.agent.key))
             result = with_meta(result, INTRODUCTION, introduced)
         if not attachment.positions:

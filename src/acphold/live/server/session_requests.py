@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ from acphold.live.agents import capabilities
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
+from acphold.live.hub.ownership import end_of_sent
 from acphold.live.hub.prompt_turn import CANCELLED, PromptTurn
 from acphold.live.hub.router import Asker
 from acphold.live.reading.neighbours import tell_owner
@@ -39,6 +41,8 @@ from acphold.live.server.principals import Entrance
 from acphold.live.server.remote_sessions import RemoteSessions
 from acphold.live.server.session_opener import SessionOpener, as_readable
 from acphold.record.history.timeline import answer_in
+from acphold.record.journal import Whose
+from acphold.record.journal.owners import Free
 
 SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
@@ -111,8 +115,8 @@ class LocalHome(Struct, frozen=True):
         """Handle a prompt that its client has sent before: begin it if it never arrived here,
         otherwise answer it."""
         async with self.in_order:
-            whereabouts = self.desk.hub.whereabouts
-            ended = await whereabouts.end_of_sent(conversation.id, sent.id, sent.after or 0)
+            journal, after = self.desk.hub.journal, sent.after or 0
+            ended = await end_of_sent(journal, conversation.id, sent.id, after)
             if self._join(conversation, asked.request, sent):  # it has arrived meanwhile
                 return
             if ended is None:
@@ -147,7 +151,9 @@ class LocalHome(Struct, frozen=True):
                 await self.desk.close(session_id, client)
                 request.answer(b"{}")
             case schema.DELETE_SESSION.name:
-                owner = await self.desk.hub.whereabouts.owner_if_kept(session_id)
+                owner: Whose = Free(0)
+                with suppress(errors.UnknownSessionError):  # one that only the agent has
+                    owner = await self.desk.hub.journal.owner(session_id)
                 await self.desk.delete(session_id, client)
                 await tell_owner(owner, session_id)  # it notifies the clients there
                 request.answer(b"{}")

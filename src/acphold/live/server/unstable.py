@@ -22,8 +22,9 @@ from acp_wire.schema.session_requests import ForkSessionRequest
 from acp_wire.schema.shapes import Extensible
 from acp_wire.schema.splice import splice
 from acphold.errors import InvalidParamsError, NothingSaidError, UnknownSessionError
-from acphold.live.agents import air, ask
+from acphold.live.agents import air
 from acphold.live.agents.extensions import FORK_METHOD, CopiedFiles, CopyRequest, SessionCopy
+from acphold.live.agents.interface import ask
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
 from acphold.live.reading.neighbours import tell_owner
@@ -104,7 +105,7 @@ class UnstableMethods:
         if request.method not in agent.index_methods or not agent.alive:
             return None
         with suppress(UnknownSessionError):
-            await self._desk.hub.whereabouts.row(session_id)
+            await self._desk.hub.journal.session(session_id)
             return None
         agents = self._desk.sessions.agents
         if not await agents.only_its([session_id]):
@@ -118,7 +119,7 @@ class UnstableMethods:
     async def _tell(self, session_id: str, title: str | None, *, archived: bool) -> None:
         """Report a change to another process in which the session is live, and to the agent: the
         next list shows what its own has."""
-        await tell_owner(await self._desk.hub.whereabouts.owner(session_id), session_id)
+        await tell_owner(await self._desk.hub.journal.owner(session_id), session_id)
         await self._desk.sessions.agents.tell(session_id, title, archived=archived)
 
     async def archive(self, request: Request, *, archived: bool = True) -> bytes:
@@ -140,8 +141,7 @@ class UnstableMethods:
         is_open = self._desk.hub.holds(session_id)
         if not is_open:
             try:
-                owner = await self._desk.hub.whereabouts.owner(session_id)
-                is_open = other_owner(owner) is not None
+                is_open = other_owner(await self._desk.hub.journal.owner(session_id)) is not None
             except UnknownSessionError:
                 if await self._desk.sessions.agents.look_up(session_id) is None:
                     raise
@@ -163,7 +163,7 @@ class UnstableMethods:
         try:
             copy_id = await self._desk.listed.fork(session_id, setup, at)
         except NothingSaidError:
-            row, agent = await self._desk.hub.whereabouts.row(session_id), self._desk.agent
+            row, agent = await self._desk.hub.journal.session(session_id), self._desk.agent
             known = row.downstream_id if row.agent == agent.key else None
             if at is not None or known is None or not agent.can_fork:
                 raise
@@ -196,7 +196,7 @@ async def copy_session(desk: Desk, principal: Principal, params: bytes) -> bytes
     copy, folder = await desk.listed.copy(asked)
     principal.note(FORK_METHOD, copy.session_id)
     if folder is None:
-        row = await desk.hub.whereabouts.row(copy.session_id)
+        row = await desk.hub.journal.session(copy.session_id)
         return encode(SessionCopy(copy.session_id, row.cwd, copy.turns))
     files = CopiedFiles(
         folder.laid.folder,
