@@ -10,8 +10,7 @@ from msgspec import convert
 
 from acp_wire.schema import encode
 from acphold.client.session_feed import QueueReport
-from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
-from acphold.record.history.queue_delta import apply_delta
+from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, apply_delta
 
 QUEUE = "_acphold/queue"
 

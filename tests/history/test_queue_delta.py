@@ -15,10 +15,12 @@ from acphold.record.history.prompt_queue import (
     NO_QUEUE,
     EndedPrompt,
     PromptQueue,
+    QueueDelta,
     WaitingPrompt,
     after_entry,
+    apply_delta,
+    difference,
 )
-from acphold.record.history.queue_delta import QueueDelta, apply_delta, difference
 from tests.npm import NODE
 
 PAGE = Path(__file__).parents[1] / "page" / "model" / "queue.mjs"

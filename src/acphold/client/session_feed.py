@@ -24,8 +24,7 @@ from acphold.errors import AcpError, AgentBusyError, ConnectionLostError, Invali
 from acphold.live.agents.capabilities import INTRODUCTION, QUEUE_METHOD
 from acphold.live.agents.interface import update_of
 from acphold.record.history.entries import CHILD
-from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
-from acphold.record.history.queue_delta import QueueDelta, apply_delta
+from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, QueueDelta, apply_delta
 from acphold.record.history.raw_update import PROMPT_BEGUN
 
 if TYPE_CHECKING:

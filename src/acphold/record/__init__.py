@@ -6,7 +6,7 @@ It stands on acp-wire alone, and starts nothing. Begin with `history/fold.py` an
 
 EXPORTS = """
     history history.attributes history.children history.decisions history.display_terminals
-    history.entries history.fold history.prompt_queue history.queue_delta history.raw_update
+    history.entries history.fold history.prompt_queue history.raw_update
     history.replay history.timeline history.words
     journal journal.access journal.bounds journal.compression journal.copies journal.hits
     journal.intentions journal.journal journal.kept_queue journal.lineage journal.list_places

@@ -19,8 +19,7 @@ from acphold.live.hub.attachment import AttachedSession, Attachment, Client, not
 from acphold.live.hub.publication import Publication
 from acphold.newest import Newest
 from acphold.record.history import Segment
-from acphold.record.history.prompt_queue import NO_QUEUE
-from acphold.record.history.queue_delta import difference
+from acphold.record.history.prompt_queue import NO_QUEUE, difference
 
 log = logging.getLogger(__name__)
 

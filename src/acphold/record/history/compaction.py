@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-import msgspec
-from msgspec import Raw
+from msgspec import Struct
 
 from acp_wire.schema.updates import is_for_the_moment
 from acphold.record.history.attributes import changes_meta, is_snapshot
@@ -35,7 +34,6 @@ from acphold.record.history.entries import (
     Segment,
 )
 from acphold.record.history.raw_update import (
-    UNREADABLE,
     PlainChunk,
     encode_object,
     encode_text,
@@ -132,28 +130,20 @@ def snapshots(segments: Iterable[Segment]) -> dict[str, int]:
     }
 
 
-class _EntryPiece:
+class _EntryPiece(Struct):
     """The content of one entry; `last_seq` follows from the piece after it."""
 
-    def __init__(
-        self,
-        first_seq: int,
-        kind: str,
-        at: int,
-        content: bytes | Run | _JoinedCall,
-        original: bytes,
-    ) -> None:
-        self.first_seq = first_seq
-        self.kind = kind
-        self.at = at
-        self.content = content
-        self._original = original
+    first_seq: int
+    kind: str
+    at: int
+    content: bytes | Run | _JoinedCall
+    original: bytes
 
     def raw(self) -> bytes:
         if isinstance(self.content, bytes):
             return self.content
         joined = self.content.join()
-        return with_update(self._original, joined) if self.kind == CHILD else joined
+        return with_update(self.original, joined) if self.kind == CHILD else joined
 
 
 _COLLECTED: Final = ("content", "locations", "rawInput", "rawOutput")
@@ -246,27 +236,26 @@ class _JoinedCall:
         return encode_object(fields)
 
 
-class _Statement:
+class _Statement(Struct):
     """An update that the next one about the same thing may make void."""
 
-    def __init__(self, index: int, parts: dict[str, bytes]) -> None:
-        self.index = index
-        self._parts = parts
+    index: int
+    parts: dict[str, bytes]
 
     def covers(self, earlier: _Statement, kind: str) -> bool:
         """Return True if dropping the earlier one loses nothing."""
-        if kind == "session_info_update" and changes_meta(earlier._parts.get("_meta", b"")):
+        if kind == "session_info_update" and changes_meta(earlier.parts.get("_meta", b"")):
             return False  # each adds to those before, and may be too much for that
-        meta = members(earlier._parts.get("_meta", b"")).keys()
-        if not meta <= members(self._parts.get("_meta", b"")).keys():
+        meta = members(earlier.parts.get("_meta", b"")).keys()
+        if not meta <= members(self.parts.get("_meta", b"")).keys():
             return False
-        return earlier._parts.keys() - {"_meta"} <= self.effective(kind)
+        return earlier.parts.keys() - {"_meta"} <= self.effective(kind)
 
     def effective(self, kind: str) -> set[str]:
         """Return the members that change something: by the schema, one of a wrong type does not."""
         starts = _STARTS[kind]
         return {
-            name for name, value in self._parts.items() if value.startswith(starts.get(name, b""))
+            name for name, value in self.parts.items() if value.startswith(starts.get(name, b""))
         }
 
 
@@ -283,12 +272,11 @@ ONE_A_TURN: Final = frozenset({"plan", "session_info_update"})
 """Kinds of which the last update of a turn is enough, if it has all members of those before."""
 
 
-class _Summarized:
+class _Summarized(Struct):
     """The course of a compaction: the last update after its first, and the chunks."""
 
-    def __init__(self) -> None:
-        self.last: _Statement | None = None
-        self.chunks: list[int] = []
+    last: _Statement | None = None
+    chunks: list[int] = []
 
 
 class _Compacting:
@@ -396,7 +384,7 @@ class _Lane:
             elif compaction_id:
                 self._compactions[compaction_id] = _Summarized()
         elif kind in ("tool_call", "tool_call_update"):
-            if not _is_whole(raw):
+            if not members(raw):  # it cannot be taken apart without loss
                 self._close_call(raw)
             elif tool_call_id := tool_id(raw):
                 tool = self._tools.get(tool_call_id)
@@ -420,18 +408,6 @@ class _Lane:
         """Stop merging into a call: this update of it stays here, and later ones must not move
         ahead of it."""
         self._tools.pop(tool_id(raw), None)
-
-
-_decode_whole = msgspec.json.Decoder(dict[str, Raw]).decode
-
-
-def _is_whole(raw: bytes) -> bool:
-    """Return True if the update can be taken apart and put together again without loss."""
-    try:
-        _decode_whole(raw)
-    except UNREADABLE:
-        return False
-    return True
 
 
 def _pack(

@@ -170,24 +170,19 @@ def answer_entry(
     they did not, and `watched` what rules that only watch would have done. One that `is_automatic`
     no person gave in the client.
     """
-    parts = {"question": encode_text(question), "outcome": encode_text(outcome)}
-    if result:
-        parts["result"] = result
-    if client:
-        parts["client"] = client
-    if message is not None:
-        parts["message"] = encode_text(message)
-    if sent_id:
-        parts["sent"] = encode_text(sent_id)
-    if rule:
-        parts["rule"] = rule
-    if watched:
-        parts["watched"] = watched
-    if unruled:
-        parts["unruled"] = encode_text(unruled)
-    if is_automatic:
-        parts["automatic"] = b"true"
-    return encode_object(parts)
+    parts = {
+        "question": encode_text(question),
+        "outcome": encode_text(outcome),
+        "result": result,
+        "client": client,
+        "message": b"" if message is None else encode_text(message),
+        "sent": encode_text(sent_id) if sent_id else b"",
+        "rule": rule,
+        "watched": watched,
+        "unruled": encode_text(unruled) if unruled else b"",
+        "automatic": b"true" if is_automatic else b"",
+    }
+    return encode_object({name: raw for name, raw in parts.items() if raw})
 
 
 def asked_question(raw: bytes) -> AskedQuestion:

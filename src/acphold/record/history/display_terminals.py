@@ -21,6 +21,7 @@ terminal at a `tool_call`, and takes its output from a `tool_call_update` alone.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -134,14 +135,8 @@ def newest(text: str, room: int) -> str:
     if 6 * len(text) <= room or len(encode_text(text)) <= room:
         return text
     text = text[-room:]
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high) // 2
-        if len(encode_text(text[middle:])) <= room:
-            high = middle
-        else:
-            low = middle + 1
-    return text[low:]
+    fits = bisect_left(range(len(text)), True, key=lambda at: len(encode_text(text[at:])) <= room)
+    return text[fits:]
 
 
 def from_next_line(text: str) -> str:

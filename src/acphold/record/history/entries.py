@@ -13,7 +13,6 @@ from datetime import datetime
 from itertools import groupby, pairwise
 from typing import Final, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from acphold.record.history.children import child_update
@@ -152,13 +151,9 @@ class Entry(Struct, frozen=True, gc=False):
         return self.raw if self.kind in (UPDATE, TERMINAL) else b""
 
 
-class _Sent(Struct):
-    id: str = ""
-
-
 def id_of_sent(raw: bytes) -> str:
     """Return the id in an entry of the kind SENT."""
-    return msgspec.json.decode(raw, type=_Sent).id
+    return string(members(raw).get("id")) or ""
 
 
 class PastEntry(Struct, frozen=True, gc=False):

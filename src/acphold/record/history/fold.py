@@ -140,9 +140,14 @@ class Fold:
         self._messages: dict[tuple[Role, str], int] = {}
         self._tools: dict[str, int] = {}
         self._compactions: dict[str, int] = {}
-        for known in state.open_children:
+        for known in state.open_children:  # nothing else is known of them
             self._children[known.session_id] = child = ChildDraft(known.session_id, self)
-            child.resume_open(known)
+            child.spelling, child.depth, child.parent = known.spelling, known.depth, known.parent
+            child.fields = {"state": "running"} if known.is_at_work else {}
+            left = SessionState(
+                open_tools=known.open_tools, open_compactions=known.open_compactions
+            )
+            child.folding = Fold(left, child)
         for index, item in enumerate(state.timeline):
             if isinstance(item, ToolCall):
                 self._tools[item.tool_call_id] = index
@@ -350,16 +355,12 @@ class Fold:
             role = "agent"
         self._between[message_id] = (child, role, own_id)
         if (content := parts.get("content", b"")).startswith(b"["):
-            child.folding._replace_message(role, own_id, items(content))
+            draft, folding = MessageDraft(role, own_id), child.folding
+            index = folding._messages.setdefault((role, own_id), len(folding._timeline))
+            folding._timeline[index : index + 1] = [draft]
+            for block in items(content):
+                draft.add_block(block)
         child.touch()
-
-    def _replace_message(self, role: Role, message_id: str, blocks: list[bytes]) -> None:
-        """Replace all of a message."""
-        draft = MessageDraft(role, message_id)
-        index = self._messages.setdefault((role, message_id), len(self._timeline))
-        self._timeline[index : index + 1] = [draft]
-        for block in blocks:
-            draft.add_block(block)
 
     def _child(self, session_id: str) -> ChildDraft:
         """Return the child with this id. A new one is placed here, unless that is too deep."""
@@ -385,7 +386,7 @@ class ChildDraft:
         self.tree: dict[str, ChildDraft] = lies_in._children
         parent = lies_in._within
         self.depth: int = 1 if parent is None else parent.depth + 1
-        self._parent = "" if parent is None else parent.session_id
+        self.parent = "" if parent is None else parent.session_id
         self.spelling: children.Spelling = "update"
         self.caller: str | None = None
         self.fields: dict[str, str | None] = {}
@@ -403,13 +404,6 @@ class ChildDraft:
                 open_tools=(*left_open.folding._open_tools,),
                 open_compactions=(*left_open.folding._open_compactions,),
             )
-        self.folding = Fold(state, self)
-
-    def resume_open(self, known: children.OpenChild) -> None:
-        """Continue from what was open; nothing else is known of this child."""
-        self.spelling, self.depth, self._parent = known.spelling, known.depth, known.parent
-        self.fields = {"state": "running"} if known.is_at_work else {}
-        state = SessionState(open_tools=known.open_tools, open_compactions=known.open_compactions)
         self.folding = Fold(state, self)
 
     def touch(self) -> None:
@@ -437,7 +431,7 @@ class ChildDraft:
             return None
         return children.OpenChild(
             self.session_id,
-            self._parent,
+            self.parent,
             self.depth,
             self.spelling,
             is_at_work,

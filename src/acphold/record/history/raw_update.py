@@ -10,7 +10,7 @@ held outside acphold, or a message that it puts into their mouth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -172,6 +172,22 @@ def items(raw: bytes) -> list[bytes]:
         return []
 
 
+def values_in(raw: bytes | None) -> Iterator[object]:
+    """Yield a JSON value and all values in it, in their order; nothing if it cannot be read."""
+    if raw is None:
+        return
+    try:
+        waiting: list[object] = [msgspec.json.decode(raw)]
+    except UNREADABLE:
+        return
+    while waiting:
+        yield (value := waiting.pop())
+        if isinstance(value, dict):
+            waiting.extend(reversed(value.values()))
+        elif isinstance(value, list):
+            waiting.extend(reversed(value))
+
+
 def content_text(block: bytes) -> str | None:
     """Return the text of a block that is nothing but text, or None."""
     try:
@@ -251,23 +267,22 @@ def without_marks(update: bytes) -> bytes:
 
 def params_without_marks(params: bytes) -> bytes:
     """Return the params of an update of an agent, without the same marks."""
-    parts = members(params)
-    kept = {**parts, "update": without_marks(parts.get("update", b""))}
-    if "_meta" in parts:
-        kept["_meta"] = meta_without_marks(parts["_meta"])
-    return params if kept == parts else encode_object(kept)
+    return _params_without_marks(params, "update")
 
 
 def request_without_marks(params: bytes) -> bytes:
     """Return the params of an agent's request, and a tool call in it, without the same marks."""
-    if not may_have_marks(params):
-        return params
+    return _params_without_marks(params, "toolCall") if may_have_marks(params) else params
+
+
+def _params_without_marks(params: bytes, name: str) -> bytes:
+    """Return params without marks in their `_meta`, and in the member of this name."""
     parts = members(params)
     kept = dict(parts)
     if "_meta" in parts:
         kept["_meta"] = meta_without_marks(parts["_meta"])
-    if "toolCall" in parts:
-        kept["toolCall"] = without_marks(parts["toolCall"])
+    if name in parts:
+        kept[name] = without_marks(parts[name])
     return params if kept == parts else encode_object(kept)
 
 

@@ -17,14 +17,13 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from acp_wire.schema.updates import TOOL_KINDS
 from acphold.record.history.children import child_change
 from acphold.record.history.display_terminals import output_in
 from acphold.record.history.entries import PROMPT, Entry
-from acphold.record.history.raw_update import ROLES, UNREADABLE, items, members, string, update_kind
+from acphold.record.history.raw_update import ROLES, items, members, string, update_kind, values_in
 
 TEXT_CHARACTERS: Final = 64 << 10
 """Most characters of one entry that are searched, of each part."""
@@ -120,20 +119,7 @@ def _block_text(block: bytes) -> Iterator[str]:
 
 def _strings(raw: bytes | None) -> Iterator[str]:
     """Yield all strings in a JSON value, in their order, without the names of members."""
-    if raw is None:
-        return
-    try:
-        waiting: list[object] = [msgspec.json.decode(raw)]
-    except UNREADABLE:
-        return
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            waiting.extend(reversed(value.values()))
-        elif isinstance(value, list):
-            waiting.extend(reversed(value))
+    return (value for value in values_in(raw) if isinstance(value, str))
 
 
 # -- words that the tokenizer does not see --------------------------------------------------

@@ -18,10 +18,8 @@ Source of the shapes: ACP v1 schema, `Diff`, `ToolCall`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from acphold.record.history.children import child_update
@@ -37,7 +35,13 @@ from acphold.record.history.entries import (
     TurnSpan,
     span_at,
 )
-from acphold.record.history.raw_update import UNREADABLE, items, members, string, update_kind
+from acphold.record.history.raw_update import (
+    items,
+    members,
+    string,
+    update_kind,
+    values_in,
+)
 from acphold.record.history.timeline import FINAL_STATUSES, ToolDraft
 
 
@@ -85,12 +89,20 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
     """Return the edits of a whole session in the order of their calls; none of failed calls."""
     calls: list[_ReportedCall] = []
     latest: dict[tuple[str, str], _ReportedCall] = {}  # by sub-agent, "" for none, and call id
-    asked = _AskedEdits()
+    # The diffs that questions show count for their call once somebody has allowed it.
+    asked: dict[str, tuple[AskedQuestion, _ReportedCall]] = {}
     async for segment in segments:
-        if segment.kind in (QUESTION, ANSWER):
-            for _, raw in segment.raws():
-                asked.take(segment.kind, raw, latest)
-            continue
+        for _, raw in segment.raws() if segment.kind == QUESTION else ():
+            question = asked_question(raw)
+            call = latest.get(("", string(question.tool_call.get("toolCallId")) or ""))
+            if call is not None:
+                asked[question.id] = question, call
+        for _, raw in segment.raws() if segment.kind == ANSWER else ():
+            closed = closed_question(raw)
+            if closed.question in asked:
+                question, call = asked.pop(closed.question)
+                if closed.came(question).how.startswith("allow_"):
+                    call.asked[:] = _diffs_in(question.tool_call) or call.asked
         if segment.kind not in TELLING_OF_CALLS or b'"toolCallId"' not in segment.raw:
             continue
         for entry in segment.entries():
@@ -150,63 +162,27 @@ class _ReportedCall(Struct, frozen=True):
             )
 
 
-class _AskedEdits:
-    """The diffs that questions show: they count for their call once somebody has allowed it."""
-
-    def __init__(self) -> None:
-        self._questions: dict[str, tuple[AskedQuestion, _ReportedCall]] = {}
-
-    def take(self, kind: str, raw: bytes, calls: Mapping[tuple[str, str], _ReportedCall]) -> None:
-        """Take a question or an answer."""
-        if kind == QUESTION:
-            question = asked_question(raw)
-            call = calls.get(("", string(question.tool_call.get("toolCallId")) or ""))
-            if call is not None:
-                self._questions[question.id] = question, call
-            return
-        closed = closed_question(raw)
-        question_and_call = self._questions.pop(closed.question, None)
-        if question_and_call is None:
-            return
-        question, call = question_and_call
-        if closed.came(question).how.startswith("allow_"):
-            call.asked[:] = _diffs_in(question.tool_call) or call.asked
-
-
 def _diffs_in(fields: Mapping[str, bytes]) -> list[dict[str, bytes]]:
     """Return the members of each diff in the content of a tool call."""
     content = map(members, items(fields.get("content", b"[]")))
     return [parts for parts in content if parts.get("type") == b'"diff"']
 
 
-class _LinePlace(Struct):
-    line: int | None = None
-
-
 def _line_of(location: bytes) -> int | None:
     """Return the line of a location that a call reports; None if it has none."""
-    with suppress(*UNREADABLE):
-        return msgspec.json.decode(location, type=_LinePlace).line
-    return None
+    line = members(location).get("line", b"")
+    return int(line) if line.isdigit() and len(line) < 10 else None
 
 
 def _input_texts(raw: bytes | None) -> tuple[set[str], bool]:
     """Return the texts in a tool's input, and True if it was to replace all occurrences."""
     texts: set[str] = set()
     is_everywhere = False
-    try:
-        waiting: list[object] = [msgspec.json.decode(raw or b"null")]
-    except UNREADABLE:
-        return texts, is_everywhere
-    while waiting:
-        value = waiting.pop()
+    for value in values_in(raw):
         if isinstance(value, str):
             texts.add(value)
         elif isinstance(value, dict):
             is_everywhere |= True in (value.get("replace_all"), value.get("replaceAll"))
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
     return texts, is_everywhere
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from enum import Enum
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -33,7 +33,7 @@ from acphold.record.reports.file_edits import (
     state_after,
 )
 
-Opcode = tuple[str, int, int, int, int]
+Opcode = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
 
 
 FILE_BYTES: Final = 16 << 20
@@ -262,8 +262,12 @@ def _hunks(old: Sequence[str], new: Sequence[str], first: int) -> Iterator[str]:
             (tag, i1 + head, i2 + head, j1 + head, j2 + head)
             for tag, i1, i2, j1, j2 in matcher.get_opcodes()
         ]
-    opcodes = [("equal", 0, head, 0, head), *middle, ("equal", i, len(old), j, len(new))]
-    for group in _groups(opcodes):
+    opcodes: list[Opcode] = [
+        ("equal", 0, head, 0, head),
+        *middle,
+        ("equal", i, len(old), j, len(new)),
+    ]
+    for group in _KnownOpcodes(opcodes).get_grouped_opcodes(CONTEXT):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
         yield f"@@ -{_range(i1, i2, first)} +{_range(j1, j2, first)} @@\n"
         for tag, o1, o2, n1, n2 in group:
@@ -283,21 +287,14 @@ def _range(start: int, end: int, first: int) -> str:
     return f"{start + first if end > start else start + first - 1},{end - start}"
 
 
-def _groups(opcodes: Sequence[Opcode]) -> Iterator[list[Opcode]]:
-    """Yield the changes with CONTEXT lines around them, nearby ones together."""
-    group: list[Opcode] = []
-    for place, (tag, i1, i2, j1, j2) in enumerate(opcodes):
-        if tag != "equal":
-            group.append((tag, i1, i2, j1, j2))
-            continue
-        has_more = any(later[0] != "equal" for later in opcodes[place + 1 :])
-        if group and (i2 - i1 > 2 * CONTEXT or not has_more):
-            ends = min(CONTEXT, i2 - i1)
-            yield [*group, (tag, i1, i1 + ends, j1, j1 + ends)]
-            group = []
-        if has_more:
-            begins = i1 if group else max(i1, i2 - CONTEXT)
-            group.append((tag, begins, i2, j2 - (i2 - begins), j2))
+class _KnownOpcodes(SequenceMatcher[str]):
+    """Groups opcodes that are known already."""
+
+    def __init__(self, known: list[Opcode]) -> None:
+        self._known = known
+
+    def get_opcodes(self) -> list[Opcode]:
+        return self._known
 
 
 def _mark(side: str, path: str, state: FileText) -> str:
@@ -308,16 +305,12 @@ def _mark(side: str, path: str, state: FileText) -> str:
     return f"{name}\t" if " " in name and not name.startswith('"') else name
 
 
-_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_ESCAPES: Final = {code: f"\\{code:03o}" for code in (*range(0x20), 0x7F)} | str.maketrans(
+    {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+)
 
 
 def _name(side: str, path: str) -> str:
     """Return a path as git writes it: quoted if it has special characters."""
-    if not any(sign in _ESCAPES or ord(sign) < 0x20 or ord(sign) == 0x7F for sign in path):
-        return f"{side}{path}"
-    quoted = "".join(
-        _ESCAPES.get(sign)
-        or (f"\\{ord(sign):03o}" if ord(sign) < 0x20 or ord(sign) == 0x7F else sign)
-        for sign in path
-    )
-    return f'"{side}{quoted}"'
+    quoted = path.translate(_ESCAPES)
+    return f"{side}{path}" if quoted == path else f'"{side}{quoted}"'

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -228,17 +228,12 @@ class _TurnTranscript:
         if entry.kind == QUESTION:
             question = asked_question(entry.raw)
             self._questions[question.id] = len(self._beside), question
-            title = question.title
-            if question.untitled_call is not None:  # then that of its tool call
-                for item in with_those_inside(self._fold.timeline()):
-                    if (
-                        isinstance(item, ToolCall)
-                        and item.tool_call_id == question.untitled_call
-                        and item.title
-                    ):
-                        title = item.title
-                        break
-            self._put(entry.seq, DecidedQuestion(title))
+            titles: Iterable[str] = ()
+            if (call := question.untitled_call) is not None:  # then that of its tool call
+                items = with_those_inside(self._fold.timeline())
+                calls = (item for item in items if isinstance(item, ToolCall) and item.title)
+                titles = (item.title for item in calls if item.tool_call_id == call)
+            self._put(entry.seq, DecidedQuestion(next(iter(titles), question.title)))
         elif entry.kind == ANSWER:
             closed = closed_question(entry.raw)
             if closed.question not in self._questions:  # it is of an earlier turn

@@ -4,7 +4,7 @@
 
 /**
  * The queue after a change: its members as they are now, null where there is none any more; of its
- * lists what leaves, and then what is inserted where. See acphold.record.history.queue_delta.
+ * lists what leaves, and then what is inserted where. See acphold.record.history.prompt_queue.
  * @param {Queue} queue @param {Received} delta @returns {Queue}
  */
 export function changedQueue(queue, { waiting, ended, ...members }) {
