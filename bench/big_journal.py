@@ -24,7 +24,6 @@ from acphold.record.journal import Listed, NewSession, RowChange
 from acphold.record.journal.sqlite import search_index, session_rows
 from acphold.record.journal.sqlite.connection import connect
 from acphold.record.journal.sqlite.migrations import SEQ_BITS
-from acphold.record.journal.stored_history import read_all
 from acphold.record.journal.stores import open_journal
 
 TEMPLATES = 500
@@ -62,7 +61,7 @@ def fill(path: Path, sessions: int) -> None:
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA cache_size = -200000")
     documents = [
-        search_index.documents(read_all(session_rows.SqliteTables(connection).segments(number), 0))
+        search_index.documents(session_rows.SqliteTables(connection).segments(number).read_all(0))
         for number in range(1, templates + 1)
     ]
     gap = DAYS * DAY_MS // (sessions // templates)

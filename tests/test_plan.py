@@ -290,7 +290,7 @@ STORES = re.compile(r"acphold\.record\.journal\.(stores|sqlite|postgresql)(\..*)
 
 OTHERS = {
     "acphold.imports.databases": {"sqlite3"},  # databases of other agents
-    "acphold.record.journal.words_in_memory": {"sqlite3"},  # its words, in memory, for all stores
+    "acphold.record.journal.hits": {"sqlite3"},  # its words, in memory, for all stores
 }
 
 

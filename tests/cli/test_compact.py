@@ -86,7 +86,7 @@ async def test_it_gives_way_to_who_writes(half_empty: Path) -> None:
     assert await task
     assert appended > 10
     assert (await writing.session("live")).last_seq == appended
-    assert await shrinking.attend(in_file.free_bytes) == 0
+    assert (await shrinking.file.sizes(0)).free == 0
     await writing.aclose()
     await shrinking.aclose()
 
@@ -98,11 +98,11 @@ async def test_what_is_more_than_some_is_given_back_turn_by_turn(
     monkeypatch.setattr(bounds, "AFTER_A_TURN_BYTES", 1 << 20)
     journal = SqliteJournal.open(half_empty)
     lease = await journal.create(NewSession("live", "a", "/w"))
-    free = [await journal.attend(in_file.free_bytes)]
+    free = [(await journal.file.sizes(0)).free]
     while free[-1] > 1 << 19:
         await journal.append(lease, [("prompt", [b"[]"])])
         await journal.settle(lease, lease.next_seq - 1)
-        free.append(await journal.attend(in_file.free_bytes))
+        free.append((await journal.file.sizes(0)).free)
         assert free[-1] < free[-2]
     assert len(free) > 2
     assert free[-1] > 0

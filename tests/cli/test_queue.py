@@ -24,7 +24,7 @@ from acp_wire.schema import encode
 from acphold.errors import InvalidParamsError
 from acphold.live.presentation.visible_text import local
 from acphold.record.history.prompt_queue import QueueChange
-from acphold.record.journal.kept_queue import change_queue
+from acphold.record.journal.intentions import change_queue
 from acphold.record.journal.rows import RowChange
 from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import ACPHOLD, Finished, run_here

@@ -356,7 +356,6 @@ def test_what_few_sessions_need_is_not_imported_while_the_editor_waits() -> None
         "acphold.record.journal.hits",
         "acphold.record.journal.sql.list_filters",
         "acphold.record.journal.sql.usage_sums",
-        "acphold.record.journal.usage_groups",
         "acphold.live.mcp.bridge",
         "acp_wire.processes.own_program",
     }

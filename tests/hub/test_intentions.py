@@ -20,9 +20,9 @@ from acphold.live.hub.forks import fork
 from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
 from acphold.record.history.entries import now_ms
+from acphold.record.journal.copies import copy_all
 from acphold.record.journal.sqlite.backup import restore_file
 from acphold.record.journal.stores import open_journal
-from acphold.record.journal.whole_copy import copy_all
 from tests.cli.command_line import ACPHOLD, run_here
 from tests.cli.conversation import CONVERSATION
 from tests.hub.moving import Machine, machines, move

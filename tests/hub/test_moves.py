@@ -30,7 +30,7 @@ from acphold.live.hub.moves import (
 )
 from acphold.record.history.prompt_queue import QueueChange
 from acphold.record.journal import Journal, ListFilter, RowChange
-from acphold.record.journal.kept_queue import change_queue
+from acphold.record.journal.intentions import change_queue
 from acphold.record.journal.moves import row_here
 from acphold.record.journal.owners import is_owned
 from acphold.record.journal.stores import open_journal

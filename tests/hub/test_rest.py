@@ -93,7 +93,9 @@ async def settled(house: Shared, session: str) -> None:
     assert isinstance(journal, SqliteJournal)
     async with asyncio.timeout(DEADLINE):
         while True:
-            done = await journal.attend(lambda db: db.execute(through, (session,)).fetchone()[0])
+            done = await journal._background.run(
+                lambda db: db.execute(through, (session,)).fetchone()[0]
+            )
             if done == house.hub.conversation(session).session.last_seq:
                 return
             await asyncio.sleep(0.01)

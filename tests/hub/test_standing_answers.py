@@ -17,7 +17,7 @@ from acphold.live.agents.interface import Updates
 from acphold.live.server.principals import Principal
 from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import Share
-from acphold.record.journal.rule_place import rule_place
+from acphold.record.journal.lineage import rule_place
 from acphold.record.journal.stores import open_journal
 from acphold.record.standing import RuleChange, StandingRule, read_rule
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared

@@ -22,7 +22,7 @@ from acphold.record.history.prompt_queue import QueueChange, WaitingPrompt
 from acphold.record.history.timeline import TurnEnd, turn_end
 from acphold.record.journal import ListFilter
 from acphold.record.journal.access import Scope
-from acphold.record.journal.kept_queue import change_queue
+from acphold.record.journal.intentions import change_queue
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared

@@ -246,4 +246,6 @@ async def usage_reports(
     journal: SqliteJournal, *, cwd: str | None = None, since: int = 0
 ) -> list[SessionUsage]:
     """The reported tokens and cost of each session, newest session first."""
-    return await journal.attend(lambda db: [*usage_sums.sessions(SqliteTables(db), cwd, since)])
+    return await journal._background.run(
+        lambda db: [*usage_sums.sessions(SqliteTables(db), cwd, since)]
+    )

@@ -29,7 +29,7 @@ from acphold.live.reading.neighbours import LiveSession, Process
 from acphold.record.history.entries import now_ms
 from acphold.record.history.prompt_queue import QueueChange
 from acphold.record.journal.access import SCOPES, Share, new_token, token_id
-from acphold.record.journal.kept_queue import change_queue
+from acphold.record.journal.intentions import change_queue
 from acphold.web import bounds
 from acphold.web.notices import Notices
 from acphold.web.push import (

@@ -190,7 +190,7 @@ async def test_a_session_that_cannot_be_read_stops_no_other_and_is_told_of(tmp_p
 def let_go(journal: Path, session_id: str) -> None:
     """Say go in a session that no process has."""
     from acphold.record.history.prompt_queue import QueueChange
-    from acphold.record.journal.kept_queue import change_queue
+    from acphold.record.journal.intentions import change_queue
     from acphold.record.journal.stores import open_journal
 
     async def change() -> None:

@@ -9,9 +9,9 @@ EXPORTS = """
     history.entries history.fold history.prompt_queue history.raw_update
     history.replay history.timeline history.words
     journal journal.access journal.bounds journal.compression journal.copies journal.hits
-    journal.intentions journal.journal journal.kept_queue journal.lineage journal.list_places
-    journal.moves journal.owners journal.rows journal.rule_place journal.seams
-    journal.stored_journal journal.stores journal.whole_copy
+    journal.intentions journal.journal journal.lineage journal.list_places
+    journal.moves journal.owners journal.rows journal.seams
+    journal.stored_journal journal.stores
     redaction.detector redaction.redactor
     reports.file_edits reports.session_diff reports.transcript
     snapshots.bounds snapshots.checkouts snapshots.comparison snapshots.git snapshots.packs

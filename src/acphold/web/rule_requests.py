@@ -31,7 +31,7 @@ from acphold.live.reading.rule_offers import accept_offer, rule_offers
 from acphold.record.history.entries import now_ms
 from acphold.record.journal import Journal
 from acphold.record.journal.access import Scope
-from acphold.record.journal.rule_place import rule_place
+from acphold.record.journal.lineage import rule_place
 from acphold.record.standing import RuleChange, StandingRule
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange

@@ -30,9 +30,9 @@ from acphold.record.journal import (
     is_forgotten,
 )
 from acphold.record.journal.access import Share
+from acphold.record.journal.copies import Became, copy_all
 from acphold.record.journal.owners import is_free
 from acphold.record.journal.stores import open_journal
-from acphold.record.journal.whole_copy import Became, copy_all
 from tests.journal.promises.promise import append, chunk, turn
 from tests.postgresql import Databases
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from hashlib import sha256
 
 import psycopg
@@ -137,7 +137,7 @@ async def test_a_process_beside_which_a_newer_release_comes_is_told_to_start_aga
     with psycopg.connect(first) as newer:
         newer.execute("UPDATE acphold.leases SET epoch = 0")
         newer.execute("UPDATE acphold.meta SET value = '99' WHERE name = 'version'")
-    for work in (
+    attempts: list[Callable[[], Awaitable[object]]] = [
         lambda: old.append(lease, [("update", [b"1"])]),
         lambda: old.append(lease, [("update", [b"1"])], RowChange(title="T")),
         lambda: old.append_all([Append(lease, [("update", [b"1"])])]),
@@ -146,7 +146,8 @@ async def test_a_process_beside_which_a_newer_release_comes_is_told_to_start_aga
         lambda: old.renew([lease]),
         lambda: old.acquire("s1"),
         lambda: old.create(NewSession("s2", "a", "/w")),
-    ):
+    ]
+    for work in attempts:
         with pytest.raises(NewerJournalError, match="to version 99 while this process was running"):
             await work()
     assert await old.count() == 1

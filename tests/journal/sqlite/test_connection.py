@@ -159,7 +159,7 @@ async def test_what_a_flood_made_of_the_log_is_given_back_behind_it_and_not_by_w
         await journal.append(lease, [("update", [b"x" * 10_000])])
     flooded = log_bytes(path)
     assert flooded > 100_000
-    await journal.attend(lambda db: db.execute("PRAGMA wal_checkpoint(PASSIVE)"))
+    await journal._background.run(lambda db: db.execute("PRAGMA wal_checkpoint(PASSIVE)"))
     await journal.append(lease, [("update", [b"{}"])])  # the log begins anew with it
     assert log_bytes(path) == flooded
     await journal.index.tidy(0)

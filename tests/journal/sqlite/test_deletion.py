@@ -192,7 +192,7 @@ async def test_a_session_is_swept_in_pieces_between_which_others_write(
     monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
     monkeypatch.setattr(bounds, "PART_BYTES", 1)
     database = connect(str(path), 60.0, gives_way=True)
-    for _ in deletion.delete(database, ["gone"], None, lambda _: True, []):
+    for _ in deletion.delete(database, ["gone"], None, []):
         pass
     pieces = 0
     for _ in deletion.sweep(database):
@@ -217,7 +217,7 @@ async def test_volumes_of_the_index_of_which_all_is_deleted_go_as_a_whole_also_a
     database = connect(str(path), 60.0, gives_way=True)
     volumes = {*database.execute("SELECT number FROM volumes")}
     assert len(volumes) == 2
-    for _ in deletion.delete(database, names[:-1], 5000, lambda _: False, []):
+    for _ in deletion.delete(database, names[:-1], 5000, []):
         pass
     one_by_one: set[int] = set()
 
@@ -247,7 +247,7 @@ async def test_sessions_are_pruned_in_pieces_each_of_which_is_whole(
     monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
     database = connect(str(path), 60.0, gives_way=True)
     gone: list[str] = []
-    for number, _ in enumerate(deletion.delete(database, names, 2000, lambda _: False, gone), 1):
+    for number, _ in enumerate(deletion.delete(database, names, 2000, gone), 1):
         assert gone == names[:number]
         assert sorted(await ids(journal)) == names[number:]
     assert gone == names
@@ -262,7 +262,7 @@ async def test_a_merge_looks_through_few_parts_however_many_sessions_are_deleted
         await remember(journal, name, 1000)
     monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
     database = connect(str(path), 60.0, gives_way=True)
-    for _ in deletion.delete(database, names[:-1], None, lambda _: False, []):
+    for _ in deletion.delete(database, names[:-1], None, []):
         pass
     parts = [
         len(database.execute("SELECT DISTINCT segid FROM words_1_idx").fetchall())

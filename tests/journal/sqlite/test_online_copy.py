@@ -12,13 +12,13 @@ import pytest
 
 from acphold.errors import JournalUnavailableError
 from acphold.record.journal import NewSession, state_of
-from acphold.record.journal.sqlite.backup import copy_to
+from acphold.record.journal.sqlite.in_file import copy_to
 from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import chunk, encode
 
 
 async def copied(journal: SqliteJournal, path: Path) -> int:
-    return await journal.attend(lambda db: copy_to(db, str(path)))
+    return await journal._background.run(lambda db: copy_to(db, str(path)))
 
 
 async def test_a_copy_is_whole_private_and_stands_for_itself(
@@ -69,7 +69,7 @@ async def test_a_copy_that_cannot_be_made_leaves_what_was_there(
     def fail(path: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("acphold.record.journal.sqlite.backup.write_out", fail)
+    monkeypatch.setattr("acphold.record.journal.sqlite.in_file.write_out", fail)
     with pytest.raises(JournalUnavailableError, match="No space left"):
         await copied(journal, tmp_path / "copy.db")
     assert await asyncio.to_thread((tmp_path / "copy.db").read_text) == "before"

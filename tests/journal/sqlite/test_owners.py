@@ -200,7 +200,7 @@ async def test_a_change_of_owners_that_is_undone_does_not_look_like_a_file_that_
         raise ValueError("in the middle of the transaction")
 
     with monkeypatch.context() as patched:
-        patched.setattr(leases, "update_to_last_entry", fails)
+        patched.setattr(leases, "lineage_of", fails)
         with pytest.raises(ValueError, match="in the middle"):
             await journal.acquire(session)
     assert await journal.file.went_back_at() is None

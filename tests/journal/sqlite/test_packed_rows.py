@@ -115,7 +115,7 @@ def test_packing_changes_nothing_that_is_read(one: Pieces, two: Pieces) -> None:
         for kind, raws in two:
             await journal.append(lease, [(kind, raws)])
         before = await segments(journal), await state_of(journal, "s1"), await journal.summary("s1")
-        while await journal.attend(lambda db: entry_rows.pack_piece(SqliteTables(db), 1)):
+        while await journal._background.run(lambda db: entry_rows.pack_piece(SqliteTables(db), 1)):
             pass
         after = await segments(journal), await state_of(journal, "s1"), await journal.summary("s1")
         assert after == before
@@ -224,7 +224,7 @@ async def test_a_row_that_was_made_void_meanwhile_is_not_packed_over(
         return pack(raw)
 
     monkeypatch.setattr(entry_rows, "pack", void_first)
-    await journal.attend(lambda db: entry_rows.pack_piece(SqliteTables(db), lease.number))
+    await journal._background.run(lambda db: entry_rows.pack_piece(SqliteTables(db), lease.number))
     assert rows(path)[0] == b""
 
 

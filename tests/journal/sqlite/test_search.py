@@ -215,7 +215,7 @@ async def test_what_is_in_several_volumes_is_found_newest_or_best_first(
     for name, times in (("s1", (3000, 9000)), ("s2", (4000, 8000)), ("s3", (2000, 5000, 7000))):
         await told(journal, name, *times)
         await journal.index.catch_up(9)
-    volumes = await journal.attend(
+    volumes = await journal._background.run(
         lambda db: db.execute("SELECT number, untidy FROM volumes").fetchall()
     )
     assert volumes == [(1, 0), (2, 0), (3, 0)]
@@ -274,7 +274,7 @@ async def test_a_volume_of_which_nothing_is_left_is_dropped(
         await told(journal, f"s{number}", number * 1000)
         await journal.index.catch_up(9)
     await journal.delete("s1")
-    tables = await journal.attend(
+    tables = await journal._background.run(
         lambda db: db.execute(
             "SELECT name FROM sqlite_schema WHERE name GLOB 'words_[0-9]'"
         ).fetchall()
@@ -341,7 +341,7 @@ async def steps_of(journal: SqliteJournal, sought: Sought) -> int:
         db.set_progress_handler(None, 0)
         return len(steps)
 
-    return await journal.attend(counted)
+    return await journal._background.run(counted)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from acphold.record.journal.sqlite.connection import connect
 from acphold.record.journal.sqlite.session_rows import SqliteTables
 from acphold.record.journal.sqlite.store import SqliteJournal
 from acphold.record.journal.token_reports import COUNTS, SessionUsage, UsageReport
-from acphold.record.journal.usage_groups import in_order
 from tests.journal.conversations import usage_reports
 
 HOUR = 3_600_000
@@ -226,4 +225,4 @@ async def test_the_sums_of_many_sessions_are_held_in_a_few_bytes_each(
 def test_groups_without_tokens_are_in_the_order_of_their_sessions() -> None:
     few, many = UsageSum("a", sessions=1), UsageSum("b", sessions=2)
     told = UsageSum("c", sessions=1, tokens=Tokens(total=1))
-    assert in_order("agent", [few, many, told]) == [told, many, few]
+    assert usage_sums.in_order("agent", [few, many, told]) == [told, many, few]

@@ -16,8 +16,8 @@ from acphold.faces.cli.terminal_text import folder, progress_bars, quantity, siz
 from acphold.journal_location import scheme_of
 from acphold.record.journal import stores
 from acphold.record.journal.access import describe_held
+from acphold.record.journal.copies import Became, copy_all
 from acphold.record.journal.stores import open_journal
-from acphold.record.journal.whole_copy import Became, copy_all
 
 
 def backup_parser() -> Parser:

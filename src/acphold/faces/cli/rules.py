@@ -38,7 +38,7 @@ from acphold.live.reading.rule_offers import (
 from acphold.record.history.entries import now_ms
 from acphold.record.journal import Journal
 from acphold.record.journal.access import Deed
-from acphold.record.journal.rule_place import rule_place
+from acphold.record.journal.lineage import rule_place
 from acphold.record.standing import RuleChange, RunAction, StandingRule, read_rule
 from acphold.record.standing.decision import DAY, flaw, rule_text
 from acphold.record.standing.folders import real

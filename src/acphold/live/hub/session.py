@@ -33,7 +33,7 @@ from acphold.record.history.decisions import AskedQuestion, question_entry
 from acphold.record.history.fold import Summary
 from acphold.record.history.prompt_queue import PromptQueue
 from acphold.record.journal import Append, Entries, Journal, Lease, RowChange, SessionRow
-from acphold.record.journal.kept_queue import queue_change
+from acphold.record.journal.intentions import queue_change
 from acphold.record.journal.rows import NO_CHANGE, merge_changes
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from acphold.record.history.entries import CHILD, Entry, now_ms
 from acphold.record.history.raw_update import items, members, string
 from acphold.record.journal import Journal
 from acphold.record.journal.access import Deed
-from acphold.record.journal.rule_place import rule_place
+from acphold.record.journal.lineage import rule_place
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
     from acphold.record.standing import EditAction, RuleDecision, RunAction, StandingRule

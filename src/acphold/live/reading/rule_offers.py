@@ -32,7 +32,7 @@ from acphold.record.history.entries import CHILD, now_ms
 from acphold.record.history.raw_update import members, string, update_kind
 from acphold.record.history.timeline import ToolDraft
 from acphold.record.journal import Entries, Journal, SessionRow
-from acphold.record.journal.rule_place import rule_place
+from acphold.record.journal.lineage import rule_place
 from acphold.record.standing.decision import DAY
 from acphold.record.standing.folders import paths_outside_rules, real
 from acphold.record.standing.programs import row_of

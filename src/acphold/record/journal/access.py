@@ -18,6 +18,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.record.history.entries import now_ms
 from acphold.record.journal import bounds
@@ -218,18 +219,10 @@ def new_browser(
 ) -> tuple[str, str, AccessToken]:
     """Make a browser's session at an origin: the page's half, the cookie's half, and the record to
     keep."""
-    id_ = os.urandom(4).hex()
-    page, cookie = _text(id_), _text(id_)
-    kept = AccessToken(
-        id=id_,
-        name=name,
-        digest=_page_digest(page, origin) + _digest(cookie),
-        scopes=(*scopes, BROWSER),
-        created_at=now,
-        expires_at=expires_at,
-        tenant=tenant,
-    )
-    return page, cookie, kept
+    _, kept = new_token(name, (*scopes, BROWSER), now, expires_at=expires_at, tenant=tenant)
+    page, cookie = _text(kept.id), _text(kept.id)
+    digest = _page_digest(page, origin) + _digest(cookie)
+    return page, cookie, replace(kept, digest=digest)
 
 
 async def describe_held(access: Access) -> str:

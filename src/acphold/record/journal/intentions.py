@@ -16,6 +16,8 @@ what it had planned is held until a person says so:
 
 The mark is ours, and comes last, so that no entry from elsewhere can prevent or undo it. Until a
 session is taken, those who only look are shown what the mark will say.
+
+The queue of a session that is not live is changed here, in the journal alone.
 """
 
 # See docs/decisions.md, 37.
@@ -27,10 +29,21 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from acphold.record.history.entries import QUEUE, SETTINGS, Run
+from acphold.record.history.entries import QUEUE, SETTINGS, Run, now_ms
 from acphold.record.history.fold import Summary
-from acphold.record.history.prompt_queue import ELSEWHERE, NO_QUEUE, plan_elsewhere
-from acphold.record.journal.rows import SessionRow
+from acphold.record.history.prompt_queue import (
+    ELSEWHERE,
+    NO_QUEUE,
+    PromptQueue,
+    QueueChange,
+    after_entry,
+    fitting,
+    plan_elsewhere,
+)
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.moves import row_here
+from acphold.record.journal.owners import is_free, refuse_held
+from acphold.record.journal.rows import RowChange, SessionRow
 
 _QUEUE_MARK: Final = b'{"do":"hold","why":"elsewhere"}'
 _SETTINGS_MARK: Final = b'{"anew":true}'
@@ -59,3 +72,34 @@ def summary_for(summary: Summary, home: str, journal: str) -> Summary:
     if home == journal or summary.queue == NO_QUEUE:
         return summary
     return replace(summary, queue=plan_elsewhere(summary.queue))
+
+
+def queue_change(queue: PromptQueue) -> RowChange:
+    """Return what the list shows of the queued prompts."""
+    return RowChange(queued=len(queue.waiting), held=queue.held, held_until=queue.until)
+
+
+async def change_queue(journal: Journal, session_id: str, change: QueueChange) -> PromptQueue:
+    """Change the queue of a session that nobody has, and return it.
+
+    Raises HeldElsewhereError if some process has the session, UnknownSessionError,
+    SessionMovedError if it is another machine's, InvalidParamsError if the change does not fit, and
+    JournalError.
+    """
+    whose = await journal.owner(session_id)
+    if not is_free(whose):
+        refuse_held(session_id, whose)
+    lease = await journal.acquire(session_id, seen=whose.epoch)
+    row = await row_here(journal, lease)
+    try:
+        summary = await journal.summary(session_id)
+        before = marks(summary) if row.home != lease.journal else []
+        queue = summary.queue
+        raw = fitting(queue, change)
+        seq = lease.next_seq + sum(len(raws) for _, raws in before)
+        queue = after_entry(queue, raw, seq, now_ms())
+        in_list = replace(queue_change(queue), home=lease.journal)
+        await journal.append(lease, [*before, (QUEUE, [raw])], in_list)
+    finally:
+        await journal.release(lease)
+    return queue

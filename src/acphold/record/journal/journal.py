@@ -126,7 +126,29 @@ class Owners(Protocol):
         """Release the session; does nothing if somebody else owns it already."""
 
 
-class Entries(Protocol):
+class Readable(Protocol):
+    """The part of a journal that `history` needs."""
+
+    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
+        """See `Sessions.session`."""
+
+    async def read(
+        self,
+        session_id: str,
+        after: int,
+        limit_bytes: int = bounds.READ_BYTES,
+        *,
+        tail_bytes: int = 0,
+    ) -> list[Segment]:
+        """Return the segments with entries above `after`, oldest first; empty only at the end.
+
+        They are of one moment. A segment that `after` cuts through is trimmed. Unsettled entries
+        may be merged before the next `read`, so a reader without the lease asks for up to
+        `tail_bytes` of them together with what precedes them. Raises UnknownSessionError.
+        """
+
+
+class Entries(Readable, Protocol):
     """The entries of a session: appended by its owner, read by anybody."""
 
     async def append(
@@ -160,21 +182,6 @@ class Entries(Protocol):
         safe again; indexing takes three to seven times as long. A client that has read up to an
         entry in `apart` can continue after it: no entry is merged across these. Does nothing if
         the lease is lost.
-        """
-
-    async def read(
-        self,
-        session_id: str,
-        after: int,
-        limit_bytes: int = bounds.READ_BYTES,
-        *,
-        tail_bytes: int = 0,
-    ) -> list[Segment]:
-        """Return the segments with entries above `after`, oldest first; empty only at the end.
-
-        They are of one moment. A segment that `after` cuts through is trimmed. Unsettled entries
-        may be merged before the next `read`, so a reader without the lease asks for up to
-        `tail_bytes` of them together with what precedes them. Raises UnknownSessionError.
         """
 
     async def read_back(
@@ -319,7 +326,7 @@ class Arrivals(Protocol):
         *,
         instead: bool = False,
         release: bool = False,
-    ) -> None:
+    ) -> object:
         """Append entries from the past, with their own times, settled at once: all or nothing.
 
         Entries that had numbers elsewhere keep them where these are free. `change` and `link` (an
@@ -395,23 +402,6 @@ async def session_of(journal: HasLinks, agent: str, downstream_id: str) -> str |
 async def is_forgotten(journal: HasLinks, agent: str, downstream_id: str) -> bool:
     """True if there is a tombstone for this id of the agent."""
     return None in (await journal.links.sessions_of(agent, [downstream_id])).values()
-
-
-class Readable(Protocol):
-    """The part of a journal that `history` needs."""
-
-    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
-        """See `Sessions.session`."""
-
-    async def read(
-        self,
-        session_id: str,
-        after: int,
-        limit_bytes: int = bounds.READ_BYTES,
-        *,
-        tail_bytes: int = 0,
-    ) -> list[Segment]:
-        """See `Entries.read`."""
 
 
 async def history(

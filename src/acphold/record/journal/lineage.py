@@ -31,15 +31,16 @@ The place of a file is its inode and the birth of that inode; of a database the 
 the database, a table, and the timeline of the server.
 """
 
-# See docs/decisions.md, 37.
+# See docs/decisions.md, 35 and 37.
 
 from __future__ import annotations
 
 import logging
 import os
 
-from acphold.errors import HistoryLostError, JournalError, LeaseLostError
-from acphold.record.journal.journal import Journal, Lease
+from acp_wire.transports.runtime_folder import machine_id
+from acphold.errors import JournalError
+from acphold.record.journal.journal import Journal
 
 
 def new_era() -> str:
@@ -52,26 +53,6 @@ def lineage_of(era: str, number: int) -> str:
     return f"{era}.{number:x}"
 
 
-def why_lost(
-    lease: Lease, number: int | None, epoch: int | None, last_seq: int, *, was_deleted: bool
-) -> LeaseLostError:
-    """The error for a lost lease: another process holds the session, or it was deleted, or the
-    journal has gone back and lost entries of it.
-
-    `number`, `epoch` and `last_seq` are of the session with this id that there is now; the number
-    is None if there is none. `was_deleted` is True if one was deleted.
-    """
-    if number is None and not was_deleted:
-        return HistoryLostError(lease.session_id, 0)
-    if number != lease.number:
-        return LeaseLostError(lease.session_id, deleted=True)
-    # Epochs only grow, and a new version of the journal sets them to 0.
-    is_behind = epoch == lease.epoch and last_seq < lease.next_seq - 1
-    if is_behind or 0 < (epoch or 0) < lease.epoch:
-        return HistoryLostError(lease.session_id, last_seq)
-    return LeaseLostError(lease.session_id)
-
-
 log = logging.getLogger(__name__)
 
 
@@ -82,6 +63,17 @@ async def identity(journal: Journal) -> str | None:
     except JournalError as exc:
         log.info("cannot determine the identity of the journal: %s", exc)
         return None
+
+
+async def rule_place(journal: Journal) -> str:
+    """Return the place where a standing answer holds, this machine and this journal; "" if it
+    cannot be determined, and no rule holds.
+
+    A journal may be copied, restored, moved, or shared by several machines. What a person allowed
+    in one place, nobody has allowed in another.
+    """
+    machine, mark = machine_id(), await identity(journal)
+    return f"{machine} {mark}" if machine and mark else ""
 
 
 def mark_at(kept: str, secret: bytes, place: str) -> str:

@@ -78,28 +78,12 @@ Whose: TypeAlias = Free | Here | At
 """The owner of a session: see the module."""
 
 
-def whose(
-    owner: Owner | None,
-    epoch: int,
-    silent: float,
-    own_id: str | None,
-    *,
-    yields: bool,
-    is_proved: bool,
-) -> Whose:
-    """The answer for a session of `owner`, who reported `silent` seconds ago, as seen by the owner
-    `own_id`. With `is_proved`, something else shows that the owner lives.
-
-    None is for a session that was never owned or was released, or whose owner has ended.
-    """
-    if owner is None:
-        return Free(epoch)
-    if owner.id == own_id:
-        return Here(epoch, yields)
+def seems(silent: float, *, is_proved: bool) -> Literal["alive", "gone", "silent"]:
+    """How another owner seems that reported `silent` seconds ago; `is_proved` if something else
+    shows that it lives."""
     if silent > bounds.SILENT_SECONDS:
-        return At(owner, epoch, yields, "silent")
-    is_gone = silent > bounds.LATE_SECONDS and not is_proved
-    return At(owner, epoch, yields, "gone" if is_gone else "alive")
+        return "silent"
+    return "gone" if silent > bounds.LATE_SECONDS and not is_proved else "alive"
 
 
 def owner_of_row(id_: str, host: str, pid: int, addresses: str) -> Owner:

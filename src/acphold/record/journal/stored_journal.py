@@ -1,7 +1,6 @@
-"""The methods of a journal that every store shares, and the durations of its appends.
+"""What every store keeps beside its tables: the durations of appends, and unread transcripts.
 
-Among them is `complete`, for a session that an import has only listed. It reads the session's
-transcript when somebody needs it:
+A session that an import has only listed is read when somebody needs it:
 
     no row ──listed──▶ unread ──its last piece is taken in──▶ read
                           └─given up─▶ no row; or read, where some of it is there
@@ -13,23 +12,17 @@ a session up. Whoever opened the journal provides the function that reads them, 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from time import perf_counter
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+from typing import Final
 
 from msgspec import Struct, field
 
-from acphold.errors import LeaseLostError, TranscriptError, UnknownSessionError
-from acphold.record.history.entries import Run, Segment, now_ms
+from acphold.errors import TranscriptError, UnknownSessionError
 from acphold.record.journal import bounds
-from acphold.record.journal.journal import Append, Journal, Lease
-from acphold.record.journal.rows import RowChange, SessionRow
-from acphold.record.journal.seams import InFile
-from acphold.record.journal.stored_history import new_segments
+from acphold.record.journal.rows import SessionRow
 
 BOUNDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
@@ -110,14 +103,10 @@ class Transcripts:
                 ) from None
         except TranscriptError:
             # Entries that were read can be shown, though the rest of the transcript is gone.
-            if not await self._is_read(session_id) and not await self._read_elsewhere(session_id):
+            if not await self._is_read_elsewhere(session_id):
                 raise
 
-    async def _is_read(self, session_id: str) -> bool:
-        row = await self._find(session_id)
-        return row is not None and not row.is_unread
-
-    async def _read_elsewhere(self, session_id: str) -> bool:
+    async def _is_read_elsewhere(self, session_id: str) -> bool:
         """Wait while an import of another process reads it; True if it was read to its end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(bounds.TRANSCRIPT_SECONDS):
@@ -128,7 +117,8 @@ class Transcripts:
                         return False
                     seen = row.last_seq
                     await asyncio.sleep(bounds.IMPORT_LOOK_SECONDS)
-        return await self._is_read(session_id)
+                return row is not None
+        return False
 
     async def _find(self, session_id: str) -> SessionRow | None:
         with suppress(UnknownSessionError):
@@ -141,85 +131,3 @@ class Transcripts:
             reading.cancel()
         if left:
             await asyncio.wait(left)
-
-
-Kept = TypeVar("Kept")
-T = TypeVar("T")
-P = ParamSpec("P")
-
-
-class Through(Generic[Kept]):
-    """Turns functions on tables, or on records, into methods; the method `runner` runs them."""
-
-    def __init__(self, runner: str) -> None:
-        self._runner = runner
-
-    def __call__(
-        self, work: Callable[Concatenate[Kept, P], T]
-    ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-        runner = self._runner
-
-        async def method(owner: Any, /, *args: P.args, **named: P.kwargs) -> T:
-            done: T = await getattr(owner, runner)(lambda kept: work(kept, *args, **named))
-            return done
-
-        return method
-
-
-class StoredJournal(Journal, ABC):
-    """A journal without a file; `_transcripts` reads what an import has only listed."""
-
-    file: InFile | None = None
-    _transcripts: Transcripts
-    _addresses: tuple[str, ...] = ()
-    _retired = False
-
-    def now(self) -> int:
-        """The time of appends, in ms since the epoch, unless the database gives it."""
-        return now_ms()
-
-    @abstractmethod
-    async def _append_segments(
-        self, appends: Sequence[Append], made: Sequence[list[Segment]]
-    ) -> list[list[Segment] | LeaseLostError]:
-        """Like `append_all`, given the segments of each; the leases are moved on afterwards."""
-
-    @abstractmethod
-    async def _report(self, held: Sequence[Lease]) -> list[LeaseLostError]:
-        """Report that this owner lives, if it is one; return the errors of the leases among `held`
-        that are lost."""
-
-    async def renew(
-        self,
-        leases: Iterable[Lease] = (),
-        *,
-        addresses: Sequence[str] | None = None,
-        retiring: bool = False,
-    ) -> list[LeaseLostError]:
-        if addresses is not None:
-            self._addresses = (*addresses,)
-        self._retired = self._retired or retiring
-        return await self._report([*leases])
-
-    async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
-        began, at = perf_counter(), self.now()
-        made = [new_segments(it.lease.next_seq, it.runs, at) for it in appends]
-        if not all(made):
-            raise ValueError("nothing to append")
-        done = await self._append_segments(appends, made)
-        for append, result in zip(appends, done, strict=True):
-            if not isinstance(result, LeaseLostError):
-                append.lease.next_seq = result[-1].last_seq + 1
-        APPENDS.note(perf_counter() - began)
-        return done
-
-    async def append(
-        self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
-    ) -> list[Segment]:
-        [done] = await self.append_all([Append(lease, [*runs], change)])
-        if isinstance(done, LeaseLostError):
-            raise done
-        return done
-
-    async def complete(self, session_id: str) -> None:
-        await self._transcripts.complete(session_id)

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from acphold.record.journal.stored_journal import ReadTranscript
 
 
-def open_postgresql(url: str, *, create: bool, read_transcript: ReadTranscript | None) -> Journal:
-    """Return the journal in a database; raises JournalUnavailableError, and MissingExtraError
-    without its driver."""
-    require("postgres", "a postgresql:// journal")
-    from acphold.record.journal.postgresql.store import (
-        PostgresqlJournal,  # late: an optional package
-    )
-
-    return PostgresqlJournal(url, create=create, read_transcript=read_transcript)
-
-
 DATABASES: Final = ("postgres", "postgresql")
 """The schemes of the URLs of databases."""
 
@@ -48,12 +37,17 @@ def open_journal(
 
     `read_transcript` reads a session that an import has only listed. With `at_once=False`, a
     journal that another program is holding is opened at its first use. Raises JournalBusyError,
-    JournalUnavailableError (also for a URL of an unknown scheme), NotAJournalError and
-    NewerJournalError.
+    JournalUnavailableError (also for a URL of an unknown scheme), NotAJournalError,
+    NewerJournalError, and MissingExtraError without the driver of a database.
     """
     url = os.fspath(location)
     if scheme_of(url) in DATABASES:
-        return open_postgresql(url, create=create, read_transcript=read_transcript)
+        require("postgres", "a postgresql:// journal")
+        from acphold.record.journal.postgresql.store import (
+            PostgresqlJournal,  # late: an optional package
+        )
+
+        return PostgresqlJournal(url, create=create, read_transcript=read_transcript)
     journal = SqliteJournal(location, create=create, read_transcript=read_transcript)
     with suppress(*() if at_once else (JournalBusyError,)):
         journal.connect()

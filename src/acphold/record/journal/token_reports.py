@@ -26,11 +26,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from math import isclose
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from acphold.record.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Entry, Segment
 from acphold.record.history.raw_update import UNREADABLE, members, string
@@ -64,23 +64,13 @@ class Report(Struct, frozen=True):
 # -- in entries -------------------------------------------------------------------------------
 
 
-class _Usage(Struct, rename="camel"):
+class _Usage(Struct, rename="camel"):  # in the order of Tokens
     input_tokens: int | None = None
     output_tokens: int | None = None
     thought_tokens: int | None = None
     cached_read_tokens: int | None = None
     cached_write_tokens: int | None = None
     total_tokens: int | None = None
-
-    def tokens(self) -> Tokens:
-        return Tokens(
-            self.input_tokens,
-            self.output_tokens,
-            self.thought_tokens,
-            self.cached_read_tokens,
-            self.cached_write_tokens,
-            self.total_tokens,
-        )
 
 
 class _Count(Struct):
@@ -164,7 +154,7 @@ def _of_cost(entry: Entry, raw: bytes) -> Report | None:
 
 def _tokens(raw: bytes) -> Tokens | None:
     try:
-        return _with_sum(msgspec.json.decode(raw, type=_Usage).tokens())
+        return _with_sum(Tokens(*astuple(msgspec.json.decode(raw, type=_Usage))))
     except UNREADABLE:
         return None
 
@@ -236,23 +226,20 @@ Models = Sequence[tuple[int, str]]
 """The ends of turns, oldest first, each with the model that answered, "" if it is unknown."""
 
 
-def models(newest_first: Iterable[Segment]) -> Models:
-    """Return the models from the segments that end turns."""
-    found: list[tuple[int, str]] = []
-    for entry in (entry for segment in newest_first for entry in segment.entries()):
-        name = None
-        if MODEL.encode() in entry.raw:
-            name = string(members(members(entry.raw).get("_meta", b"")).get(MODEL))
-        found.append((entry.seq, (name or "")[: bounds.MODEL_CHARACTERS]))
-    return sorted(found)
-
-
 def models_since(found: Iterable[Report], newest_first: Iterable[Segment], since: int) -> Models:
-    """Return the models of those turns that reports from this time (milliseconds) on may need."""
+    """Return the models of those turns that reports from this time (milliseconds) on may need, from
+    the segments that end turns."""
     first = min((report.seq for report in found if report.at >= since), default=None)
     if first is None:
         return ()
-    return models(takewhile(lambda segment: segment.last_seq >= first, newest_first))
+    answered: list[tuple[int, str]] = []
+    for segment in takewhile(lambda segment: segment.last_seq >= first, newest_first):
+        for entry in segment.entries():
+            name = None
+            if MODEL.encode() in entry.raw:
+                name = string(members(members(entry.raw).get("_meta", b"")).get(MODEL))
+            answered.append((entry.seq, (name or "")[: bounds.MODEL_CHARACTERS]))
+    return sorted(answered)
 
 
 def increases(
@@ -262,71 +249,41 @@ def increases(
 
     `answered` has the models. A report on the whole session has none: it may be of several.
     """
-    before = _Before()
+    last, costs = Tokens(), dict[tuple[str, str], float]()
+    sums = dict.fromkeys(COUNTS, 0)
     for report in found:
         agent = next(name for end, name in held_by if end is None or report.seq <= end)
         tokens, cost = report.tokens, report.cost
         if tokens is not None:
-            if report.so_far:
-                tokens = before.tokens_beyond(tokens)
+            known = {name: getattr(tokens, name) for name in COUNTS}
+            known = {name: count for name, count in known.items() if count is not None}
+            if report.so_far:  # less all that was reported before, so that nothing counts twice
+                known = {name: max(0, count - sums[name]) for name, count in known.items()}
             elif agent in CUMULATIVE and not report.by_turn:
-                tokens = before.tokens_since(tokens)
-            before.add(tokens)
+                before, last = last, tokens
+                known = {
+                    name: increase(getattr(before, name) or 0, count)
+                    for name, count in known.items()
+                }
+            for name, count in known.items():
+                sums[name] += count
+            tokens = Tokens(**known)
         if cost is not None:
-            cost = before.cost_since(agent, cost, report.currency)
+            past = costs.get((agent, report.currency), 0.0)
+            costs[agent, report.currency] = cost
+            cost = increase(past, cost)
         is_all = report.by_turn or report.so_far
         end = bisect_left(answered, (report.seq, ""))
         model = answered[end][1] if end < len(answered) and not report.so_far else ""
         yield UsageReport(agent, report.at, tokens, cost, report.currency, is_all, model)
 
 
-class _Before:
-    """The usage reported in a session so far, to compute the next increase.
-
-    A count that is lower than before has started over, as after a restart of the agent's program.
-    """
-
-    def __init__(self) -> None:
-        self._tokens = Tokens()
-        self._sum: dict[str, int] = {}
-        self._costs: dict[tuple[str, str], float] = {}
-
-    def tokens_since(self, now: Tokens) -> Tokens:
-        before, self._tokens = self._tokens, now
-        return replace(
-            now,
-            **{
-                name: count - past if count >= past else count
-                for name in COUNTS
-                if (count := getattr(now, name)) is not None
-                and (past := getattr(before, name)) is not None
-            },
-        )
-
-    def add(self, tokens: Tokens) -> None:
-        """Add an increase to the sum."""
-        for name in COUNTS:
-            self._sum[name] = self._sum.get(name, 0) + (getattr(tokens, name) or 0)
-
-    def tokens_beyond(self, now: Tokens) -> Tokens:
-        """Return the total less all that was reported before, so that nothing counts twice."""
-        return replace(
-            now,
-            **{
-                name: max(0, count - self._sum.get(name, 0))
-                for name in COUNTS
-                if (count := getattr(now, name)) is not None
-            },
-        )
-
-    def cost_since(self, agent: str, now: float, currency: str) -> float:
-        past = self._costs.get((agent, currency), 0.0)
-        self._costs[agent, currency] = now
-        return cost_since(past, now)
+Number = TypeVar("Number", int, float)
 
 
-def cost_since(past: float, now: float) -> float:
-    """Return the increase of a cost; a cost lower than before has started over."""
+def increase(past: Number, now: Number) -> Number:
+    """Return the increase of a count; one lower than before has started over, as after a restart of
+    the agent's program."""
     return now - past if now >= past else now
 
 
@@ -369,9 +326,9 @@ def slots(found: Iterable[Report], paid: dict[str, float]) -> dict[int, Slot]:
                 if (count := getattr(report.tokens, name)) is not None:
                     slot.counts[place] = min((slot.counts[place] or 0) + count, MOST_TOKENS)
         if report.cost is not None:
-            increase = cost_since(paid.get(report.currency, 0.0), report.cost)
+            added = increase(paid.get(report.currency, 0.0), report.cost)
             paid[report.currency] = report.cost
-            sum_ = slot.costs.get(report.currency, 0.0) + increase
+            sum_ = slot.costs.get(report.currency, 0.0) + added
             slot.costs[report.currency] = min(sum_, MOST_COST)
     return sums
 

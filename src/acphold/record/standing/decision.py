@@ -55,7 +55,7 @@ class StandingRule(Struct, frozen=True):
     edits. It holds for sessions in `folder`, a real path, "" for everywhere; for the agent with
     that name of `known_agents`, "" for all; for the session with that id, "" for all. `places`
     are the machines and journals where its person has made or accepted it
-    (`journal.rule_place`): in others it waits, unless it asks. `expires_at` (ms since the
+    (`journal.lineage`): in others it waits, unless it asks. `expires_at` (ms since the
     epoch) is 0 if it does not. A rule that `watches` answers nothing and notes what it would
     have done. `made_with` is the device that made it, a terminal or a token; `is_seen` is False
     until another one has shown it to its person. `ended_at` is when it was revoked; its number

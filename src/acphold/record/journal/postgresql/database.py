@@ -18,7 +18,6 @@ file.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import socket
 import threading
@@ -37,11 +36,10 @@ from acphold.journal_location import NAMED_BY
 from acphold.record.journal import bounds
 from acphold.record.journal.postgresql.migrations import Line, migrate
 from acphold.record.journal.postgresql.pipelines import Answer, Pipelines
+from acphold.record.journal.sql.store import report_failure
 from acphold.record.journal.stored_history import DamagedRowError
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 _PASSING: Final = frozenset(
     {
@@ -104,13 +102,8 @@ class Database:
 
     def later(self, work: Callable[[Line], object]) -> None:
         """Do slow work in a thread for which nobody waits, and without which nothing is lost."""
-
-        def over(future: Future[object]) -> None:
-            if not future.cancelled() and (error := future.exception()):
-                log.warning("upkeep of the journal failed: %s", error)
-
         with suppress(errors.JournalUnavailableError):  # it is being closed
-            self._slow.submit(work).add_done_callback(over)
+            self._slow.submit(work).add_done_callback(report_failure)
 
     def connect(self) -> Line:
         """Open a new connection, to a journal of this version."""
@@ -275,16 +268,41 @@ class _Threads:
 
 
 class _Bound:
-    """Cuts the connection if the block takes too long."""
+    """Cuts the connection if the block takes too long; one thread serves all such blocks."""
+
+    _waiting: Final[set[_Bound]] = set()
+    _changed: Final = threading.Lock()
+    _thread: threading.Thread | None = None
 
     def __init__(self, line: Line, seconds: float) -> None:
         self._line = line
-        self._timer = _Alarm.at(time.monotonic() + seconds, self._cut)
+        self._until = time.monotonic() + seconds
 
-    def __enter__(self) -> None: ...
+    def __enter__(self) -> None:
+        with _Bound._changed:
+            _Bound._waiting.add(self)
+            if _Bound._thread is None:
+                _Bound._thread = threading.Thread(
+                    target=_Bound._watch, name="acphold alarm", daemon=True
+                )
+                _Bound._thread.start()
 
     def __exit__(self, *raised: object) -> None:
-        self._timer.end()
+        with _Bound._changed:
+            _Bound._waiting.discard(self)
+
+    @classmethod
+    def _watch(cls) -> None:
+        while True:
+            with cls._changed:
+                now = time.monotonic()
+                for late in [bound for bound in cls._waiting if bound._until <= now]:
+                    cls._waiting.discard(late)
+                    late._cut()
+                if not cls._waiting:
+                    cls._thread = None
+                    return
+            time.sleep(1.0)
 
     def _cut(self) -> None:
         with suppress(OSError, psycopg.Error):
@@ -295,46 +313,6 @@ class _Bound:
                 whole.shutdown(socket.SHUT_RDWR)
             finally:
                 whole.detach()
-
-
-class _Alarm:
-    """A callback for a point in time, unless it is ended before; one thread serves them all."""
-
-    _waiting: Final[set[_Alarm]] = set()
-    _changed: Final = threading.Condition()
-    _thread: threading.Thread | None = None
-
-    def __init__(self, when: float, do: Callable[[], None]) -> None:
-        self.when = when
-        self.do = do
-
-    @classmethod
-    def at(cls, when: float, do: Callable[[], None]) -> _Alarm:
-        alarm = cls(when, do)
-        with cls._changed:
-            cls._waiting.add(alarm)
-            if cls._thread is None:
-                cls._thread = threading.Thread(target=cls._watch, name="acphold alarm", daemon=True)
-                cls._thread.start()
-        return alarm
-
-    def end(self) -> None:
-        with self._changed:
-            self._waiting.discard(self)
-
-    @classmethod
-    def _watch(cls) -> None:
-        while True:
-            with cls._changed:
-                now = time.monotonic()
-                due = [alarm for alarm in cls._waiting if alarm.when <= now]
-                for alarm in due:
-                    cls._waiting.discard(alarm)
-                    alarm.do()
-                if not cls._waiting:
-                    cls._thread = None
-                    return
-            time.sleep(1.0)
 
 
 def public_url(url: str) -> str:
@@ -385,12 +363,11 @@ def failure(error: Fault, name: str) -> errors.JournalError:
             f"or name another journal ({NAMED_BY})"
         )
     assert isinstance(error, psycopg.Error)
-    kind, advice = errors.JournalUnavailableError, f"name another journal ({NAMED_BY})"
     code = error.sqlstate or ""
+    usual = errors.JournalUnavailableError, f"name another journal ({NAMED_BY})"
+    kind, advice = _ADVICE.get(code, usual)
     if code in _PASSING or code.startswith("08"):
         kind, advice = errors.JournalBusyError, "try again"
-    elif code in ("25006", "53100", "53200") or code.startswith("42501"):
-        kind, advice = _ADVICE.get(code, (kind, advice))
     elif not code:
         # libpq gives no code for errors during connecting.
         advice = next(

@@ -128,8 +128,10 @@ def grant(
     ).fetchone()
     if row is None:
         raise UnknownSessionError(session_id)
-    number, last_seq, at, era, is_here, *identity_values = row
-    mark = _keep_identity(tables, *identity_values)
+    number, last_seq, at, era, is_here, *of_identity = row
+    mark, place = _identify(tables, *of_identity)
+    if mark_with_place(mark, place) != of_identity[1]:  # it is the same for all who come to it now
+        _keep(tables, mark, place)
     if not is_here:  # begin a new era, unless somebody else has just done so
         tables.execute(
             f"INSERT INTO acphold.meta VALUES ('era', convert_to(%s, 'UTF8') || {HERE})"
@@ -180,36 +182,27 @@ _IDENTITY: Final = (
     " THEN substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END,"
     " has_function_privilege('pg_control_system()', 'execute')"
 )
-"""The values of `_place`. A standby and a restarted server share the database and the table with
+"""The values of `_identify`. A standby and a restarted server share the database and the table with
 the one before; neither a restored dump nor a copy within the server does."""
 
 
 def identity(tables: Tables) -> Identity:
     """Like `Journal.identity`."""
     secret, kept, *values = tables.execute(f"SELECT {_IDENTITY}").fetchone()
-    place = _place(tables, kept or "", *values)
-    mark = mark_at(kept or "", bytes(secret), place)
+    mark, _ = _identify(tables, secret, kept, *values)
     return Identity(bytes(secret), mark, mark == (kept or "").partition(" ")[0])
 
 
-def _place(tables: Tables, kept: str, table: str, timeline: str | None, may_ask: bool) -> str:
-    """Return the place of the journal, whose timeline is last."""
-    server = ""
+def _identify(
+    tables: Tables, secret: bytes, kept: str | None, table: str, timeline: str | None, may_ask: bool
+) -> tuple[str, str]:
+    """Return the identity of the journal, and its place, in which the timeline is last."""
+    kept, server = kept or "", ""
     if may_ask:
         row = tables.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
         server = str(row[0])
-    return f"{server}.{table} {timeline or kept.rpartition(' ')[2]}"
-
-
-def _keep_identity(
-    tables: Tables, secret: bytes, kept: str | None, table: str, timeline: str | None, may_ask: bool
-) -> str:
-    """Return the identity of the journal, after keeping it with its place."""
-    place = _place(tables, kept or "", table, timeline, may_ask)
-    mark = mark_at(kept or "", bytes(secret), place)
-    if mark_with_place(mark, place) != kept:  # it is the same for all who come to it now
-        _keep(tables, mark, place)
-    return mark
+    place = f"{server}.{table} {timeline or kept.rpartition(' ')[2]}"
+    return mark_at(kept, bytes(secret), place), place
 
 
 def _keep(tables: Tables, mark: str, place: str) -> None:
@@ -223,9 +216,9 @@ def _keep(tables: Tables, mark: str, place: str) -> None:
 def vouch(tables: Tables, mark: str) -> None:
     """Keep the identity on another timeline: an owner that knew it lived through the change, and
     has found nothing lost."""
-    _, kept, *values = tables.execute(f"SELECT {_IDENTITY}").fetchone()
-    place = _place(tables, kept or "", *values)
-    before, _, where = (kept or "").partition(" ")
+    values = tables.execute(f"SELECT {_IDENTITY}").fetchone()
+    _, place = _identify(tables, *values)
+    before, _, where = (values[1] or "").partition(" ")
     if before == mark and where.split(" ")[0] == place.split(" ")[0] and where != place:
         _keep(tables, mark, place)
 
@@ -285,17 +278,11 @@ def whose(tables: Tables, session_id: str, own_id: str | None, own: Sequence[str
         return Free(epoch)  # we have its place, which has one holder at a time
     if not lives:
         return At(owner, epoch, yields, "gone")
-    return owners.whose(owner, epoch, silent, own_id, yields=yields, is_proved=is_present)
+    return At(owner, epoch, yields, owners.seems(silent, is_proved=is_present))
 
 
 OURS: Final = "SELECT epoch, yields FROM acphold.leases WHERE session_id = %s AND owner = %s"
 """An owner's check of a session before each prompt: finds a row if the session is its own."""
-
-
-def ours(row: Sequence[bytes | None], *, retired: bool) -> Here:
-    """Decode a row of OURS, in binary; `retired` is True if this owner is about to end."""
-    epoch, yields = row
-    return Here(int.from_bytes(epoch or b"", "big"), retired or yields == b"\1")
 
 
 def all_owners(tables: Tables) -> list[Owner]:

@@ -22,6 +22,7 @@ from types import NoneType
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import psycopg
+from msgspec import Struct, field
 from psycopg import pq
 from psycopg.pq.abc import PGresult
 
@@ -131,7 +132,7 @@ class Pipelines:
             await asyncio.wait([opening])
         for line in [*self._open]:
             while line.waiting():
-                await line.last_answer().wait()
+                await line.asked[-1].answer.wait()
             line.close()
 
     def _connect_more(self) -> None:
@@ -152,17 +153,14 @@ class Pipelines:
             self._open.append(_Pipeline(opening.result(), self._bound, self._open.remove))
 
 
-class _Asked:
+class _Asked(Struct):
     """A question on its way, and the rows that have arrived for it."""
 
-    __slots__ = ("answer", "at", "failed", "rows", "statement")
-
-    def __init__(self, answer: Answer[Rows | None], statement: str) -> None:
-        self.answer = answer
-        self.statement = statement
-        self.at = monotonic()
-        self.rows: Rows = []
-        self.failed = False
+    answer: Answer[Rows | None]
+    statement: str
+    at: float = field(default_factory=monotonic)
+    rows: Rows = []
+    failed: bool = False
 
 
 class _Pipeline:
@@ -175,7 +173,7 @@ class _Pipeline:
         self._closed = closed
         self._pq = line.pgconn
         self._socket = self._pq.socket
-        self._asked: deque[_Asked] = deque()
+        self.asked: deque[_Asked] = deque()
         self._is_watched = False
         self._is_full = False
         # Nothing is prepared behind a pooler: see `Database.connect`.
@@ -188,11 +186,7 @@ class _Pipeline:
 
     def waiting(self) -> int:
         """The number of questions without an answer."""
-        return len(self._asked)
-
-    def last_answer(self) -> Answer[Rows | None]:
-        """The answer to the last question."""
-        return self._asked[-1].answer
+        return len(self.asked)
 
     def ask(self, statement: str, values: Sequence[Value], answer: Answer[Rows | None]) -> None:
         """Send a question; its answer comes after those of all questions before it."""
@@ -209,14 +203,14 @@ class _Pipeline:
             else:
                 self._pq.send_query_params(_with_numbers(statement), sent, None, formats, 1)
             self._pq.pipeline_sync()
-            self._asked.append(_Asked(answer, statement))
+            self.asked.append(_Asked(answer, statement))
             self._write()
         except (UnicodeError, OverflowError):  # nothing was sent
             answer.give(None)
         except psycopg.Error:
             answer.give(None)
             self.close()
-        if not self._is_watched and self._asked:
+        if not self._is_watched and self.asked:
             self._is_watched = True
             self.loop.call_later(self._bound, self._watch)
 
@@ -230,8 +224,8 @@ class _Pipeline:
             self.loop.remove_writer(self._socket)
         self._line.close()
         self._line = None
-        while self._asked:
-            self._asked.popleft().answer.give(None)
+        while self.asked:
+            self.asked.popleft().answer.give(None)
 
     def _write(self) -> None:
         """Write as much as the server accepts now, and the rest when it accepts more."""
@@ -254,10 +248,10 @@ class _Pipeline:
         mark."""
         try:
             self._pq.consume_input()
-            while self._asked and (result := self._next_result()) is not None:
-                asked = self._asked[0]
+            while self.asked and (result := self._next_result()) is not None:
+                asked = self.asked[0]
                 if result.status == pq.ExecStatus.PIPELINE_SYNC:
-                    self._asked.popleft()
+                    self.asked.popleft()
                     if asked.failed:  # maybe because the server has not prepared the statement
                         self._names.pop(asked.statement, None)
                     asked.answer.give(None if asked.failed else asked.rows)
@@ -284,9 +278,9 @@ class _Pipeline:
     def _watch(self) -> None:
         """Close the connection if the oldest question has waited too long."""
         self._is_watched = False
-        if not self._asked:
+        if not self.asked:
             return
-        left = self._asked[0].at + self._bound - monotonic()
+        left = self.asked[0].at + self._bound - monotonic()
         if left <= 0:
             self.close()
             return

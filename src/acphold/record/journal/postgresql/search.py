@@ -15,13 +15,12 @@ Source: sqlite.org, FTS5, "The bm25() function"; `fts5_aux.c` has its constants.
 Each session has a number up to which it is indexed, `indexed_through`. It lags behind the settled
 entries: for moments after a turn, for longer after a large import.
 
-The functions may raise psycopg errors. The iterators make transactions of their own, and do one
-piece of their work for each step.
+The functions may raise psycopg errors. `index_piece` makes a transaction of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from heapq import nsmallest
 from itertools import accumulate
@@ -30,12 +29,11 @@ from typing import Any, Final, NamedTuple
 
 from acphold.record.history.words import Document, camel_parts, document, indexable, with_spaces
 from acphold.record.journal import bounds, token_reports
-from acphold.record.journal.hits import Held, Term
+from acphold.record.journal.hits import Held, Term, Tokenizer
 from acphold.record.journal.seams import Sought
 from acphold.record.journal.sql import entry_rows
 from acphold.record.journal.sql.search import Indexed
 from acphold.record.journal.sql.tables import Tables
-from acphold.record.journal.words_in_memory import Tokenizer
 
 WEIGHTS: Final = {"messages": "A", "tools": "B", "diffs": "C"}
 """The weight of each part. Source: PostgreSQL, Text Search Types."""
@@ -164,9 +162,27 @@ def best(
     ).fetchall()
     if not found:
         return []
-    average, rarities = _measure(
-        tables, phrases, part, [row[0] for row in found], documents, values
+    fits = "".join(
+        f", count(*) FILTER (WHERE words @@ %(phrase_{place})s::tsquery)"
+        for place in range(len(phrases) if len(phrases) > 1 else 0)  # one alone changes no order
     )
+    # The average number of words in a document, and the rarity of each phrase. If there are more
+    # than `SAMPLED_DOCUMENTS`, their number is the database's estimate.
+    row = tables.execute(
+        "SELECT count(*), avg(size)::float8, (SELECT reltuples FROM pg_class"
+        f" WHERE oid = 'acphold.documents'::regclass){fits}"
+        f" FROM (SELECT size, words FROM {documents} LIMIT {bounds.SAMPLED_DOCUMENTS}) AS page",
+        values | {f"phrase_{place}": phrase.query(part) for place, phrase in enumerate(phrases)},
+    ).fetchone()
+    sampled, average, estimate, *having = row
+    average = average or 1.0
+    number = sampled if sampled < bounds.SAMPLED_DOCUMENTS else max(estimate, sampled)
+    rarities = [1.0] * len(phrases)
+    for place, some in enumerate(having):
+        least = sum(bool(counted[place]) for counted, *_ in found)
+        among = max(some * number / sampled, least)
+        rarity = log((number - among + 0.5) / (among + 0.5)) if among < number else 0.0
+        rarities[place] = rarity if rarity > 0 else _LEAST
 
     def order(row: Row) -> tuple[float, int, int]:
         counted, at, number, size = row[:4]
@@ -193,75 +209,44 @@ Source: PostgreSQL, tsrank.c, calc_rank_or.
 """
 
 
-def _measure(
-    tables: Tables,
-    phrases: Sequence[Phrase],
-    part: str | None,
-    found: Sequence[Sequence[float]],
-    documents: str,
-    values: dict[str, Any],
-) -> tuple[float, list[float]]:
-    """The average number of words in a document, and the rarity of each phrase.
-
-    If there are more than `SAMPLED_DOCUMENTS`, their number is the database's estimate.
-    """
-    fits = "".join(
-        f", count(*) FILTER (WHERE words @@ %(phrase_{place})s::tsquery)"
-        for place in range(len(phrases) if len(phrases) > 1 else 0)  # one alone changes no order
-    )
-    row = tables.execute(
-        "SELECT count(*), avg(size)::float8, (SELECT reltuples FROM pg_class"
-        f" WHERE oid = 'acphold.documents'::regclass){fits}"
-        f" FROM (SELECT size, words FROM {documents} LIMIT {bounds.SAMPLED_DOCUMENTS}) AS page",
-        values | {f"phrase_{place}": phrase.query(part) for place, phrase in enumerate(phrases)},
-    ).fetchone()
-    sampled, average, estimate, *having = row
-    number = sampled if sampled < bounds.SAMPLED_DOCUMENTS else max(estimate, sampled)
-    rarities = [1.0] * len(phrases)
-    for place, some in enumerate(having):
-        least = sum(bool(counts[place]) for counts in found)
-        among = max(some * number / sampled, least)
-        rarity = log((number - among + 0.5) / (among + 0.5)) if among < number else 0.0
-        rarities[place] = rarity if rarity > 0 else _LEAST
-    return average or 1.0, rarities
-
-
 # -- putting in -------------------------------------------------------------------------------
 
 
-def index(tables: Tables, session_id: str | None = None, since: int = 0) -> Iterator[None]:
-    """Index the missing entries of a session, or of all sessions, the newest first.
+def index_piece(tables: Tables, session_id: str | None, since: int) -> bool:
+    """Index some of the missing entries of a session, or of all sessions, the newest first; False
+    if none are missing.
 
     Skips sessions last active before `since` (ms since the epoch).
     """
+    if not (lags := entry_rows.index_lags(tables, session_id, since, 1)):
+        return False
+    [(name, after, settled)] = lags
+    found = tables.segments(name).read(after, bounds.INDEXED_BYTES, settled)
+    through = found[-1].last_seq if found else settled
+    documents = [
+        (entry, words)
+        for segment in found
+        for entry in segment.entries()
+        if (words := document(entry))
+    ]
+    rows: list[tuple[Any, ...]] = []
+    latest = 0
     with closing(Tokenizer()) as tokenizer:
-        while lags := entry_rows.index_lags(tables, session_id, since, 1):
-            [(name, after, settled)] = lags
-            found = tables.segments(name).read(after, bounds.INDEXED_BYTES, settled)
-            through = found[-1].last_seq if found else settled
-            documents = [
-                (entry, words)
-                for segment in found
-                for entry in segment.entries()
-                if (words := document(entry))
-            ]
-            rows: list[tuple[Any, ...]] = []
-            latest = 0
-            found_vectors = vectors(tokenizer, [words for _, words in documents])
-            for (entry, _), (vector, size) in zip(documents, found_vectors, strict=True):
-                latest = max(latest, entry.at)  # keeps the session's order if the clock went back
-                if vector:
-                    rows.append((entry.seq, latest, vector, size))
-            usage = token_reports.reports(found)
-            with tables.writing():
-                tenant = entry_rows.note_indexed(tables, name, after, through, usage)
-                if tenant is not None:
-                    tables.executemany(
-                        "INSERT INTO acphold.documents (session_id, tenant, seq, at, words, size)"
-                        " VALUES (%s, %s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
-                        [(name, tenant, *its) for its in rows],
-                    )
-            yield
+        found_vectors = vectors(tokenizer, [words for _, words in documents])
+    for (entry, _), (vector, size) in zip(documents, found_vectors, strict=True):
+        latest = max(latest, entry.at)  # keeps the session's order if the clock went back
+        if vector:
+            rows.append((entry.seq, latest, vector, size))
+    usage = token_reports.reports(found)
+    with tables.writing():
+        tenant = entry_rows.note_indexed(tables, name, after, through, usage)
+        if tenant is not None:
+            tables.executemany(
+                "INSERT INTO acphold.documents (session_id, tenant, seq, at, words, size)"
+                " VALUES (%s, %s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
+                [(name, tenant, *its) for its in rows],
+            )
+    return True
 
 
 # -- searching --------------------------------------------------------------------------------

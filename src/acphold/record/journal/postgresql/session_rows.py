@@ -136,19 +136,21 @@ def appending(number: int, assignments: str = "") -> str:
 
 
 def append_statement(
-    lease: Lease, segments: Sequence[Segment], assignments: str, values: Sequence[Any]
+    lease: Lease, segments: Sequence[Segment], change: RowChange | None
 ) -> tuple[str, list[Any]]:
-    """The statement that appends new segments, with its values. It returns the time (ms since the
-    epoch), or no row if the lease is lost."""
+    """The statement that appends new segments and changes the row, with its values. It returns the
+    time (ms since the epoch), or no row if the lease is lost."""
+    parts, values = session_tables.assignments(change)
     before = segments[0].first_seq - 1
     parameters: list[Any] = [lease.session_id, lease.epoch, before, before]
-    if assignments:
+    if parts:
         parameters += [*values, lease.session_id]
     parameters.append(lease.session_id)
     for one in segments:
         is_long = bounds.LONG_BYTES < len(one.raw) <= bounds.TOO_LONG_BYTES
         raw = pack(one.raw) if is_long else one.raw
         parameters += (one.last_seq, one.first_seq, one.kind, raw)
+    assignments = ", ".join([*parts, CHANGED] if parts else [])
     return appending(len(segments), assignments), parameters
 
 
@@ -172,12 +174,6 @@ def create(tables: Tables, new: NewSession, number: int) -> None:
     """Insert a session without an owner; raises SessionExistsError."""
     session_tables.insert(tables, new, None, number=number)
     tables.execute("INSERT INTO acphold.leases VALUES (%s, '', 0, false)", (new.session_id,))
-
-
-def assignments(change: RowChange | None) -> tuple[str, list[Any]]:
-    """The values set in `change`, as SQL assignments; "" if none is."""
-    parts, values = session_tables.assignments(change, "%s")
-    return ", ".join([*parts, CHANGED] if parts else []), values
 
 
 # -- what is new ------------------------------------------------------------------------------
@@ -214,18 +210,15 @@ def changes(tables: Tables, after: int | None, limit: int = 500) -> RowChanges:
     ).fetchall()
     is_more = len(rows) > limit
     if is_more:  # leave out a transaction of which only a part fits
-        last = rows[limit][1]
-        whole = [row for row in rows if row[1] < last]
-        rows = whole or rows
+        rows = [row for row in rows if row[1] < rows[limit][1]] or rows
     through = rows[-1][1] if is_more else max(after, oldest - 1)
     late = False
     if oldest < next_one:
-        row = tables.execute(
+        (late,) = tables.execute(
             "SELECT EXISTS (SELECT FROM acphold.sessions WHERE changed >= %s::text::xid8)"
             " OR EXISTS (SELECT FROM acphold.gone WHERE changed >= %s::text::xid8)",
             (str(oldest), str(oldest)),
         ).fetchone()
-        late = row is not None and row[0]
     ids = [*dict.fromkeys(session_id for session_id, _ in rows)]
     return RowChanges(ids, mark | through, is_more, late)
 

@@ -20,7 +20,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any, Final, TypeVar
 
 from psycopg.errors import UniqueViolation
@@ -29,7 +29,7 @@ from acphold import errors
 from acphold.record.history.entries import Segment
 from acphold.record.journal import bounds
 from acphold.record.journal.journal import Append, Lease
-from acphold.record.journal.owners import Whose
+from acphold.record.journal.owners import Here, Whose
 from acphold.record.journal.postgresql import leases, session_rows
 from acphold.record.journal.postgresql.database import Database, Presence
 from acphold.record.journal.postgresql.migrations import Line
@@ -39,7 +39,7 @@ from acphold.record.journal.seams import SearchHit, Sought
 from acphold.record.journal.sql import session_tables
 from acphold.record.journal.sql.session_tables import all_lost
 from acphold.record.journal.sql.store import SqlJournal, asked, at_one_moment, repeat
-from acphold.record.journal.sql.tables import Tables
+from acphold.record.journal.sql.tables import Tables, batches
 from acphold.record.journal.stored_journal import ReadTranscript, Transcripts
 
 T = TypeVar("T")
@@ -84,9 +84,7 @@ class RecentAppends:
                 through = made[-1].last_seq
         if through == end:
             for made, change in due:
-                statement = session_rows.append_statement(
-                    lease, made, *session_rows.assignments(change)
-                )
+                statement = session_rows.append_statement(lease, made, change)
                 if tables.execute(*statement).fetchone() is None:
                     break
             else:
@@ -132,28 +130,8 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
 
     # -- owning ---------------------------------------------------------------------------
 
-    async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
-        owner_id = await self._ensure_registered()
-        is_again = False
-
-        def work(tables: Tables) -> Lease:
-            nonlocal is_again
-            epoch = leases.next_epoch(tables)
-            try:
-                session_rows.create(tables, new, epoch)
-            except errors.SessionExistsError:
-                # It may be ours: created by the first attempt, whose answer was lost.
-                if not is_again or _owner(tables, new.session_id) != owner_id:
-                    raise
-            is_again = True
-            lease = leases.grant(tables, new.session_id, owner_id, epoch, yields=yields)
-            session_tables.change_row(tables, new.session_id, RowChange(home=lease.journal))
-            return lease
-
-        return await self._write(work)
-
-    async def acquire(
-        self, session_id: str, seen: int | None = None, *, yields: bool = False
+    async def _grant(
+        self, session_id: str, seen: int | None, new: NewSession | None, *, yields: bool
     ) -> Lease:
         owner_id = await self._ensure_registered()
         is_again = False
@@ -161,14 +139,22 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         def work(tables: Tables) -> Lease:
             nonlocal is_again
             epoch = leases.next_epoch(tables)
-            try:
-                return leases.grant(tables, session_id, owner_id, epoch, seen, yields=yields)
-            except errors.HeldElsewhereError:
-                if not is_again or _owner(tables, session_id) != owner_id:
-                    raise
-                return leases.grant(tables, session_id, owner_id, epoch, yields=yields)
-            finally:
-                is_again = True
+            # It may be ours already: by the first attempt, whose answer was lost.
+            is_ours = (
+                is_again
+                and tables.execute(
+                    "SELECT 1 FROM acphold.leases WHERE session_id = %s AND owner = %s",
+                    (session_id, owner_id),
+                ).fetchone()
+            )
+            is_again = True
+            if new is not None and not is_ours:
+                session_rows.create(tables, new, epoch)
+            known = None if is_ours else seen
+            lease = leases.grant(tables, session_id, owner_id, epoch, known, yields=yields)
+            if new is not None:
+                session_tables.change_row(tables, session_id, RowChange(home=lease.journal))
+            return lease
 
         return await self._write(work)
 
@@ -176,7 +162,8 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         if (own_id := self._owner_id) is not None:
             asked = self._database.pipelines.ask(leases.OURS, (session_id, own_id))
             if rows := await asked.wait():
-                return leases.ours(rows[0], retired=self._retired)
+                epoch, yields = rows[0]  # in binary
+                return Here(int.from_bytes(epoch or b"", "big"), self._retired or yields == b"\1")
         own_id, own = self._owner_id, self._addresses
         return await self._ask(lambda tables: leases.whose(tables, session_id, own_id, own))
 
@@ -223,9 +210,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         their numbers whether they were written, and sends the others again.
         """
         statements = [
-            session_rows.append_statement(
-                append.lease, segments, *session_rows.assignments(append.change)
-            )
+            session_rows.append_statement(append.lease, segments, append.change)
             for append, segments in zip(appends, made, strict=True)
         ]
         pipelines = self._database.pipelines
@@ -319,10 +304,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             gone.update((it, None) for it in session_ids if it in wanted)
 
         for is_held, alike in groupby(sessions, key=lambda it: isinstance(it, Lease)):
-            left = [*alike]
-            most = 1 if is_held else bounds.DELETED_SESSIONS
-            while left:
-                now, left = left[:most], left[most:]
+            for now in batches(alike, 1 if is_held else bounds.DELETED_SESSIONS):
                 ids = [it if isinstance(it, str) else it.session_id for it in now]
                 by = [it for it in now if isinstance(it, Lease)]
                 await self._write(
@@ -384,13 +366,6 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         session_id = None if lease is None else lease.session_id
 
         def piece(tables: Tables) -> bool:
-            return any(True for _ in islice(search.index(tables, session_id, since), 1))
+            return search.index_piece(tables, session_id, since)
 
         await repeat(lambda: self._slowly(piece), seconds)
-
-
-def _owner(tables: Tables, session_id: str) -> str | None:
-    row = tables.execute(
-        "SELECT owner FROM acphold.leases WHERE session_id = %s", (session_id,)
-    ).fetchone()
-    return None if row is None else str(row[0])

@@ -14,21 +14,28 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from acphold.errors import UnknownSessionError
-from acphold.record.history.entries import PROMPT, TURN_END, PastEntry, in_segments
+from acphold.errors import RewrittenError
+from acphold.record.history.entries import (
+    PROMPT,
+    TURN_END,
+    Entry,
+    PastEntry,
+    Segment,
+    in_segments,
+)
 from acphold.record.history.fold import SessionState, Summary
 from acphold.record.history.prompt_queue import NO_QUEUE
-from acphold.record.journal import bounds, stored_history
-from acphold.record.journal.intentions import summary_for
-from acphold.record.journal.journal import Lease
-from acphold.record.journal.kept_queue import queue_change
+from acphold.record.journal import bounds
+from acphold.record.journal.intentions import queue_change, summary_for
+from acphold.record.journal.journal import Lease, PageBack
 from acphold.record.journal.rows import NO_CHANGE, RowChange, merge_changes
 from acphold.record.journal.sql import session_tables, usage_rows
 from acphold.record.journal.sql.tables import KeptSegments, Key, Tables
 from acphold.record.journal.stored_history import (
-    EntryReads,
+    END,
     Piece,
     Settled,
+    going_on,
     pack,
     plain,
 )
@@ -58,18 +65,18 @@ def take_in(
     tables: Tables,
     lease: Lease,
     past: Sequence[PastEntry],
-    change: RowChange | None,
-    link: tuple[str, str] | None,
+    change: RowChange | None = None,
+    link: tuple[str, str] | None = None,
     *,
     instead: bool = False,
     release: bool = False,
 ) -> int:
-    """Append entries, already settled, to a session that is settled to its end; return the last
-    number.
+    """Like `Arrivals.take_in`; return the number of the last entry.
 
-    With `instead`, they replace its last entry if that has a row to itself; with `release`, the
-    lease is released. Raises LeaseLostError.
+    With `instead`, they replace the last entry only if that has a row to itself.
     """
+    while settle_piece(tables, lease, lease.next_seq - 1):
+        pass
     key, last = tables.key(lease), lease.next_seq - 1
     rows = tables.segments(key)
     instead = instead and rows.is_alone(last)
@@ -107,6 +114,7 @@ def take_in(
             tables.link(*link, key)
         if release:
             session_tables.release_lease(tables, lease)
+    lease.next_seq = through + 1
     return through
 
 
@@ -132,7 +140,9 @@ def _last_settled(tables: Tables, lease: Lease, locking: str = "") -> int | None
 def _before(tables: Tables, lease: Lease, settled: int) -> SessionState:
     """The state at `settled`, as far as it matters for the entries that follow."""
     key = tables.key(lease)
-    return stored_history.context(tables.segments(key), settled_state(tables, key).summary, settled)
+    # A late chunk may belong to a message that is already counted.
+    conversation = tables.segments(key).late_context(settled)
+    return going_on(settled_state(tables, key).summary, conversation)
 
 
 def _write(tables: Tables, key: Key, piece: Piece) -> None:
@@ -163,19 +173,117 @@ def _write(tables: Tables, key: Key, piece: Piece) -> None:
     usage_rows.keep(tables, key, piece.usage)
 
 
+def read(
+    tables: Tables,
+    session_id: str,
+    after: int,
+    limit_bytes: int = bounds.READ_BYTES,
+    *,
+    tail_bytes: int = 0,
+) -> list[Segment]:
+    """Like `Entries.read`."""
+    rows, settled = _find_segments(tables, session_id)
+    if not tail_bytes:
+        found = rows.read(after, limit_bytes)
+    else:
+        # Pages of settled segments; the last one also has the unsettled end: it could change.
+        found = rows.read(after, limit_bytes, max(after, settled))
+        if not found or found[-1].last_seq >= settled:
+            found += rows.read(max(after, settled), tail_bytes)
+    if found:
+        found[0] = found[0].after(after)
+    return found
+
+
+def read_back(
+    tables: Tables,
+    session_id: str,
+    before: int | None,
+    limit: int,
+    limit_bytes: int = bounds.READ_BYTES,
+    *,
+    kinds: Sequence[str] = (),
+) -> PageBack:
+    """Like `Entries.read_back`."""
+    rows, settled = _find_segments(tables, session_id)
+    is_settled = before is not None and before <= settled
+    through = END if before is None else before - 1
+    entries: list[Entry] = []
+    if before is not None:
+        # The page may begin inside a segment, whose entries below `before` are part of it.
+        cut = next(iter(rows.read(through, 1)), None)
+        if cut is not None and cut.first_seq < before:
+            if cut.is_merged:
+                raise RewrittenError(
+                    f"session {session_id!r} was compacted since that page was read, or "
+                    "`before` is not from a page; start again at the end of the session"
+                )
+            if not kinds or cut.kind in kinds:
+                entries = _newest_first(cut.up_to(through))
+                limit_bytes -= len(cut.raw)
+            through = cut.first_seq - 1
+    for segment in rows.backwards(through, kinds):
+        if len(entries) >= limit or (entries and limit_bytes <= 0):
+            break
+        limit_bytes -= len(segment.raw)
+        entries += _newest_first(segment)
+        through = segment.first_seq - 1
+    else:
+        through = 0  # the session begins here
+    if len(entries) > limit:
+        return PageBack(entries[:limit], entries[limit - 1].seq, is_settled)
+    return PageBack(entries, through + 1 if through else None, is_settled)
+
+
+def is_exact(tables: Tables, session_id: str, after: int) -> bool:
+    """Like `Entries.is_exact`.
+
+    This holds if nothing above `after` was merged. It also holds if `after` lies between two
+    turns, because only entries of one turn are merged.
+    """
+    rows, settled = _find_segments(tables, session_id)
+    position = after
+    while after < settled:
+        found = rows.read(after, bounds.PIECE_BYTES, settled)
+        if any(segment.is_merged for segment in found):
+            return _is_between_turns(rows, position)
+        if not found:
+            return True
+        after = found[-1].last_seq
+    return True
+
+
+def _is_between_turns(rows: KeptSegments, after: int) -> bool:
+    """True if nothing above `after` can have been merged with anything up to it."""
+    [behind, *_] = rows.read(after, 1)
+    if behind.first_seq <= after:
+        return False
+    if behind.kind == TURN_END:
+        return True
+    for segment in rows.backwards(after):
+        if segment.kind == TURN_END:
+            return True
+        if segment.kind == PROMPT or b'"toolCallId"' in segment.raw:
+            return False
+    return True
+
+
+def _newest_first(segment: Segment) -> list[Entry]:
+    """The entries of a segment, newest first, without void ones."""
+    return [entry for entry in reversed(segment.entries()) if entry.raw]
+
+
 def _find_segments(tables: Tables, session_id: str) -> tuple[KeptSegments, int]:
-    key, settled = find_settled(tables, session_id)
+    """The rows of a session, and the number up to which it is settled."""
+    key, settled = tables.find_settled(session_id)
     return tables.segments(key), settled
-
-
-reads: Final = EntryReads(_find_segments)
 
 
 def summary(tables: Tables, session_id: str) -> Summary:
     """Combine the settled summary with the entries after it."""
-    key, settled = find_settled(tables, session_id)
+    key, settled = tables.find_settled(session_id)
     kept, through = settled_state(tables, key).newest(settled)
-    found = stored_history.summary(tables.segments(key), kept, through)
+    found = tables.segments(key).summary(kept, through)
     if found.queue == NO_QUEUE:
         return found
     (home,) = tables.execute(
@@ -186,7 +294,7 @@ def summary(tables: Tables, session_id: str) -> Summary:
 
 def bytes_for_summary(tables: Tables, session_id: str) -> int:
     """Return the bytes of the entries that `summary` reads."""
-    key, settled = find_settled(tables, session_id)
+    key, settled = tables.find_settled(session_id)
     _, through = settled_state(tables, key).newest(settled)
     return tables.segments(key).size(through)
 
@@ -200,10 +308,10 @@ def sum_up(tables: Tables, lease: Lease) -> None:
             return
         rows, state = tables.segments(key), settled_state(tables, key)
         kept, through = state.newest(settled)
-        last_seq = max((one.last_seq for one in rows.read_back(stored_history.END, 1)), default=0)
+        last_seq = max((one.last_seq for one in rows.read_back(END, 1)), default=0)
         if last_seq - through < bounds.AHEAD_ENTRIES // 2:
             return
-        ahead = stored_history.summary(rows, kept, through)
+        ahead = rows.summary(kept, through)
     with tables.writing():
         # Nobody may settle it between these two.
         is_held = _last_settled(tables, lease, tables.LOCKING_LEASE_ALONE) is not None
@@ -244,17 +352,6 @@ def outcomes(tables: Tables, session_ids: Sequence[str]) -> dict[str, bytes | No
         elif prompted and tables.segments(key).read(settled, 1):
             ends[session_id] = None  # unsettled entries: the last turn has not ended
     return ends
-
-
-def find_settled(tables: Tables, session_id: str) -> tuple[Any, int]:
-    """The key of a session, and its last settled entry."""
-    row = tables.execute(
-        f"SELECT {tables.OWN_KEY}, settled_through FROM acphold.sessions WHERE session_id = %s",
-        (session_id,),
-    ).fetchone()
-    if row is None:
-        raise UnknownSessionError(session_id)
-    return row[0], row[1]
 
 
 _UNPACKED = "FROM acphold.sessions WHERE packed_through < settled_through AND updated_at < %s"

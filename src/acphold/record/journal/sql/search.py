@@ -13,13 +13,11 @@ from typing import Any, TypeAlias, TypeVar
 from acphold.journal_location import resolve_folder
 from acphold.record.history.compaction import compact
 from acphold.record.journal import bounds
-from acphold.record.journal.hits import Held, Term, hit, patterns_of, sessions_to_search, terms
+from acphold.record.journal.hits import Held, Term, fitting, hit, patterns_of, query, terms
+from acphold.record.journal.rows import ListFilter
 from acphold.record.journal.seams import SearchHit, Sought
-from acphold.record.journal.sql.entry_rows import find_settled
 from acphold.record.journal.sql.session_tables import select_rows
 from acphold.record.journal.sql.tables import Key, Tables
-from acphold.record.journal.stored_history import tail
-from acphold.record.journal.words_in_memory import fitting, query
 
 SomeTables = TypeVar("SomeTables", bound=Tables)
 
@@ -64,14 +62,11 @@ def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> 
         for entry in segment.entries()
         if entry.seq == seq
     ]
-    return _with_unsettled(tables, sought, found, indexed) if sought.unsettled else indexed
-
-
-def _with_unsettled(
-    tables: Tables, sought: Sought, found: Sequence[Term], indexed: list[SearchHit]
-) -> list[SearchHit]:
-    """Add hits in unsettled entries to those that the index has found."""
-    filter = sessions_to_search(sought, settled=False)
+    if not sought.unsettled:
+        return indexed
+    # Archived ones are among them. An agent's own copy of a session that `wrap` keeps in the same
+    # journal is never prompted here: its words are found in the other one.
+    filter = ListFilter(sought.agents, sought.cwd, archived="include", tenant=sought.tenant)
     if sought.session_id is None:
         rows = tables.page(filter, None, bounds.UNSETTLED_SESSIONS, counted=False)
     else:
@@ -80,15 +75,14 @@ def _with_unsettled(
     candidates = [
         (Held(row.session_id, row.agent, row.cwd, row.title, row.archived), entry)
         for row in rows
-        for key, settled in [find_settled(tables, row.session_id)]
+        for key, settled in [tables.find_settled(row.session_id)]
         if row.last_seq > settled
-        for segment in compact(tail(tables.segments(key), settled, bounds.UNSETTLED_BYTES))
+        for segment in compact(tables.segments(key).tail(settled, bounds.UNSETTLED_BYTES))
         for entry in segment.entries()
         if entry.at >= sought.since
     ]
     candidates.sort(key=lambda candidate: (-candidate[1].at, -candidate[1].seq))
     fit = fitting([entry for _, entry in candidates], query(found, sought.part))
-    patterns = patterns_of(found)
     fresh = [hit(*candidates[place], patterns, sought.part) for place in fit[: sought.limit]]
     if not fresh:
         return indexed

@@ -8,30 +8,31 @@ columns: see `_select`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, Final, TypeAlias, get_origin
+from typing import Any, Final, get_origin
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, fields
 
-from acphold.errors import LeaseLostError, SessionExistsError, UnknownSessionError
+from acphold.errors import (
+    HistoryLostError,
+    LeaseLostError,
+    SessionExistsError,
+    UnknownSessionError,
+)
 from acphold.journal_location import resolve_folder
 from acphold.record.history.entries import Entry
 from acphold.record.history.raw_update import storable
-from acphold.record.journal import bounds, list_places, stored_history
+from acphold.record.journal import bounds, list_places
 from acphold.record.journal.intentions import row_for
 from acphold.record.journal.journal import Lease
-from acphold.record.journal.lineage import lineage_of, why_lost
+from acphold.record.journal.lineage import lineage_of
 from acphold.record.journal.rows import Listed, NewSession, RowChange, SessionRow
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.journal.sql.tables import Key, Tables, batches, segment_of_row
-from acphold.record.journal.stored_history import StoredSegments
-
-SegmentsOf: TypeAlias = Callable[[str, int], StoredSegments]
-"""Returns the rows of the entries of a session, by its id and its number."""
 
 _FIELDS: Final = SessionRow.__struct_fields__
 _TYPES: Final = [field.type for field in fields(SessionRow)]
@@ -48,7 +49,7 @@ _LAST, _PROMPTED, _MESSAGES, _FOLLOWERS, _LINEAGE = map(
 
 @cache
 def _select(tables: type[Tables]) -> str:
-    """The statement that reads rows for `decode_rows`; append a condition."""
+    """The statement that reads rows for `select_rows`; append a condition."""
     computed = {
         "last_seq": tables.last_seq(),
         "downstream_id": "(SELECT downstream_id FROM acphold.links"
@@ -62,37 +63,11 @@ def _select(tables: type[Tables]) -> str:
     return f"SELECT {', '.join(columns)} FROM acphold.sessions"
 
 
-def decode_rows(rows: Iterable[Sequence[Any]], count_in: SegmentsOf | None) -> list[SessionRow]:
-    """Decode rows of `_select`; with `count_in`, count the messages of unsettled entries, too."""
-    found: list[SessionRow] = []
-    for row in rows:
-        *values, settled, number = row
-        for place in _FLAGS:
-            values[place] = values[place] == 1
-        for place, kind, decode in _JSON:
-            text = values[place]
-            values[place] = kind() if len(text) == 2 else decode(text)  # [] or {}
-        if values[_LAST] <= settled:
-            values[_FOLLOWERS] = 0
-        elif count_in is not None and values[_PROMPTED]:
-            segments = count_in(values[0], number)
-            values[_MESSAGES] += stored_history.messages_after(segments, settled)
-        era = values[_LINEAGE]
-        values[_LINEAGE] = "" if era is None else lineage_of(era, number)
-        found.append(SessionRow(*values))
-    return found
-
-
-def new_row(new: NewSession, now: int | None) -> dict[str, Any]:
-    """The columns of a new session, with their values; `now` is its time if it names none."""
-    created = now if new.created_at is None else new.created_at
-    return _columns(asdict(new) | {"created_at": created, "updated_at": created})
-
-
 def insert(tables: Tables, new: NewSession, now: int | None, **columns: object) -> int:
     """Insert a session without an owner, with more `columns` if the store has any; return its
-    number. Raises SessionExistsError."""
-    row = new_row(new, now) | columns
+    number. `now` is its time if it names none. Raises SessionExistsError."""
+    created = now if new.created_at is None else new.created_at
+    row = _columns(asdict(new) | {"created_at": created, "updated_at": created}) | columns
     times = dict.fromkeys(("created_at", "updated_at"), tables.TIME)
     found = tables.execute(
         f"INSERT INTO acphold.sessions ({', '.join(row)})"
@@ -105,8 +80,8 @@ def insert(tables: Tables, new: NewSession, now: int | None, **columns: object) 
     return int(found[0])
 
 
-def assignments(change: RowChange | None, mark: str) -> tuple[list[str], list[Any]]:
-    """The values set in `change`, as SQL assignments with this mark in the place of each value.
+def assignments(change: RowChange | None) -> tuple[list[str], list[Any]]:
+    """The values set in `change`, as SQL assignments.
 
     A title is set only if no person gave one. Raises OverflowError for a number beyond 64 bits.
     """
@@ -120,10 +95,10 @@ def assignments(change: RowChange | None, mark: str) -> tuple[list[str], list[An
     for value in columns.values():
         if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
             raise OverflowError(f"{value} is out of range for a time or a count")
-    parts = [f"{name} = {mark}" for name in columns]
+    parts = [f"{name} = %s" for name in columns]
     if "title" in columns and not is_given:
         place = [*columns].index("title")
-        parts[place] = f"title = CASE WHEN renamed THEN title ELSE {mark} END"
+        parts[place] = "title = CASE WHEN renamed THEN title ELSE %s END"
     return parts, [*columns.values()]
 
 
@@ -188,8 +163,9 @@ def all_lost(tables: Tables, held: Sequence[Lease], *, whole: bool = False) -> l
 
 
 def loss(tables: Tables, lease: Lease) -> LeaseLostError:
-    """The error for a lost lease; raises NewerJournalError if a newer release has ended all leases
-    of this one."""
+    """The error for a lost lease: another process holds the session, or it was deleted, or the
+    journal has gone back and lost entries of it. Raises NewerJournalError if a newer release has
+    ended all leases of this one."""
     tables.refuse_newer()
     row = tables.execute(
         f"SELECT sessions.number, epoch, {tables.last_seq()} FROM acphold.sessions"
@@ -201,19 +177,41 @@ def loss(tables: Tables, lease: Lease) -> LeaseLostError:
         f"SELECT 1 FROM acphold.{tables.DELETED} WHERE session_id = %s", (lease.session_id,)
     )
     number, epoch, last_seq = row or (None, None, 0)
-    return why_lost(lease, number, epoch, last_seq, was_deleted=deleted.fetchone() is not None)
+    if number is None and deleted.fetchone() is None:
+        return HistoryLostError(lease.session_id, 0)
+    if number != lease.number:
+        return LeaseLostError(lease.session_id, deleted=True)
+    # Epochs only grow, and a new version of the journal sets them to 0.
+    is_behind = epoch == lease.epoch and last_seq < lease.next_seq - 1
+    if is_behind or 0 < (epoch or 0) < lease.epoch:
+        return HistoryLostError(lease.session_id, last_seq)
+    return LeaseLostError(lease.session_id)
 
 
 def select_rows(
     tables: Tables, rest: str, values: Sequence[Any], *, counted: bool
 ) -> list[SessionRow]:
     """The rows that a condition in SQL finds, with unsettled messages if `counted`."""
-    found = tables.execute(f"{_select(type(tables))} {rest}", values).fetchall()
-    rows = decode_rows(found, tables.segments_of if counted else None)
-    if any(row.queued for row in rows):
+    found: list[SessionRow] = []
+    for row in tables.execute(f"{_select(type(tables))} {rest}", values).fetchall():
+        *kept, settled, number = row
+        for place in _FLAGS:
+            kept[place] = kept[place] == 1
+        for place, kind, decode in _JSON:
+            text = kept[place]
+            kept[place] = kind() if len(text) == 2 else decode(text)  # [] or {}
+        if kept[_LAST] <= settled:
+            kept[_FOLLOWERS] = 0
+        elif counted and kept[_PROMPTED]:
+            segments = tables.segments(tables.own_key(kept[0], number))
+            kept[_MESSAGES] += segments.messages_after(settled)
+        era = kept[_LINEAGE]
+        kept[_LINEAGE] = "" if era is None else lineage_of(era, number)
+        found.append(SessionRow(*kept))
+    if any(row.queued for row in found):
         journal = tables.identity().mark
-        return [row_for(row, journal) for row in rows]
-    return rows
+        return [row_for(row, journal) for row in found]
+    return found
 
 
 def find(tables: Tables, session_id: str, *, counted: bool = False) -> SessionRow:
@@ -275,13 +273,13 @@ def change(tables: Tables, session: Lease | str, change: RowChange) -> None:
         require_lease(tables, session)
         key = tables.key(session)
     else:
-        key = tables.key_of(session)
+        key, _ = tables.find_settled(session)
     change_row(tables, key, change)
 
 
 def change_row(tables: Tables, key: Key, change: RowChange) -> None:
     """Set the values in `change`."""
-    tables.update(key, *assignments(change, "%s"))
+    tables.update(key, *assignments(change))
 
 
 OF_A_SESSION: Final = ("leases", "summaries", "usage", "usage_slots", "usage_costs", "snapshots")
@@ -304,10 +302,6 @@ def delete(tables: Tables, which: str, values: Mapping[str, Any], *, as_if_never
     tables.execute(f"DELETE FROM acphold.sessions WHERE {own}", values)
 
 
-def _marks(ids: Sequence[str]) -> str:
-    return ", ".join(["%s"] * len(ids))
-
-
 def link(tables: Tables, lease: Lease | None, agent: str, downstream_id: str) -> None:
     """Like `Links.link`."""
     if lease is not None:
@@ -317,16 +311,13 @@ def link(tables: Tables, lease: Lease | None, agent: str, downstream_id: str) ->
 
 def sessions_of(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, str | None]:
     """Like `Links.sessions_of`."""
-    found: dict[str, str | None] = {}
-    for some in batches(ids):
-        rows = tables.execute(
-            "SELECT downstream_id, sessions.session_id FROM acphold.links LEFT JOIN"
-            f" acphold.sessions ON sessions.{tables.OWN_KEY} = links.{tables.KEY}"
-            f" WHERE links.agent = %s AND downstream_id IN ({_marks(some)})",
-            (agent, *some),
-        )
-        found.update(rows.fetchall())
-    return found
+    rows = tables.execute(
+        "SELECT downstream_id, sessions.session_id FROM acphold.links LEFT JOIN"
+        f" acphold.sessions ON sessions.{tables.OWN_KEY} = links.{tables.KEY}"
+        f" WHERE links.agent = %(agent)s AND {tables.among('downstream_id', 'ids')}",
+        {"agent": agent, "ids": tables.array(ids)},
+    )
+    return dict(rows.fetchall())
 
 
 def links_of(tables: Tables, session_id: str | None) -> list[tuple[str, str]]:
@@ -342,33 +333,30 @@ def links_of(tables: Tables, session_id: str | None) -> list[tuple[str, str]]:
 
 def last_entries(tables: Tables, agent: str, ids: Collection[str]) -> dict[str, Entry | None]:
     """Like `Links.last_entries`."""
-    found: dict[str, Entry | None] = {}
-    for some in batches(ids):
-        rows = tables.execute(
-            f"SELECT downstream_id, {tables.segment()} FROM acphold.links {tables.LAST_OF_LINK}"
-            f" WHERE links.agent = %s AND downstream_id IN ({_marks(some)})"
-            f" AND links.{tables.KEY} IS NOT NULL",
-            (agent, *some),
-        )
-        for downstream_id, *row in rows.fetchall():
-            is_empty = row[0] is None
-            found[downstream_id] = None if is_empty else segment_of_row(*row).entries()[-1]
-    return found
+    rows = tables.execute(
+        f"SELECT downstream_id, {tables.segment()} FROM acphold.links {tables.LAST_OF_LINK}"
+        f" WHERE links.agent = %(agent)s AND {tables.among('downstream_id', 'ids')}"
+        f" AND links.{tables.KEY} IS NOT NULL",
+        {"agent": agent, "ids": tables.array(ids)},
+    )
+    return {
+        downstream_id: None if row[0] is None else segment_of_row(*row).entries()[-1]
+        for downstream_id, *row in rows.fetchall()
+    }
 
 
 def later_uses(tables: Tables, agent: str, times: Mapping[str, int]) -> dict[Key, int]:
     """The times of sessions whose ids the agent used later than the journal knows."""
     later: dict[Key, int] = {}
-    for some in batches(times):
-        rows = tables.execute(
-            f"SELECT downstream_id, sessions.{tables.OWN_KEY}, updated_at FROM acphold.links"
-            f" JOIN acphold.sessions ON sessions.{tables.OWN_KEY} = links.{tables.KEY}"
-            f" WHERE links.agent = %s AND downstream_id IN ({_marks(some)})",
-            (agent, *some),
-        )
-        for downstream_id, key, known in rows.fetchall():
-            if (at := times[downstream_id]) > known:
-                later[key] = max(at, later.get(key, at))
+    rows = tables.execute(
+        f"SELECT downstream_id, sessions.{tables.OWN_KEY}, updated_at FROM acphold.links"
+        f" JOIN acphold.sessions ON sessions.{tables.OWN_KEY} = links.{tables.KEY}"
+        f" WHERE links.agent = %(agent)s AND {tables.among('downstream_id', 'ids')}",
+        {"agent": agent, "ids": tables.array(times)},
+    )
+    for downstream_id, key, known in rows.fetchall():
+        if (at := times[downstream_id]) > known:
+            later[key] = max(at, later.get(key, at))
     return later
 
 
@@ -427,19 +415,14 @@ def _snapshot(facts: Any) -> TurnSnapshot:
 
 def newest_snapshots(tables: Tables, session_ids: Sequence[str]) -> dict[str, TurnSnapshot]:
     """Like `Snapshots.newest`."""
-    found = {}
-    for some in batches(session_ids):
-        rows = tables.execute(
-            "SELECT sessions.session_id, (SELECT facts FROM acphold.snapshots"
-            f" WHERE snapshots.{tables.KEY} = sessions.{tables.OWN_KEY}"
-            " ORDER BY turn DESC, is_end DESC, root DESC LIMIT 1)"
-            f" FROM acphold.sessions WHERE session_id IN ({_marks(some)})",
-            some,
-        )
-        for session_id, facts in rows.fetchall():
-            if facts is not None:
-                found[session_id] = _snapshot(facts)
-    return found
+    rows = tables.execute(
+        "SELECT sessions.session_id, (SELECT facts FROM acphold.snapshots"
+        f" WHERE snapshots.{tables.KEY} = sessions.{tables.OWN_KEY}"
+        " ORDER BY turn DESC, is_end DESC, root DESC LIMIT 1)"
+        f" FROM acphold.sessions WHERE {tables.among('session_id', 'ids')}",
+        {"ids": tables.array(session_ids)},
+    )
+    return {its: _snapshot(facts) for its, facts in rows.fetchall() if facts is not None}
 
 
 def all_snapshots(tables: Tables) -> list[tuple[str, TurnSnapshot]]:

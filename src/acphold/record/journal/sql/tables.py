@@ -14,10 +14,12 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
 from acphold.errors import UnknownSessionError
 from acphold.record.history.entries import KINDS, Segment
+from acphold.record.history.fold import Fold, SessionState, Summary, fold
+from acphold.record.history.raw_update import CHUNK_STARTS
 from acphold.record.journal import bounds
 from acphold.record.journal.journal import Identity, Lease
 from acphold.record.journal.rows import ListFilter, ListKey, NewSession, SessionRow
-from acphold.record.journal.stored_history import END, Settled, StoredSegments, plain
+from acphold.record.journal.stored_history import END, Settled, going_on, messages, plain
 
 Key: TypeAlias = int | str
 """The key of a session in the tables of a store: its number, or its id."""
@@ -189,15 +191,15 @@ class Tables(ABC):
         """The key of the session of a lease."""
         return self.own_key(lease.session_id, lease.number)
 
-    def key_of(self, session_id: str) -> Key:
-        """The key of a session; raises UnknownSessionError."""
+    def find_settled(self, session_id: str) -> tuple[Any, int]:
+        """The key of a session, and its last settled entry; raises UnknownSessionError."""
         row = self.execute(
-            f"SELECT {self.OWN_KEY} FROM acphold.sessions WHERE session_id = %s", (session_id,)
+            f"SELECT {self.OWN_KEY}, settled_through FROM acphold.sessions WHERE session_id = %s",
+            (session_id,),
         ).fetchone()
         if row is None:
             raise UnknownSessionError(session_id)
-        key: Key = row[0]
-        return key
+        return row[0], row[1]
 
     @abstractmethod
     def place(self, key: Any, seq: int) -> tuple[int | str, ...]:
@@ -210,10 +212,6 @@ class Tables(ABC):
     @abstractmethod
     def segments(self, key: Any) -> KeptSegments:
         """The segments of a session."""
-
-    def segments_of(self, session_id: str, number: int) -> KeptSegments:
-        """The same, from its id and the journal's number of it."""
-        return self.segments(self.own_key(session_id, number))
 
     @abstractmethod
     def keep_settled_state(self, key: Any, settled: Settled) -> None:
@@ -245,19 +243,79 @@ class Tables(ABC):
     def tell(self, session_id: str) -> Key:
         """Mark the row of a session as changed, for followers of the list; return its key. Raises
         UnknownSessionError."""
-        key = self.key_of(session_id)
+        key: Key = self.find_settled(session_id)[0]
         self.execute(self.TOLD, (key,))
         return key
 
 
-class KeptSegments(StoredSegments):
-    """The rows of one session's segments; a store has `read`."""
+class KeptSegments(ABC):
+    """The rows of one session's segments."""
 
     def __init__(self, tables: Tables, key: Key) -> None:
         self._tables = tables
         self._key = key
 
+    @abstractmethod
+    def read(
+        self, after: int, limit_bytes: int, through: int = END, *, chunks: bool = True
+    ) -> list[Segment]:
+        """Return segments that end above `after` and not above `through`, oldest first.
+
+        Returns about `limit_bytes`, but at least one segment if there is one. With `chunks=False`,
+        most segments that hold only text are left out.
+        """
+
+    def read_all(self, after: int, *, chunks: bool = True) -> Iterator[Segment]:
+        """Yield all segments that end above `after`, oldest first, with some in memory at a
+        time."""
+        while found := self.read(after, bounds.READ_BYTES, chunks=chunks):
+            yield from found
+            after = found[-1].last_seq
+
+    def backwards(self, through: int, kinds: Sequence[str] = ()) -> Iterator[Segment]:
+        """Yield the segments that end by `through`, newest first; of these kinds, if any are
+        named."""
+        while found := self.read_back(through, bounds.BACK_SEGMENTS, kinds):
+            yield from reversed(found)
+            through = found[0].first_seq - 1
+
+    def tail(self, after: int, limit_bytes: int) -> list[Segment]:
+        """Return the last segments that end above `after`, about `limit_bytes`, oldest first."""
+        found: list[Segment] = []
+        for segment in self.backwards(END):
+            if segment.last_seq <= after or limit_bytes <= 0:
+                break
+            found.append(segment)
+            limit_bytes -= len(segment.raw)
+        return found[::-1]
+
+    def summary(self, kept: Summary, settled: int) -> Summary:
+        """Combine the summary kept at `settled` with the entries after it."""
+        folding = Fold(going_on(kept))
+        for segment in self.read_all(settled, chunks=False):
+            if all(raw.startswith(CHUNK_STARTS) for raw in segment.raw.split(b"\n")):
+                continue  # chunks add to the timeline alone
+            for entry in segment.entries():
+                folding.add(entry)
+        return folding.state().summary()
+
+    def late_context(self, settled: int) -> SessionState:
+        """The state after the last segments up to `settled`, as far as it matters for a late chunk
+        of a message that is already counted."""
+        before = self.read_back(settled, bounds.CONTEXT_SEGMENTS)
+        entries = [entry for segment in before for entry in segment.entries()]
+        return fold(entries[-bounds.CONTEXT_ENTRIES :])
+
+    def messages_after(self, settled: int) -> int:
+        """The number of messages after `settled`: of a running turn, or of one that a crash cut
+        off."""
+        before, found = self.late_context(settled), self.read(settled, bounds.COUNTED_BYTES)
+        state = fold((entry for segment in found for entry in segment.entries()), before)
+        return messages(state) - messages(before)
+
     def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
+        """Return the last `limit` segments that end by `through`, oldest first; of these kinds, if
+        any are named."""
         codes = [self._tables.CODES.get(kind, kind) for kind in kinds]
         of_kinds = f" AND kind IN ({', '.join(['%s'] * len(codes))})" if codes else ""
         order = f"{of_kinds} ORDER BY {self._tables.ORDER} DESC LIMIT %s"
@@ -277,9 +335,9 @@ class KeptSegments(StoredSegments):
     def row_with(self, seq: int) -> tuple[int, int, bytes]:
         """The row that holds an entry: its last number, its first, and the bytes that it stores."""
         rest = f" ORDER BY {self._tables.ORDER} LIMIT 1{self._tables.LOCKING_ROW}"
-        row = self._select(f"{self._tables.END}, first_seq, raw", seq, END, rest).fetchone()
-        last_seq, first_seq, raw = row
-        return last_seq, first_seq, raw
+        found = self._select(f"{self._tables.END}, first_seq, raw", seq, END, rest)
+        row: tuple[int, int, bytes] = found.fetchone()
+        return row
 
     def rows(self, after: int, through: int) -> Iterator[tuple[int, int, bytes]]:
         """Yield the last number, the time and the stored bytes of the next rows, some at least."""

@@ -1,8 +1,14 @@
-"""Backups of the journal: a copy made while sessions run, and putting one back.
+"""Putting a backup of the journal back; `in_file` makes one.
 
 SQLite keeps the latest writes in a log beside the file, and would apply the log of one file to
 another of the same name. So the backup is checked and prepared elsewhere. It replaces the journal
 in one step, while nobody has the journal open and it has no log.
+
+A backup has the tokens, shares and rules of its moment. Those that were revoked since are revoked
+in the restored journal, too, and rules are as they were last, pauses included: they wait there
+until their person has accepted them (`journal.lineage`). If the former journal is gone, or was
+another one, nobody can tell what was revoked, and all tokens and shares are held
+(`journal.sql.access_rows`), as where any of them are held already.
 """
 
 from __future__ import annotations
@@ -14,91 +20,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from tempfile import TemporaryDirectory
-from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from acphold.errors import JournalBusyError, JournalError, JournalUnavailableError
 from acphold.record.journal import bounds
-from acphold.record.journal.sqlite import checks, eras, file_system, leases
+from acphold.record.journal.sql.access_rows import Confirmed, access_here
+from acphold.record.journal.sqlite import file_system, in_file, leases
 from acphold.record.journal.sqlite.connection import Connection, connect, is_busy, writing
 from acphold.record.journal.sqlite.file import FAULTS, JournalFile, failure, log_files, upgrade
-from acphold.record.journal.sqlite.revocations import carry_over
-
-
-def copy_to(connection: sqlite3.Connection, path: str) -> int:
-    """Copy the journal to the file `path`, whole and checked, or not at all; return its size in
-    bytes.
-
-    The copy is of one moment, even while others write, and nobody waits for it. It needs no other
-    file beside it, and only its owner can read it. Raises JournalUnavailableError if it cannot be
-    written, and sqlite3 errors of the journal itself.
-    """
-    folder = os.path.dirname(path) or "."
-    try:
-        # A folder, because SQLite makes files beside the one that it writes.
-        with TemporaryDirectory(dir=folder, prefix=".acphold-backup-") as made:
-            temporary = os.path.join(made, "copy.db")
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            _copy(connection, temporary)
-            size = os.stat(temporary).st_size
-            write_out(temporary)
-            os.replace(temporary, path)
-        write_out(folder)
-    except _WritingError as error:
-        raise JournalUnavailableError(
-            f"cannot write the copy {path}: {error}; free space on its disk, or name another place"
-        ) from error
-    except OSError as error:
-        raise JournalUnavailableError(
-            f"cannot write the copy {path}: {error.strerror or error}; name another place"
-        ) from error
-    return size
-
-
-class _WritingError(Exception):
-    """SQLite failed to write the copy; the journal itself is not at fault."""
-
-
-def _copy(connection: sqlite3.Connection, path: str) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as copied:
-        try:
-            # In one step: with several, each write of another process would make it start over.
-            connection.backup(copied)
-        except sqlite3.Error as error:
-            # These errors come from the copy: the journal is only read.
-            if getattr(error, "sqlite_errorcode", None) in _OF_WRITING:
-                raise _WritingError(str(error)) from error
-            raise
-        try:
-            # Complete without a log; opening it as a journal turns write-ahead logging on again.
-            copied.execute("PRAGMA journal_mode = DELETE")
-            found = [line for (line,) in copied.execute("PRAGMA quick_check(1)")]
-        except sqlite3.Error as error:
-            raise _WritingError(str(error)) from error
-        if found != ["ok"]:
-            raise JournalUnavailableError(
-                f"the copy is damaged ({found[0]}); check the journal itself with "
-                "`acphold doctor --deep`"
-            )
-        eras.renew_era(copied)  # positions that the journal gives out later are not in the copy
-
-
-_OF_WRITING: Final = {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR_WRITE,
-    sqlite3.SQLITE_IOERR_FSYNC,
-    sqlite3.SQLITE_IOERR_TRUNCATE,
-}
-
-
-def write_out(path: str) -> None:
-    """Flush a file or folder to the disk, so that it survives a power failure."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+from acphold.record.journal.sqlite.session_rows import SqliteTables
 
 
 class Restored(Struct, frozen=True):
@@ -130,17 +62,62 @@ def restore_file(path: str, backup: str, *, carries_over: bool) -> Restored:
                     shutil.copyfile(f"{backup}{suffix}", f"{ready}{suffix}")
             _make_ready(ready, backup)
             with _alone(path) as former:
-                is_known = carries_over and carry_over(former, ready)
-                write_out(ready)
+                is_known = carries_over and _carry_over(former, ready)
+                in_file.write_out(ready)
                 aside = _set_aside(path)
                 os.replace(ready, path)
-        write_out(folder)
+        in_file.write_out(folder)
     except OSError as error:
         raise JournalUnavailableError(
             f"cannot replace {path} with {backup}: {error.strerror or error}; free space on its "
             "disk, or make its folder writable"
         ) from error
     return Restored(aside, is_known)
+
+
+def _carry_over(former: Connection | None, path: str) -> bool:
+    """Take revocations over from the former journal into the file at `path`.
+
+    Return False if that cannot be, so that its tokens and shares have to stay held: the former one
+    was another journal, or cannot be read; or access is held in one of them, and a person has to
+    look at that.
+    """
+    if former is None:
+        return False
+    with closing(sqlite3.connect(path, isolation_level=None)) as restored:
+        try:
+            if leases.meta(former, "cursor_secret") != leases.meta(restored, "cursor_secret"):
+                return False
+            access = leases.meta(restored, "access")
+            if access and msgspec.json.decode(access, type=Confirmed).held:
+                return False
+            if access_here(SqliteTables(former))[0].held:
+                return False
+            revoked = former.execute(
+                "SELECT revoked_at, id FROM access_tokens WHERE revoked_at IS NOT NULL"
+            ).fetchall()
+            shares = former.execute("SELECT session_id, tenant, prompts FROM shares").fetchall()
+            rules = former.execute("SELECT person, number, rule FROM rules").fetchall()
+        except sqlite3.Error:  # it is damaged, or of an old release
+            return False
+        restored.execute("BEGIN IMMEDIATE")
+        restored.executemany(
+            "UPDATE access_tokens SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", revoked
+        )
+        found = restored.execute("SELECT session_id, tenant, prompts FROM shares").fetchall()
+        may_prompt = {(session_id, tenant): prompts for session_id, tenant, prompts in shares}
+        restored.execute("DELETE FROM shares")
+        restored.executemany(
+            "INSERT INTO shares (session_id, tenant, prompts) VALUES (?, ?, ?)",
+            [
+                (session_id, tenant, prompts and may_prompt[session_id, tenant])
+                for session_id, tenant, prompts in found
+                if (session_id, tenant) in may_prompt
+            ],
+        )
+        restored.executemany("INSERT OR REPLACE INTO rules VALUES (?, ?, ?)", rules)
+        restored.execute("COMMIT")
+    return True
 
 
 def _make_ready(path: str, backup: str) -> None:
@@ -156,12 +133,12 @@ def _make_ready(path: str, backup: str) -> None:
     except JournalError as error:  # its words are about the copy, which nobody knows
         raise type(error)(str(error).replace(path, backup)) from error
     try:
-        if damage := checks.damage(file.connection):
+        if damage := in_file.damage(file.connection):
             raise JournalUnavailableError(
                 f"the backup {backup} is damaged ({damage[0]}); restore another one"
             )
         with writing(file.connection):
-            eras.renew_era(file.connection)
+            leases.renew_era(file.connection)
         file.stand_alone()
     except FAULTS as error:
         raise failure(error, backup) from error

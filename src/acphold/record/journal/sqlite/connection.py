@@ -45,11 +45,6 @@ class OpenMode(Struct, frozen=True):
     words: Literal["mode=rw", "mode=ro", "immutable=1"]
     appearance: tuple[int, ...] | None = None
 
-    @classmethod
-    def immutable(cls, path: str) -> OpenMode:
-        """OpenMode to a file that nobody writes."""
-        return cls("immutable=1", _appearance(path))
-
 
 READ_WRITE: Final = OpenMode("mode=rw")
 READ_ONLY: Final = OpenMode("mode=ro")
@@ -92,7 +87,7 @@ class Connection(sqlite3.Connection):
         JournalUnavailableError if a file opened as immutable was written.
         """
         looked = self.access.appearance
-        if looked is not None and looked != _appearance(self.path):
+        if looked is not None and looked != appearance_of(self.path):
             raise JournalUnavailableError(
                 f"the journal {self.path} is in a folder where only others can write, and one of "
                 "them just did; try again"
@@ -277,7 +272,7 @@ def reading(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("COMMIT")
 
 
-def _appearance(path: str) -> tuple[int, ...]:
+def appearance_of(path: str) -> tuple[int, ...]:
     """Attributes of a file that any write to it would change."""
     try:
         found = os.stat(path)

@@ -25,6 +25,7 @@ from acphold.record.journal.sql import session_tables
 from acphold.record.journal.sql.session_tables import NOBODY, require_lease
 from acphold.record.journal.sqlite import leases, search_index, session_rows
 from acphold.record.journal.sqlite.connection import Connection, writing
+from acphold.record.journal.sqlite.migrations import SEQ_BITS
 from acphold.record.journal.sqlite.session_rows import SqliteTables
 
 _FIND: Final = """
@@ -37,7 +38,6 @@ def delete(
     connection: Connection,
     sessions: Iterable[Lease | str],
     idle_since: int | None,
-    lives: leases.Lives,
     gone: list[str],
 ) -> Iterator[None]:
     """Like `Journal.delete`; appends the ids of deleted sessions to `gone`.
@@ -56,7 +56,9 @@ def delete(
                 if found is None:
                     continue
                 number, owner, updated_at = found
-                if idle_since is not None and (updated_at > idle_since or lives(owner or NOBODY)):
+                if idle_since is not None and (
+                    updated_at > idle_since or leases.lives(connection.path, owner or NOBODY)
+                ):
                     continue
                 remove_rows(connection, number, as_if_never=isinstance(session, Lease))
                 now_gone.append(session_id)
@@ -104,7 +106,10 @@ def sweep(connection: Connection) -> Iterator[None]:
                     else:
                         tenant = tenants[part.session]
                         search_index.unindex(connection, part.session, tenant, part.documents)
-                    session_rows.remove_through(connection, part.session, part.through)
+                    key = part.session << SEQ_BITS
+                    connection.execute(
+                        "DELETE FROM segments WHERE key BETWEEN ? AND ?", (key, key | part.through)
+                    )
                     taken_out += 1
             yield
             if taken_out >= bounds.VOLUME_PARTS:  # each may have left a part in a volume

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack, closing, suppress
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -30,10 +30,10 @@ from acphold.record.journal.sqlite.connection import (
     READ_WRITE,
     Connection,
     OpenMode,
+    appearance_of,
     connect,
     primary_code,
 )
-from acphold.record.journal.sqlite.eras import keep_homes, renew_era
 from acphold.record.journal.sqlite.file_system import network_type
 from acphold.record.journal.sqlite.migrations import (
     WITH_HOMES,
@@ -103,7 +103,7 @@ class JournalFile:
                             "the end of %s-wal is missing; the most recent writes are lost", path
                         )
                         with suppress(sqlite3.Error):  # the next one to open it reports it again
-                            renew_era(connection)
+                            leases.renew_era(connection)
                             connection.execute(
                                 "INSERT OR REPLACE INTO meta VALUES ('log_cut_at', ?)",
                                 (time.time_ns() // 1_000_000,),
@@ -247,7 +247,7 @@ def upgrade(path: str, busy_seconds: float) -> None:
             raise errors.OlderJournalError(path, pids)
 
         if 0 < migrate(connection, path, refuse_owned) < WITH_HOMES:
-            keep_homes(connection)
+            leases.keep_homes(connection)
 
 
 def _changes(header: bytes) -> int:
@@ -293,16 +293,6 @@ def _identity(path: str) -> tuple[int, int] | None:
 # -- before it is opened ------------------------------------------------------------------------
 
 
-class _Beginning(NamedTuple):
-    """The header of a file and its size. `has_log` and `changes`, the change counter noted by other
-    processes, were read before the header: somebody may be starting a log and changing the file."""
-
-    header: bytes
-    size: int
-    has_log: bool
-    changes: int
-
-
 def _inspect(path: str, *, create: bool) -> bool:
     """True if the file still has to be made a journal; raises if it never can be."""
     if (type_ := network_type(path)) is not None:
@@ -345,8 +335,12 @@ def _inspect(path: str, *, create: bool) -> bool:
     return False
 
 
-def _beginning(path: str, *, create: bool) -> _Beginning:
-    """Create the file if it is missing and `create` is set, and read its beginning."""
+def _beginning(path: str, *, create: bool) -> tuple[bytes, int, bool, int]:
+    """Create the file if it is missing and `create` is set.
+
+    Return its header and its size; if it has a log, and the change counter noted by other
+    processes, both read before the header: somebody may be starting a log and changing the file.
+    """
     try:
         if create:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -364,7 +358,7 @@ def _beginning(path: str, *, create: bool) -> _Beginning:
         has_log = _has_log(path)
         changes = file_system.read_note(path, file_system.CHANGES)
         header = file_system.read_beside(path, _HEADER_BYTES)
-        return _Beginning(header, os.stat(path).st_size, has_log, changes)
+        return header, os.stat(path).st_size, has_log, changes
     except FileNotFoundError as error:
         if not create:
             raise errors.NoJournalError(path) from error
@@ -412,7 +406,7 @@ def _access(path: str) -> OpenMode:
             "folder is not writable; copy both into a writable folder, and name the copy with "
             "--journal"
         )
-    return OpenMode.immutable(path)
+    return OpenMode("immutable=1", appearance_of(path))
 
 
 def _has_log(path: str) -> bool:

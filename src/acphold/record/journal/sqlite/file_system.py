@@ -29,6 +29,8 @@ from functools import cache
 from struct import unpack_from
 from typing import Final
 
+from msgspec import Struct
+
 MOUNTS: Final = "/proc/self/mountinfo"
 """The mounts on Linux: proc(5)."""
 
@@ -75,14 +77,13 @@ Identity = tuple[int, int]
 """Device and inode of a file."""
 
 
-class _Journal:
+class _Journal(Struct):
     """A journal that is open in this process: the count of `users`, `descriptors` for reading, and
     the `births` of its files."""
 
-    def __init__(self) -> None:
-        self.users = 0
-        self.descriptors: dict[Identity, int] = {}
-        self.births: dict[Identity, str] = {}
+    users: int = 0
+    descriptors: dict[Identity, int] = {}
+    births: dict[Identity, str] = {}
 
 
 _journals: dict[str, _Journal] = {}

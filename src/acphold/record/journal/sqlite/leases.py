@@ -14,8 +14,10 @@ programs do not get the descriptor.
     granted ──delete────────────▶ gone: nothing under it is written any more
 
 Epochs come from one counter of the journal, so none is granted twice, not even to a session that
-has the id of a deleted one. Only `whose` decides who owns a session. The functions run inside a
-transaction of the caller and may raise sqlite3 errors.
+has the id of a deleted one. Only `whose` decides who owns a session.
+
+The era and the identity of the journal are here, too: see `journal.lineage`. The functions run
+inside a transaction of the caller and may raise sqlite3 errors.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -37,21 +39,14 @@ from acphold.errors import (
 )
 from acphold.record.history.entries import now_ms
 from acphold.record.journal import bounds, owners
-from acphold.record.journal.journal import Lease
-from acphold.record.journal.lineage import lineage_of
-from acphold.record.journal.owners import Free, Owner, Whose
-from acphold.record.journal.sqlite.connection import Connection
-from acphold.record.journal.sqlite.eras import (
-    era,
-    identity,
-    keep_identity,
-    last_epoch,
-    renew_era,
-    went_back,
-)
-from acphold.record.journal.sqlite.session_rows import update_to_last_entry
+from acphold.record.journal.journal import Identity, Lease
+from acphold.record.journal.lineage import lineage_of, mark_at, mark_with_place, new_era
+from acphold.record.journal.owners import At, Free, Here, Owner, Whose
+from acphold.record.journal.sqlite import file_system
+from acphold.record.journal.sqlite.connection import Connection, writing
+from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 
-# See docs/decisions.md, 15.
+# See docs/decisions.md, 15 and 37.
 
 
 SUFFIX: Final = "-owners"
@@ -115,12 +110,6 @@ def owner_ids(journal: str) -> list[str]:
     return []
 
 
-def forget(journal: str, owner_id: str) -> None:
-    """Remove the file of a dead owner."""
-    if owner_id.isalnum():
-        remove(_path(journal, owner_id))
-
-
 def remove(path: str) -> None:
     """Remove a file that others may be removing as well."""
     with suppress(OSError):  # it or its folder is gone; a file left over is unlocked, so harmless
@@ -171,10 +160,6 @@ def _unavailable(path: str, error: OSError) -> JournalUnavailableError:
     )
 
 
-Lives = Callable[[str], bool]
-"""True if the owner of this id lives."""
-
-
 def _clock_ms() -> int:
     """The clock of the machine since its start: all who share a file share it, and nobody sets
     it."""
@@ -185,22 +170,20 @@ def _clock_ms() -> int:
 
 
 def register(
-    connection: sqlite3.Connection,
-    owner_id: str,
-    addresses: Sequence[str],
-    lives: Lives,
-    *,
-    retired: bool,
+    connection: Connection, owner_id: str, addresses: Sequence[str], *, retired: bool
 ) -> None:
-    """Note that this process is the owner `owner_id`, and remove dead owners: their sessions are
-    free."""
+    """Note that this process is the owner `owner_id`, and remove dead owners, with their files:
+    their sessions are free."""
     known = connection.execute("SELECT id FROM owners WHERE id != ?", (owner_id,)).fetchall()
-    dead = [id_ for (id_,) in known if not lives(id_)]
+    dead = [id_ for (id_,) in known if not lives(connection.path, id_)]
     connection.executemany("DELETE FROM owners WHERE id = ?", [(id_,) for id_ in dead])
     connection.execute(
         "INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?)",
         (owner_id, socket.gethostname(), os.getpid(), _json(addresses), _clock_ms(), retired),
     )
+    for id_ in owner_ids(connection.path):
+        if id_ != owner_id and id_.isalnum() and not lives(connection.path, id_):
+            remove(_path(connection.path, id_))
 
 
 def renew(
@@ -256,14 +239,19 @@ def grant(
     connection.execute(
         "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", (number, owner_id, epoch, yields)
     )
-    next_seq = update_to_last_entry(connection, number) + 1
+    key, at = connection.execute(
+        "SELECT key, at FROM segments WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
+        (number << SEQ_BITS, number << SEQ_BITS | SEQ_MASK),
+    ).fetchone() or (0, 0)
+    # The last owner may have died before it updated the row.
+    connection.execute(
+        "UPDATE sessions SET updated_at = ? WHERE number = ? AND updated_at < ?", (at, number, at)
+    )
     lineage = lineage_of(era(connection), number)
-    return Lease(session_id, number, epoch, next_seq, lineage, mark)
+    return Lease(session_id, number, epoch, (key & SEQ_MASK) + 1, lineage, mark)
 
 
-def whose(
-    connection: sqlite3.Connection, session_id: str, own_id: str | None, lives: Lives
-) -> Whose:
+def whose(connection: Connection, session_id: str, own_id: str | None) -> Whose:
     """The owner of a session, as seen by the owner `own_id`; raises UnknownSessionError."""
     row = connection.execute(
         "SELECT owner, coalesce(epoch, 0), yields OR retired, host, pid, addresses, renewed_at"
@@ -274,21 +262,93 @@ def whose(
     if row is None:
         raise UnknownSessionError(session_id)
     id_, epoch, yields, host, pid, addresses, renewed_at = row
-    if host is None or (id_ != own_id and not lives(id_)):
+    if host is None or (id_ != own_id and not lives(connection.path, id_)):
         return Free(epoch)
-    return owners.whose(
-        owners.owner_of_row(id_, host, pid, addresses),
-        epoch,
-        (_clock_ms() - renewed_at) / 1000,
-        own_id,
-        yields=bool(yields),
-        is_proved=True,
-    )
+    if id_ == own_id:
+        return Here(epoch, bool(yields))
+    owner = owners.owner_of_row(id_, host, pid, addresses)
+    silent = (_clock_ms() - renewed_at) / 1000
+    return At(owner, epoch, bool(yields), owners.seems(silent, is_proved=True))
 
 
-def all_owners(connection: sqlite3.Connection, lives: Lives) -> list[Owner]:
+def all_owners(connection: Connection) -> list[Owner]:
     """The live owners with addresses."""
     rows = connection.execute(
         "SELECT id, host, pid, addresses FROM owners WHERE addresses <> '[]' ORDER BY id"
     ).fetchall()
-    return [owners.owner_of_row(*row) for row in rows if lives(row[0])]
+    return [owners.owner_of_row(*row) for row in rows if lives(connection.path, row[0])]
+
+
+# -- era and identity ----------------------------------------------------------------------------
+
+RANDOM_BITS: Final = 20
+"""The lower bits of an epoch are random, not part of the count."""
+
+
+def meta(connection: sqlite3.Connection, name: str) -> Any:
+    """A value that the journal keeps under this name; None if it has none."""
+    row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+    return None if row is None else row[0]
+
+
+def went_back(connection: Connection, *, ever: bool = False) -> int:
+    """Return the epoch that was noted before the file went back: it is an earlier copy of itself,
+    or took another course since. 0 if it did not, since the boot of the machine or `ever`."""
+    noted = file_system.read_note(connection.path, file_system.EPOCH, ever=ever)
+    last = last_epoch(connection)  # read after the note: others grant an epoch, then note it
+    # An equal count with other random bits: an earlier copy, which has granted epochs since.
+    is_back = noted not in (0, last) and last >> RANDOM_BITS <= noted >> RANDOM_BITS
+    return noted if is_back else 0
+
+
+def identity(connection: Connection) -> Identity:
+    """Like `Journal.identity`."""
+    secret = bytes(meta(connection, "cursor_secret"))
+    kept, _, seen = (meta(connection, "identity") or "").partition(",")
+    place = file_system.place(connection.path)
+    lost = went_back(connection, ever=True)
+    if lost and str(lost) != seen:
+        place = f"{place} {lost}"
+    mark = mark_at(kept, secret, place)
+    return Identity(secret, mark, mark == kept.partition(" ")[0])
+
+
+def keep_identity(connection: Connection, mark: str) -> None:
+    """Keep the identity with the place of the file, and with the epoch before it went back: that
+    one counts until the next is noted."""
+    lost = went_back(connection, ever=True)
+    kept = mark_with_place(mark, file_system.place(connection.path)) + (f",{lost}" if lost else "")
+    if kept != meta(connection, "identity"):
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('identity', ?)", (kept,))
+
+
+def last_epoch(connection: sqlite3.Connection) -> int:
+    """The epoch that was granted last."""
+    return int(meta(connection, "epoch"))
+
+
+def era(connection: Connection) -> str:
+    """The era of the journal; begins a new one if the journal may have gone back."""
+    here = f"{file_system.boot()} {os.stat(connection.path).st_ino}"
+    found, _, where = (meta(connection, "era") or "").partition(" ")
+    if where != here:
+        found = new_era()
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('era', ?)", (f"{found} {here}",))
+    return str(found)
+
+
+def keep_homes(connection: Connection) -> None:
+    """After an upgrade to sessions with homes: the homes of those that were prompted here are here,
+    if the file is where it was."""
+    if not (meta(connection, "era") or "").endswith(f" {os.stat(connection.path).st_ino}"):
+        return
+    with writing(connection):
+        keep_identity(connection, mark := identity(connection).mark)
+        connection.execute("UPDATE sessions SET home = ? WHERE start IS NOT NULL", (mark,))
+
+
+def renew_era(connection: sqlite3.Connection) -> None:
+    """End the era, and the identity with it: the journal has gone back, or this is a copy.
+    Positions given out before are void."""
+    connection.execute("DELETE FROM meta WHERE name = 'era'")
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('identity', lower(hex(randomblob(8))))")

@@ -10,14 +10,13 @@ from math import log
 from typing import Any, Final
 
 from acphold.record.journal import bounds
-from acphold.record.journal.hits import Held, Term
+from acphold.record.journal.hits import Held, Term, query
 from acphold.record.journal.seams import Sought
 from acphold.record.journal.sql.search import Indexed
 from acphold.record.journal.sqlite import search_index
 from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.record.journal.sqlite.search_index import TIME_BITS
 from acphold.record.journal.sqlite.session_rows import SqliteTables
-from acphold.record.journal.words_in_memory import query
 
 _WALK: Final = """
     FROM words_{0}

@@ -25,6 +25,7 @@ transaction, for each step.
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -32,11 +33,11 @@ from typing import Final, NamedTuple
 from acphold.record.history.entries import Segment
 from acphold.record.history.words import document
 from acphold.record.journal import bounds, token_reports
+from acphold.record.journal.hits import TOKENIZER, columns
 from acphold.record.journal.sql.entry_rows import index_lags, note_indexed
 from acphold.record.journal.sqlite.connection import Connection, writing
 from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.record.journal.sqlite.session_rows import SqliteTables
-from acphold.record.journal.words_in_memory import TOKENIZER, columns
 
 LAST_OF_STRUCTURE: Final = 10
 """The highest id in the `_data` table of a volume that is not a block of words.
@@ -209,26 +210,20 @@ def _open_volume(connection: sqlite3.Connection) -> int:
 
 def _free_number(connection: sqlite3.Connection, wanted: int) -> int:
     """The number `wanted`, or the next free one."""
+
+    def is_free(number: int) -> bool:
+        found = connection.execute("SELECT 1 FROM documents WHERE number = ?", (number,))
+        return found.fetchone() is None
+
     # Search in growing steps: many entries may have the same time, ten thousand in an import
     # without times. Then search back for the first free one: a number stands for a time, so none
     # is skipped.
     taken, step = wanted - 1, 1
-    while _is_taken(connection, wanted):
+    while not is_free(wanted):
         taken = wanted
         wanted += step
         step *= 2
-    while wanted - taken > 1:
-        middle = (taken + wanted) // 2
-        if _is_taken(connection, middle):
-            taken = middle
-        else:
-            wanted = middle
-    return wanted
-
-
-def _is_taken(connection: sqlite3.Connection, number: int) -> bool:
-    found = connection.execute("SELECT 1 FROM documents WHERE number = ?", (number,))
-    return found.fetchone() is not None
+    return bisect_left(range(wanted), True, lo=taken + 1, key=is_free)
 
 
 # -- taking out -------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from acphold.record.journal.sql import session_tables
 from acphold.record.journal.sql.session_tables import select_rows
 from acphold.record.journal.sql.tables import CODES, Found, KeptSegments, Tables, segment_of_row
 from acphold.record.journal.sqlite.connection import Connection, reading, writing
-from acphold.record.journal.sqlite.eras import identity
+from acphold.record.journal.sqlite.leases import identity
 from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.record.journal.stored_history import Settled
 from acphold.record.journal.token_reports import SLOT_MS
@@ -75,30 +75,6 @@ def extent(
             break
     rows.close()
     return through, size
-
-
-def remove_through(connection: sqlite3.Connection, session: int, through: int) -> None:
-    """Delete all rows of a session that end by `through`."""
-    connection.execute(
-        "DELETE FROM segments WHERE key BETWEEN ? AND ?",
-        (session << SEQ_BITS, session << SEQ_BITS | through),
-    )
-
-
-def update_to_last_entry(connection: sqlite3.Connection, number: int) -> int:
-    """Return the last seq of a session, and bring the row's time up to it: its last owner may have
-    died before updating the row."""
-    last = connection.execute(
-        "SELECT key, at FROM segments WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
-        (number << SEQ_BITS, number << SEQ_BITS | SEQ_MASK),
-    ).fetchone()
-    if last is None:
-        return 0
-    key, at = last
-    connection.execute(
-        "UPDATE sessions SET updated_at = ? WHERE number = ? AND updated_at < ?", (at, number, at)
-    )
-    return int(key) & SEQ_MASK
 
 
 # -- what is new ------------------------------------------------------------------------------

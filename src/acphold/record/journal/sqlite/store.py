@@ -25,15 +25,10 @@ from acphold.record.journal.journal import Append, Lease
 from acphold.record.journal.owners import Here, Owner, Whose
 from acphold.record.journal.rows import NewSession, RowChange, RowChanges
 from acphold.record.journal.seams import SearchHit, Sought
-from acphold.record.journal.sql import session_tables
-from acphold.record.journal.sql.entry_rows import (
-    find_settled,
-    reads,
-    summary,
-)
+from acphold.record.journal.sql import entry_rows, session_tables
 from acphold.record.journal.sql.store import SqlIndex, SqlJournal
 from acphold.record.journal.sql.tables import CODES
-from acphold.record.journal.sqlite import eras, file_system, in_file, leases, session_rows
+from acphold.record.journal.sqlite import file_system, in_file, leases, session_rows
 from acphold.record.journal.sqlite.background import Background
 from acphold.record.journal.sqlite.connection import (
     Connection,
@@ -90,18 +85,35 @@ def _row(lease: Lease, one: Segment) -> tuple[int, int, int, int | str, bytearra
     """The row of a segment."""
     key = lease.number << SEQ_BITS | one.last_seq
     # A bytearray, because for bytes Python 3.11's sqlite3 searches for an adapter.
-    return (
-        key,
-        one.first_seq,
-        one.at,
-        CODES.get(one.kind, one.kind),
-        bytearray(one.raw),
-    )
+    return key, one.first_seq, one.at, CODES.get(one.kind, one.kind), bytearray(one.raw)
 
 
 def _before(lease: Lease, one: Segment) -> int:
     """The key of the entry before a segment."""
     return lease.number << SEQ_BITS | one.first_seq - 1
+
+
+class SqliteIndex(SqlIndex):
+    """The upkeep of the file, beyond that of its tables."""
+
+    def __init__(self, journal: SqliteJournal) -> None:
+        super().__init__(journal)
+        self._background = journal._background
+
+    async def tidy(self, seconds: float) -> int:
+        await self.sweep()
+        left = await super().tidy(seconds)
+        await self._background.shorten_log()
+        return left
+
+    async def sweep(self) -> None:
+        """Overwrite the remains of deleted sessions, and return some of their room."""
+        from acphold.record.journal.sqlite import deletion  # late, for a quick start
+
+        await self._background.in_pieces(deletion.sweep)
+        await self._background.in_pieces(
+            lambda db: in_file.give_back(db, bounds.SPARE_BYTES, bounds.AFTER_A_TURN_BYTES)
+        )
 
 
 class SqliteJournal(SqlJournal[SqliteTables]):
@@ -114,6 +126,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     """
 
     file: SqliteFile
+    index = cached_property(SqliteIndex)
 
     def __init__(
         self,
@@ -182,39 +195,27 @@ class SqliteJournal(SqlJournal[SqliteTables]):
 
     # -- owning ---------------------------------------------------------------------------
 
-    async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
-        def work(tables: SqliteTables, owner_id: str) -> Lease:
-            number = tables.create(new)
-            lease = leases.grant(tables.connection, new.session_id, number, owner_id, yields=yields)
-            session_tables.change_row(tables, number, RowChange(home=lease.journal))
-            return lease
-
-        return await self._grant(work)
-
-    async def acquire(
-        self, session_id: str, seen: int | None = None, *, yields: bool = False
+    async def _grant(
+        self, session_id: str, seen: int | None, new: NewSession | None, *, yields: bool
     ) -> Lease:
-        def work(tables: SqliteTables, owner_id: str) -> Lease:
-            number = int(tables.key_of(session_id))
-            return leases.grant(
-                tables.connection, session_id, number, owner_id, seen, yields=yields
-            )
-
-        self._own.pop(session_id, None)
-        return await self._grant(work)
-
-    async def _grant(self, work: Callable[[SqliteTables, str], Lease]) -> Lease:
-        """Run a transaction that makes this process own a session; `work` gets the owner id."""
-
-        def owning(tables: SqliteTables) -> Lease:
+        def work(tables: SqliteTables) -> Lease:
             if self._owner is None:
                 self._owner = leases.OwnerFile(self.path)
+            own_id = self._owner.id
             if not self._is_registered:
                 self._owner.keep()
-                self._register(tables.connection, self._owner.id)
-            return work(tables, self._owner.id)
+                leases.register(tables.connection, own_id, self._addresses, retired=self._retired)
+            if new is None:
+                number, _ = tables.find_settled(session_id)
+            else:
+                number = tables.create(new)
+            lease = leases.grant(tables.connection, session_id, number, own_id, seen, yields=yields)
+            if new is not None:
+                session_tables.change_row(tables, number, RowChange(home=lease.journal))
+            return lease
 
-        lease = await self._write(owning)
+        self._own.pop(session_id, None)
+        lease = await self._write(work)
         self._is_registered = True
         # After the commit: noting a grant that is rolled back would look like a file gone back.
         file_system.note(self.path, file_system.EPOCH, lease.epoch)
@@ -231,21 +232,10 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         if (here := self._own.get(session_id)) is not None:
             return here
         own_id = None if self._owner is None else self._owner.id
-        whose = await self._ask(
-            lambda tables: leases.whose(tables.connection, session_id, own_id, self._lives)
-        )
+        whose = await self._ask(lambda tables: leases.whose(tables.connection, session_id, own_id))
         if isinstance(whose, Here):
             self._own[session_id] = whose
         return whose
-
-    def _lives(self, owner_id: str) -> bool:
-        return leases.lives(self.path, owner_id)
-
-    def _register(self, db: Connection, own_id: str) -> None:
-        leases.register(db, own_id, self._addresses, self._lives, retired=self._retired)
-        for id_ in leases.owner_ids(self.path):
-            if id_ != own_id and not self._lives(id_):
-                leases.forget(self.path, id_)
 
     async def _report(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
         self._own.clear()
@@ -257,15 +247,15 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         own_id = self._owner.id
 
         def work(tables: SqliteTables) -> list[errors.LeaseLostError]:
-            db = tables.connection
-            if not leases.renew(db, own_id, self._addresses, retired=self._retired):
-                self._register(db, own_id)
+            db, addresses = tables.connection, self._addresses
+            if not leases.renew(db, own_id, addresses, retired=self._retired):
+                leases.register(db, own_id, addresses, retired=self._retired)
             return session_tables.all_lost(tables, held)
 
         return await self._write(work)
 
     async def owners(self) -> list[Owner]:
-        return await self._ask(lambda tables: leases.all_owners(tables.connection, self._lives))
+        return await self._ask(lambda tables: leases.all_owners(tables.connection))
 
     async def release(self, lease: Lease) -> None:
         self._own.pop(lease.session_id, None)
@@ -303,7 +293,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             error = await self._ask(lambda tables: session_tables.loss(tables, lease))
             if isinstance(error, errors.HistoryLostError):
                 # Positions after the last entry are void.
-                await self._write(lambda tables: eras.renew_era(tables.connection))
+                await self._write(lambda tables: leases.renew_era(tables.connection))
             raise error
         lease.next_seq = made[-1].last_seq + 1
         self._background.has_grown(size)
@@ -367,10 +357,12 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         def page(tables: SqliteTables) -> list[Segment]:
             # Without a tail one statement reads the entries, and needs no transaction.
             with reading(tables.connection) if tail_bytes else nullcontext():
-                return reads.read(tables, session_id, after, limit_bytes, tail_bytes=tail_bytes)
+                return entry_rows.read(
+                    tables, session_id, after, limit_bytes, tail_bytes=tail_bytes
+                )
 
         def unsettled_bytes(tables: SqliteTables) -> int:
-            number, settled = find_settled(tables, session_id)
+            number, settled = tables.find_settled(session_id)
             return tables.segments(number).size(settled)
 
         if tail_bytes > bounds.READ_BYTES and await self._ask(unsettled_bytes) > bounds.READ_BYTES:
@@ -380,15 +372,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     async def summary(self, session_id: str) -> Summary:
         if await self.bytes_for_summary(session_id) > bounds.READ_BYTES:
             return await super().summary(session_id)
-        return await self._ask(lambda tables: summary(tables, session_id))
-
-    @cached_property
-    def index(self) -> SqliteIndex:
-        return SqliteIndex(self, self._background)
-
-    async def attend(self, work: Callable[[Connection], T]) -> T:
-        """Run some work on the file, away from the loop's thread; return its result."""
-        return await self._background.run(work)
+        return await self._ask(lambda tables: entry_rows.summary(tables, session_id))
 
     async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
         file = self._file or self.connect()
@@ -410,9 +394,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         from acphold.record.journal.sqlite import deletion  # late, for a quick start
 
         gone: list[str] = []
-        await self._background.in_pieces(
-            lambda db: deletion.delete(db, sessions, idle_since, self._lives, gone)
-        )
+        await self._background.in_pieces(lambda db: deletion.delete(db, sessions, idle_since, gone))
         await self.index.sweep()
         return gone
 
@@ -530,24 +512,3 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         await self._background.aclose()
         self._file, self._seen, self._followed = None, None, None
         file.close()
-
-
-class SqliteIndex(SqlIndex):
-    """The upkeep of the file, beyond that of its tables."""
-
-    def __init__(self, journal: SqliteJournal, background: Background) -> None:
-        super().__init__(journal)
-        self._background = background
-
-    async def tidy(self, seconds: float) -> int:
-        await self.sweep()
-        left = await super().tidy(seconds)
-        await self._background.shorten_log()
-        return left
-
-    async def sweep(self) -> None:
-        """Overwrite the remains of deleted sessions, and return some of their room."""
-        from acphold.record.journal.sqlite import deletion  # late, for a quick start
-
-        await self._background.in_pieces(deletion.sweep)
-        await self._background.in_pieces(in_file.give_back_some)
