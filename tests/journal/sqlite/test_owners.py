@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.errors import JournalUnavailableError, LeaseLostError
-from acphold.record.journal import At, Free, Journal, NewSession
+from acphold.errors import HistoryLostError, JournalUnavailableError, LeaseLostError
+from acphold.record.journal import Append, At, Free, Journal, NewSession
 from acphold.record.journal.owners import seems_silent
 from acphold.record.journal.sqlite import leases
 from acphold.record.journal.sqlite.store import SqliteJournal
@@ -206,3 +206,17 @@ async def test_a_change_of_owners_that_is_undone_does_not_look_like_a_file_that_
     assert await journal.file.went_back_at() is None
     await journal.acquire(session)
     assert await journal.file.went_back_at() is None
+
+
+async def test_what_several_append_at_once_makes_positions_void_where_an_entry_is_gone(
+    journal: SqliteJournal, path: Path
+) -> None:
+    held = [await journal.create(NewSession(name, "a", "/w")) for name in ("gone", "whole")]
+    for lease in held:
+        await journal.append(lease, [("prompt", [b"[]"])])
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DELETE FROM segments WHERE key >> 32 = ?", (held[0].number,))
+        database.commit()
+    lost, _ = await journal.append_all([Append(it, [("update", [b"{}"])]) for it in held])
+    assert isinstance(lost, HistoryLostError)
+    assert (await journal.session("whole")).lineage == ""  # until its next owner begins an era

@@ -331,6 +331,8 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             if tables.connection.executemany(appending(1), rows).rowcount < len(rows):
                 held = [append.lease for append in appends]
                 lost = session_tables.all_lost(tables, held, whole=True)
+                if any(isinstance(error, errors.HistoryLostError) for error in lost):
+                    leases.renew_era(tables.connection)  # positions after the last entry are void
             lost_by_id = {error.session_id: error for error in lost}
             for append in appends:
                 if append.change is not None and append.lease.session_id not in lost_by_id:
