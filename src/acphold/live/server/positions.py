@@ -84,6 +84,8 @@ class Resuming(Struct, frozen=True):
 
 def resuming_in(meta: Mapping[str, bytes]) -> Resuming:
     """Return what the `_meta` of `session/resume` says; InvalidParamsError if it cannot be read."""
+    if meta.get(AFTER) == b"null":  # who names a position and has none would miss what came since
+        raise InvalidParamsError(f"_meta.{AFTER}: must be a number, not null", f"_meta.{AFTER}")
     said = msgspec.json.encode({key: Raw(raw) for key, raw in meta.items()})
     try:
         return msgspec.json.decode(said, type=Resuming)
