@@ -265,9 +265,16 @@ class _WatchedUplink(Uplink):
 
     raising: Callable[[], AbstractContextManager[None]]
 
-    async def ask_raw(self, method: str, params: bytes, **how: Any) -> bytes:
+    async def ask_raw(
+        self,
+        method: str,
+        params: bytes,
+        *,
+        on_result: Callable[[bytes], object] = bool,
+        again: bool = True,
+    ) -> bytes:
         with self.raising():
-            return await super().ask_raw(method, params, **how)
+            return await super().ask_raw(method, params, on_result=on_result, again=again)
 
 
 class _WatchedDuties(Duties):

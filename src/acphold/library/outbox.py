@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 from time import monotonic
@@ -361,7 +361,9 @@ class TurnOutbox:
     def __init__(self, outbox: Outbox) -> None:
         self.over: bool = False
         self.add: Callable[[bytes], bool] = outbox.add
-        self.breathe, self.pause, self.flush = outbox.breathe, outbox.pause, outbox.flush
+        self.breathe: Callable[[], Awaitable[None]] = outbox.breathe
+        self.pause: Callable[[], Awaitable[None]] = outbox.pause
+        self.flush: Callable[[], Awaitable[None]] = outbox.flush
         self._put = outbox.put
 
     def check(self) -> None:

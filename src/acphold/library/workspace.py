@@ -24,8 +24,10 @@ from acp_wire.schema import (
     TERMINAL_OUTPUT,
     WAIT_FOR_TERMINAL_EXIT,
     WRITE_TEXT_FILE,
+    ClientCapabilities,
     CreateTerminalRequest,
     EnvVariable,
+    Implementation,
     InitializeRequest,
     KillTerminalRequest,
     Method,
@@ -79,8 +81,8 @@ class ClientSide:
         outbox: Outbox,
     ) -> None:
         self.session_id = session_id
-        self.capabilities = introduced.client_capabilities
-        self.info = introduced.client_info
+        self.capabilities: ClientCapabilities = introduced.client_capabilities
+        self.info: Implementation | None = introduced.client_info
         self._listener = listener
         self._outbox = outbox
 
