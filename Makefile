@@ -86,7 +86,7 @@ slow: export PYTHONDONTWRITEBYTECODE =
 slow: $(VENV)/.compiled
 	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist load --maxschedchunk 1 -m slow $(PYTEST)
 
-# All programs of the held-out corpus; `slow` tries an eighth, another one at each commit.
+# All programs of the held-out corpus; `slow` tries a sixteenth, another one at each commit.
 heldout: export HELDOUT = all
 heldout: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist load --maxschedchunk 1 -m slow check/tests/heldout $(PYTEST)

@@ -1,4 +1,4 @@
-"""Samples of long tables of cases: an eighth at each commit, another one with the next."""
+"""Samples of long tables of cases: a sixteenth at each commit, another one with the next."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PARTS = 8
+PARTS = 16
 
 
 def sample(cases: Iterable[T]) -> list[T]:
-    """Return an eighth of these, or all with HELDOUT=all, which takes longer."""
+    """Return a sixteenth of these, or all with HELDOUT=all, which takes longer."""
     if os.environ.get("HELDOUT") == "all":
         return [*cases]
     return [*cases][_seed() % PARTS :: PARTS]
