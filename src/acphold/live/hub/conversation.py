@@ -204,7 +204,7 @@ class Conversation:
             for raw in raws:
                 await self.standing.look(update_of(kind, raw))
         for raw in raws:
-            self.terminals.see(update_of(kind, raw))
+            self.terminals.see(kind, raw)
         if self.session.attributes is not before:
             await self._publish_if_any(choices.in_step(before, self.session.attributes))
             if self.session.attributes.title != before.title:

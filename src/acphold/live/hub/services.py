@@ -26,7 +26,7 @@ from acp_wire import schema
 from acp_wire.schema.updates import TOOL_KINDS
 from acp_wire.surroundings import Surroundings
 from acphold import errors
-from acphold.live.agents.interface import AgentRequest
+from acphold.live.agents.interface import AgentRequest, update_of
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.questions import TERMINAL_METHODS, Questions, can_answer, covers
@@ -122,9 +122,12 @@ class TerminalTexts:
                 call for call, content in self._contents.items() if id_ in _terminal_ids(content)
             }
 
-    def see(self, update: bytes) -> None:
-        """Take note of an update of the agent: it may name a terminal, or no longer name it."""
-        if not self._terminals or update_kind(update) not in TOOL_KINDS:
+    def see(self, kind: str, raw: bytes) -> None:
+        """Take note of an item of a run: its update may name a terminal, or no longer name it."""
+        if not self._terminals:  # mostly: then nothing is decoded
+            return
+        update = update_of(kind, raw)
+        if update_kind(update) not in TOOL_KINDS:
             return
         content = members(update).get("content", b"")
         call = tool_id(update)
