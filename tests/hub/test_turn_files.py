@@ -746,7 +746,7 @@ async def test_a_folder_that_a_killed_fork_has_laid_out_is_its_sessions_even_if_
         await turn
         await kept(house, session, 2)
         [store] = await stores_of(house.journal)
-        note = (top, top, False)
+        note = {"folder": top, "project": top, "is_new": False}
         with open(f"{store.path}/{LAYING}-killed", "w") as left:  # noqa: ASYNC230 - a few bytes
             json.dump(note, left)
         assert await remains(house.journal) == {top: True}

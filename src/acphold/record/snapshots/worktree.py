@@ -147,7 +147,8 @@ def _note_laying(store: SnapshotStore, folder: str, project: str, *, is_new: boo
     with open(path, "wb") as note:
         fcntl.flock(note, fcntl.LOCK_EX)
         # In the JSON of the standard library paths may have bytes that are no text.
-        note.write(json.dumps((folder, project, is_new)).encode())
+        noted = {"folder": folder, "project": project, "is_new": is_new}
+        note.write(json.dumps(noted).encode())
         note.flush()
         try:
             yield path
@@ -164,11 +165,11 @@ def _read_notes(stores: Iterable[SnapshotStore]) -> Iterator[_Laying]:
     """Yield what killed processes have begun to lay out. Nobody else gets at a note meanwhile."""
     for store in stores:
         for path in glob(os.path.join(glob_escape(store.path), f"{LAYING}-*")):
-            with suppress(OSError, ValueError), open(path, "rb") as note:
+            with suppress(OSError, ValueError, TypeError), open(path, "rb") as note:
                 fcntl.flock(note, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                folder, project, is_new = json.loads(note.read())
                 since = os.fstat(note.fileno()).st_mtime_ns
-                yield _Laying(folder, project, is_new, path, since)
+                it = _Laying(**json.loads(note.read()), note=path, since=since)
+                yield it
 
 
 def find_unfinished(stores: Iterable[SnapshotStore]) -> list[str]:
