@@ -1,7 +1,7 @@
 """The interface of a journal: sessions are written, read, listed, searched and owned through it.
 
 Rooms above know a journal only by this interface, some seams of which are in `access` and `seams`.
-`journal.sqlite`, `journal.postgresql` and `journal.base` implement it.
+`journal.sqlite` and `journal.postgresql` implement it, on `journal.sql`.
 """
 
 from __future__ import annotations
