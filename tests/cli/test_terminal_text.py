@@ -15,7 +15,6 @@ from acphold.faces.cli.terminal_text import (
     age,
     cut,
     folder,
-    iso,
     on_one_line,
     quantity,
     short_age,
@@ -23,6 +22,7 @@ from acphold.faces.cli.terminal_text import (
     visible,
     visible_json,
 )
+from acphold.record.history.entries import iso
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 

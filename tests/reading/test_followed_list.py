@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.live.reading.followed_list import Snapshot, follow_list
+from acphold.live.reading.followed_list import follow_list
 from acphold.live.reading.neighbours import LiveSession, Process
 from acphold.record.journal import RowChange
 from acphold.record.journal.stores import open_journal
@@ -35,7 +35,7 @@ async def test_the_list_is_told_anew_when_its_database_has_gone_back() -> None:
                 assert told.rows[0].title == "lost 19"
                 await asyncio.to_thread(timeline.go_back)
                 told = await anext(found)
-                assert (isinstance(told, Snapshot), told.rows[0].title) == (True, "kept")
+                assert (told.is_all, told.rows[0].title) == (True, "kept")
                 await journal.change("s1", RowChange(title="new"))
                 assert (await anext(found)).rows[0].title == "new"
         finally:

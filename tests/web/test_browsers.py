@@ -12,8 +12,7 @@ import pytest_asyncio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.live.presentation.visible_text import iso
-from acphold.record.history.entries import now_ms
+from acphold.record.history.entries import iso, now_ms
 from acphold.record.journal import bounds as journal_bounds
 from acphold.record.journal.access import SCOPES, AccessToken
 from acphold.web.gate import cookie_name

@@ -175,7 +175,7 @@ async def test_changes_are_computed_one_after_the_other_and_only_so_many_wait(
         finally:
             running[0] -= 1
 
-    monkeypatch.setattr("acphold.live.origins.changes.session_diff", watched)
+    monkeypatch.setattr("acphold.live.origins.kept_changes.session_diff", watched)
 
     async def ask(served: Site) -> None:
         statuses.append((await served.get("/sessions/one/changes")).status)

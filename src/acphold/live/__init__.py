@@ -10,10 +10,10 @@ EXPORTS = """
     hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves
     hub.prompt_turn
     mcp.bridge mcp.connections mcp.messages mcp.offers mcp.servers mcp.transports
-    origins.changes origins.kept_changes origins.why
+    origins.kept_changes origins.why
     presentation.diffs presentation.json_facts presentation.permissions
     presentation.present_diffs presentation.scenes presentation.visible_text
-    reading.inbox reading.local_reader reading.neighbours reading.present_files
+    reading.inbox reading.local_reader reading.neighbours
     reading.requests reading.rule_offers reading.server_reader reading.session_reader
     server.alert_commands server.daemon server.far_line server.fronts server.positions
     server.principals server.reconnection server.relay_protocol server.service

@@ -11,7 +11,7 @@ EXPORTS = """
     journal journal.access journal.bounds journal.compression journal.copies journal.hits
     journal.intentions journal.journal journal.lineage journal.list_places
     journal.moves journal.owners journal.rows journal.seams
-    journal.stored_journal journal.stores
+    journal.stored_journal journal.stores journal.token_reports
     redaction.detector redaction.redactor
     reports.file_edits reports.session_diff reports.transcript
     snapshots.bounds snapshots.checkouts snapshots.comparison snapshots.git snapshots.packs

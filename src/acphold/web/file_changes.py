@@ -25,7 +25,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from acp_wire.workspace.threads import Threads
-from acphold.live.origins.changes import FoundChanges, session_changes
+from acphold.live.origins.kept_changes import FoundChanges, session_changes
 from acphold.live.presentation.json_facts import facts_json
 from acphold.record.history import Segment
 from acphold.record.history.entries import TurnSpan, turn_spans

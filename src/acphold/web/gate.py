@@ -35,9 +35,8 @@ from msgspec.structs import replace
 from acp_wire.transports.known_servers import REALM
 from acp_wire.transports.messages import POLICY
 from acphold import errors
-from acphold.live.presentation.visible_text import iso
 from acphold.live.server.principals import Principal
-from acphold.record.history.entries import now_ms
+from acphold.record.history.entries import iso, now_ms
 from acphold.record.journal.access import (
     BROWSER,
     Access,

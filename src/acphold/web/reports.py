@@ -46,10 +46,9 @@ from acphold.errors import ForbiddenError, RewrittenError, UnknownSessionError
 from acphold.live.agents.extensions import FORK_METHOD
 from acphold.live.hub.kept_files import read_kept_turns
 from acphold.live.presentation.json_facts import facts_json, place_name, usage_json
-from acphold.live.presentation.present_diffs import present_diffs
+from acphold.live.presentation.present_diffs import present_diffs, present_files
 from acphold.live.reading.inbox import Whose
 from acphold.live.reading.local_reader import LocalReader, entries_of
-from acphold.live.reading.present_files import present_files
 from acphold.live.reading.requests import (
     CHANGES,
     SESSIONS,

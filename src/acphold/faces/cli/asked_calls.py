@@ -16,8 +16,7 @@ from acphold.errors import AcpError, RuleError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.journals import existing_journal, reading
 from acphold.faces.cli.terminal_text import this_terminal
-from acphold.live.presentation.present_diffs import present_diffs, with_present_diffs
-from acphold.live.reading.present_files import present_files
+from acphold.live.presentation.present_diffs import present_diffs, present_files, with_present_diffs
 from acphold.record.history.decisions import (
     AskedQuestion,
     ClosedQuestion,

@@ -14,8 +14,13 @@ from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.places import place
 from acphold.faces.cli.terminal_text import console, on_one_line, quantity, visible
-from acphold.live.origins.changes import FoundChanges, session_changes
-from acphold.live.origins.kept_changes import How, KeptChanges, some
+from acphold.live.origins.kept_changes import (
+    FoundChanges,
+    How,
+    KeptChanges,
+    session_changes,
+    some,
+)
 from acphold.live.presentation.visible_text import visible_json
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.history.entries import span_at, turn_spans
@@ -114,10 +119,10 @@ def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
             step = part.step
             _print_json(
                 path=part.path,
-                how=part.how.value,
+                how=part.how.name.lower(),
                 turns=list(step.turns),
                 between=None if step.turns else list(step.between),
-                isSure=step.is_sure,
+                isSure=step.is_certain,
                 others=list(step.others),
                 root=storable(kept.root),
                 patch=part.patch.decode(errors="replace"),
@@ -129,7 +134,7 @@ def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
             if part.step.words != heading:
                 heading = part.step.words
                 pieces.append(f"# {heading[0].upper()}{heading[1:]}\n".encode())
-            mark = "" if part.how is How.BETWEEN else f": {part.how.words}"
+            mark = "" if part.how is How.BETWEEN else f": {part.how.value}"
             pieces.append(_comment(f"{part.path}{mark}") + part.patch)
         _print(b"".join(pieces))
     else:

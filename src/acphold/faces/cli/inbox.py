@@ -130,7 +130,7 @@ async def _history(
         layout.head(
             f"{age(it.answered_at, now)}{by}", [where(it.row, short_ids[it.row.session_id])]
         )
-        layout.put(passage(DecidedQuestion(it.asks, it.decided.came)))
+        layout.put(passage(DecidedQuestion(it.asks, it.came)))
     if not found:
         print("Nothing was asked yet.", file=sys.stderr)
 

@@ -32,7 +32,6 @@ from acphold.faces.cli.terminal_text import (
     cut,
     day,
     folder,
-    iso,
     on_one_line,
     short_age,
     visible,
@@ -47,7 +46,7 @@ from acphold.live.reading.session_reader import (
     Wanted,
     session_pages,
 )
-from acphold.record.history.entries import now_ms
+from acphold.record.history.entries import iso, now_ms
 from acphold.record.history.prompt_queue import ELSEWHERE, moment
 from acphold.record.journal import ListFilter, Sessions
 from acphold.record.journal.moves import destination

@@ -34,10 +34,11 @@ from acphold.faces.cli.command_line import Parser, UsageError, a_moment
 from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.places import place
 from acphold.faces.cli.settings import agent_keys
-from acphold.faces.cli.terminal_text import iso, on_one_line, tell, visible
+from acphold.faces.cli.terminal_text import on_one_line, tell, visible
 from acphold.live.presentation.json_facts import place_name
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.history import Entry
+from acphold.record.history.entries import iso
 from acphold.record.history.words import document
 from acphold.record.journal import (
     Journal,

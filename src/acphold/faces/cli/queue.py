@@ -32,7 +32,7 @@ from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import on_one_line, visible
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import NAME, QueueAnswer, ask_over, ask_queue
+from acphold.live.reading.neighbours import QueueAnswer, ask_over, ask_queue
 from acphold.live.reading.session_reader import QUEUED
 from acphold.record.history.prompt_queue import (
     QueueChange,
@@ -227,7 +227,7 @@ async def _open_in_background(row: SessionRow, location: str | None, short: str)
     params = {"sessionId": row.session_id, "cwd": cwd, "mcpServers": []}
     try:
         stream, asked, seconds = await wrap.open(), encode(params), bounds.AGENT_OPEN_SECONDS
-        await ask_over(stream, NAME, RESUME_SESSION.name, asked, seconds, watches=True)
+        await ask_over(stream, RESUME_SESSION.name, asked, seconds, watches=True)
     except AcpError as error:
         raise UsageError(f"cannot open the session: {error}; {there}") from None
     finally:

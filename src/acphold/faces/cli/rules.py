@@ -31,7 +31,6 @@ from acphold.live.reading.rule_offers import (
     AllowsRefusedError,
     PastQuestion,
     add_rules,
-    is_readable,
     past_question,
     past_questions,
 )
@@ -39,7 +38,7 @@ from acphold.record.history.entries import now_ms
 from acphold.record.journal import Journal
 from acphold.record.journal.access import Deed
 from acphold.record.journal.lineage import rule_place
-from acphold.record.standing import RuleChange, RunAction, StandingRule, read_rule
+from acphold.record.standing import RuleChange, RunAction, StandingRule, Unclear, read_rule
 from acphold.record.standing.decision import DAY, flaw, rule_text
 from acphold.record.standing.folders import real
 
@@ -217,18 +216,18 @@ async def _why(journal: Journal, user: str, given: str) -> None:
     any_found = False
     modes: dict[str, str] = {}
     async for each in _questions(journal, user, given):
-        any_found, session = True, each.row.session_id
+        any_found, session, came = True, each.asked.row.session_id, each.asked.decided
         if session not in modes:
             modes[session] = (await journal.summary(session)).attributes.mode_words
-        rules = await journal.access.rules(user or each.row.tenant)
+        rules = await journal.access.rules(user or each.asked.row.tenant)
         known = [rule for rule in rules if not rule.watches]
         verdict = each.judge(known, now=now_ms(), mode=modes[session])
         print(_line("allow" if verdict.allows else "ask", each))
         print(f"   {visible(on_one_line(verdict.why))}")
-        if each.rules:
-            print(f"   then: answered by your rule {' and '.join(map(str, each.rules))}")
-        elif each.unruled and each.unruled != verdict.why:
-            print(visible(on_one_line(f"   then: {each.unruled}")))
+        if came is not None and came.rules:
+            print(f"   then: answered by your rule {' and '.join(map(str, came.rules))}")
+        elif came is not None and came.unruled and came.unruled != verdict.why:
+            print(visible(on_one_line(f"   then: {came.unruled}")))
         elif each.decided:
             print(f"   then: you {each.decided} it")
     if not any_found:
@@ -244,7 +243,7 @@ async def _questions(journal: Journal, user: str, given: str) -> AsyncIterator[P
                 yield await past_question(journal, open_one)
                 return
         async for each in past_questions(journal, 0, Whose(user or None)):
-            if each.id == given:
+            if each.asked.question.id == given:
                 yield each
                 return
     row = await find_session(reader, given, "explains it")
@@ -256,14 +255,14 @@ async def _try(journal: Journal, rule: StandingRule) -> None:
     counts: Counter[str] = Counter()
     since, whose = rule.made_at - REFUSED_SINCE, Whose(rule.person or None)
     async for each in past_questions(journal, since, whose):
-        if not is_readable(each.action):
+        if isinstance(each.action, Unclear):
             counts["cannot be read"] += 1
         elif not each.is_allowed_by(rule):
             counts["asked as before"] += 1
         else:
-            said = {"allowed": "you allowed", "refused": "YOU REFUSED"}.get(
-                each.decided, "a rule allowed" if each.rules else "nobody decided"
-            )
+            came = each.asked.decided
+            by = "a rule allowed" if came is not None and came.rules else "nobody decided"
+            said = {"allowed": "you allowed", "refused": "YOU REFUSED"}.get(each.decided, by)
             counts[said] += 1
             print(_line(said, each))
     print(f"{visible(on_one_line(rule.sentence))}: {visible(rule.meaning)}")
@@ -279,7 +278,7 @@ async def _suggest(journal: Journal, user: str) -> None:
     async for each in past_questions(journal, now - REFUSED_SINCE, Whose(user)):
         if not isinstance(each.action, RunAction) or len(each.action.lines) != 1:
             continue
-        key = (real(each.row.cwd), each.action.lines[0])
+        key = (real(each.asked.row.cwd), each.action.lines[0])
         if each.decided == "refused":
             refused.add(key)
         elif each.decided == "allowed" and not each.judge(rules, now=now).allows:
@@ -324,5 +323,5 @@ def _describe(rule: StandingRule, place: str) -> str:
 
 
 def _line(said: str, each: PastQuestion) -> str:
-    asked = " ; ".join(each.action.lines) if isinstance(each.action, RunAction) else each.title
-    return visible(on_one_line(f"{local(each.at)}  {said:<12} {asked}"))
+    asked = " ; ".join(each.action.lines) if isinstance(each.action, RunAction) else each.asked.asks
+    return visible(on_one_line(f"{local(each.asked.at)}  {said:<12} {asked}"))

@@ -24,7 +24,6 @@ from acphold.faces.cli.terminal_text import (
     console,
     cut,
     folder,
-    iso,
     on_one_line,
     quantity,
     short_age,
@@ -33,7 +32,7 @@ from acphold.faces.cli.terminal_text import (
 )
 from acphold.live.presentation.json_facts import hit_json, place_name
 from acphold.live.reading.local_reader import LocalReader
-from acphold.record.history.entries import now_ms
+from acphold.record.history.entries import iso, now_ms
 from acphold.record.journal import Part, SearchHit, Sought
 from acphold.record.journal.hits import terms
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TextIO
 
 # Offered here too: all output of commands goes through these.
 from acphold.live.presentation.visible_text import (
-    iso as iso,
     local as local,
     on_one_line as on_one_line,
     quantity as quantity,

@@ -16,11 +16,12 @@ BETWEEN   it changed between two turns
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import WorkspaceError
@@ -31,8 +32,9 @@ from acphold.record.history.raw_update import storable
 from acphold.record.journal import Journal, Readable, SessionRow, history
 from acphold.record.journal.seams import Numbered, TurnSnapshot, with_numbers
 from acphold.record.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
-from acphold.record.reports.session_diff import relative
+from acphold.record.reports.session_diff import FileDiff, relative, session_diff
 from acphold.record.snapshots.comparison import FileChange, SnapshotReader, ranges, reading
+from acphold.record.snapshots.git import GitError
 
 
 class SnapshotStep(Struct, frozen=True):
@@ -40,6 +42,8 @@ class SnapshotStep(Struct, frozen=True):
 
     `turns` are the numbers of those turns in which it may lie; none if it lies between two. It
     `is_sure` if all of it lies in that turn, or between; it `is_likely` then if a snapshot is.
+    `others` are other sessions that were at work in the same folder during it, once these were
+    looked for.
     """
 
     before: TurnSnapshot
@@ -48,6 +52,12 @@ class SnapshotStep(Struct, frozen=True):
     between: tuple[int, int]
     is_sure: bool
     is_likely: bool = False
+    others: tuple[str, ...] = ()
+
+    @property
+    def is_certain(self) -> bool:
+        """True if it is sure, and not only likely."""
+        return self.is_sure and not self.is_likely
 
     @property
     def words(self) -> str:
@@ -92,41 +102,18 @@ def _step(one: Numbered, two: Numbered, count: int) -> SnapshotStep:
 
 
 class How(Enum):
-    """See the module; the value is the mark in JSON."""
+    """See the module; the value is in words."""
 
-    SHOWN = "shown"
-    IN_PART = "in_part"
-    OTHER = "other"
-    BETWEEN = "between"
-
-    @property
-    def words(self) -> str:
-        return _HOW_IN_WORDS[self]
-
-
-_HOW_IN_WORDS = {
-    How.SHOWN: "shown by the agent",
-    How.IN_PART: "shown in part by the agent",
-    How.OTHER: "changed by something else",
-    How.BETWEEN: "changed",
-}
-
-
-class StepFacts(Struct, frozen=True, rename="camel"):
-    """The facts of a step that people are shown; see `SnapshotStep`. `others` are other sessions
-    that were at work in the same folder during it."""
-
-    words: str
-    turns: tuple[int, ...]
-    between: tuple[int, int]
-    is_sure: bool
-    others: tuple[str, ...] = ()
+    SHOWN = "shown by the agent"
+    IN_PART = "shown in part by the agent"
+    OTHER = "changed by something else"
+    BETWEEN = "changed"
 
 
 class StepFile(Struct, frozen=True):
     """A file that a step changed; `patch` is empty unless it was asked for."""
 
-    step: StepFacts
+    step: SnapshotStep
     path: str
     how: How
     patch: bytes = b""
@@ -198,18 +185,14 @@ async def read_kept_changes(
     if not session_steps:
         return None
     edits_shown = await edits_by_turn(read or journal, row, spans, shown)
-    others_by_step = await _other_sessions(journal, row.session_id, rows, session_steps)
-    facts = [
-        StepFacts(it.words, it.turns, it.between, it.is_sure and not it.is_likely, others)
-        for it, others in zip(session_steps, others_by_step, strict=True)
-    ]
+    session_steps = await _with_others(journal, row.session_id, rows, session_steps)
 
     def compare(checkpoint: Checkpoint) -> tuple[list[StepFile], list[KeptFile]]:
         with reading(store) as snapshots:
             parts: list[StepFile] = []
-            for step, its in zip(session_steps, facts, strict=True):
+            for step in session_steps:
                 checkpoint()
-                parts += _step_files(snapshots, step, its, edits_shown, by_turn=by_turn)
+                parts += _step_files(snapshots, step, edits_shown, by_turn=by_turn)
             net = snapshots.patches(session_steps[0].before.tree, session_steps[-1].after.tree)
             files: list[KeptFile] = []
             for path, patch in net.items():
@@ -220,9 +203,9 @@ async def read_kept_changes(
 
     parts, files = await (threads or Threads(1)).run_in_steps(compare)
     notes = [
-        f"{its.words}: session {other} also worked in this folder"
-        for its in facts
-        for other in its.others
+        f"{step.words}: session {other} also worked in this folder"
+        for step in session_steps
+        for other in step.others
     ]
     notes += _gaps(of_root, spans, turn)
     ends = [it for step in session_steps for it in (step.before, step.after)]
@@ -253,14 +236,14 @@ def _summary(parts: Sequence[StepFile]) -> str:
     """See KeptFile."""
     phrases: list[str] = []
     for how in How:
-        sure = [it.step for it in parts if it.how is how and it.step.is_sure and it.step.turns]
+        sure = [it.step for it in parts if it.how is how and it.step.is_certain and it.step.turns]
         if sure:
             numbers = ", ".join(str(step.turns[0]) for step in sure)
-            phrases.append(f"{how.words} in turn{'s' if len(sure) > 1 else ''} {numbers}")
+            phrases.append(f"{how.value} in turn{'s' if len(sure) > 1 else ''} {numbers}")
         for part in parts:
             if part.how is how and part.step not in sure:
                 word = "" if part.step.words.startswith("between") else "in "
-                phrases.append(f"{how.words} {word}{part.step.words}")
+                phrases.append(f"{how.value} {word}{part.step.words}")
     return " · ".join(phrases) or "changed"
 
 
@@ -296,7 +279,6 @@ async def edits_by_turn(
 def _step_files(
     snapshots: SnapshotReader,
     step: SnapshotStep,
-    facts: StepFacts,
     shown: Mapping[tuple[int, str], list[Edit]],
     *,
     by_turn: bool,
@@ -317,7 +299,7 @@ def _step_files(
     patches = snapshots.patches(step.before.tree, step.after.tree) if by_turn else {}
     for change in changed:
         how = _attribution(step, change, edits_by_path[change.path], texts)
-        yield StepFile(facts, storable(change.path), how, patches.get(change.path, b""))
+        yield StepFile(step, storable(change.path), how, patches.get(change.path, b""))
 
 
 def _attribution(
@@ -353,14 +335,14 @@ _STATES = {
 }
 
 
-async def _other_sessions(
+async def _with_others(
     journal: Journal,
     session_id: str,
     rows: Sequence[TurnSnapshot],
     session_steps: Iterable[SnapshotStep],
-) -> list[tuple[str, ...]]:
-    """Return the other sessions with a turn in the folder of each step; `rows` are all of this
-    session. A copy of a turn is no other turn."""
+) -> list[SnapshotStep]:
+    """Return the steps with the other sessions that had a turn in the folder of each; `rows` are
+    all of this session. A copy of a turn is no other turn."""
     own = {row.moment for row in rows}
     turn_times: dict[tuple[str, str, int], tuple[int, int | None]] = {}
     for its, one in await journal.snapshots.of_all():
@@ -368,7 +350,7 @@ async def _other_sessions(
             turn = (its, one.root, one.turn)
             first, last = turn_times.get(turn, (one.at, None))
             turn_times[turn] = (min(first, one.at), one.at if one.edge == "end" else last)
-    company: list[tuple[str, ...]] = []
+    found: list[SnapshotStep] = []
     for step in session_steps:
         others = dict.fromkeys(
             session_id
@@ -377,8 +359,8 @@ async def _other_sessions(
             and first <= step.after.at
             and (last is None or last >= step.before.at)
         )
-        company.append(tuple(others))
-    return company
+        found.append(replace(step, others=tuple(others)))
+    return found
 
 
 def _gaps(
@@ -410,3 +392,44 @@ def _gaps(
             str(first) if first == last else f"{first}-{last}" for first, last in ranges(without)
         )
         yield f"turn{'s' if len(without) > 1 else ''} {numbers}: no files were kept"
+
+
+class FoundChanges(Struct, frozen=True):
+    """The changes of a session: from the `kept` files, or as `reported` by the agent. `problem` is
+    the reason why kept files could not be read."""
+
+    kept: KeptChanges | None = None
+    reported: list[FileDiff] = []
+    problem: str = ""
+
+
+async def session_changes(
+    journal: Journal,
+    row: SessionRow,
+    spans: Sequence[TurnSpan],
+    turn: int | None,
+    look: Callable[[str], FileText | None],
+    *,
+    root: str | None = None,
+    by_turn: bool = False,
+    reads_kept: bool = True,
+    read: Readable | None = None,
+    threads: Threads | None = None,
+) -> FoundChanges:
+    """Return what changed in one turn, None for all.
+
+    `look` is as `on_disk` in `session_diff`, the others are as in `read_kept_changes`. Raises
+    WorkspaceError if no files of `root` were kept.
+    """
+    problem = ""
+    if reads_kept:
+        try:
+            kept = await read_kept_changes(
+                *(journal, row, spans, turn), root=root, by_turn=by_turn, read=read, threads=threads
+            )
+            if kept is not None:
+                return FoundChanges(kept)
+        except (GitError, TimeoutError, BufferError, OSError) as error:
+            problem = f"the kept files cannot be read: {error}"
+    found = await session_diff(read or journal, row, spans, turn, look, threads)
+    return FoundChanges(None, found, problem)

@@ -207,7 +207,7 @@ class VersionBuilder:
             else:
                 # Lines of files that were removed at the same time may have moved into it.
                 removed = [it.before for it in changes if it.after is None]
-                moved = versions.moved.setdefault(versions.add(content), set())
+                moved = versions.moved[versions.add(content)]
                 for blob in removed:
                     moved.update(files.contents.get(blob or "", b"").split(b"\n"))
                 claim = claim if len(removed) <= MOST_GONE and former is None else None
@@ -215,7 +215,7 @@ class VersionBuilder:
         git_step = _git_step(step, path, before or b"")
         last = _add_shown(versions, before, content, edits, chain.row.session_id, begins, git_step)
         after = versions.add(content)
-        versions.git_steps.setdefault(after, []).append(git_step)
+        versions.git_steps[after].append(git_step)
         if last != after:
             if last is not None:
                 versions.step(last, after)
@@ -275,7 +275,7 @@ def _add_shown(
             versions.step(last, version, claim)
             if not edit.old:
                 written = replace(git_step, is_written=True)
-                versions.git_steps.setdefault(version, []).append(written)
+                versions.git_steps[version].append(written)
         last, is_changed = version, True
     return last if is_changed else None
 

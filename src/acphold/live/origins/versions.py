@@ -7,7 +7,7 @@ before. Versions and the steps between them become commits in a throw-away repos
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from typing import Final
@@ -71,10 +71,10 @@ class Versions:
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
-        self.parents: dict[str, list[str]] = {}
-        self.claims: dict[str, list[Claim]] = {}
-        self.moved: dict[str, set[bytes]] = {}
-        self.git_steps: dict[str, list[GitStep]] = {}
+        self.parents: defaultdict[str, list[str]] = defaultdict(list)
+        self.claims: defaultdict[str, list[Claim]] = defaultdict(list)
+        self.moved: defaultdict[str, set[bytes]] = defaultdict(set)
+        self.git_steps: defaultdict[str, list[GitStep]] = defaultdict(list)
         self.since: dict[str, int] = {}
         self.left_out = 0
         self.cut: set[str] = set()
@@ -82,10 +82,7 @@ class Versions:
     def add(self, content: bytes) -> str:
         """Add a version, and return its id."""
         version = version_of(content)
-        if version not in self.contents:
-            self.contents[version] = content
-            self.parents[version] = []
-            self.claims[version] = []
+        self.contents.setdefault(version, content)
         return version
 
     def step(self, before: str | None, after: str, claim: Claim | None = None) -> None:
@@ -111,8 +108,8 @@ class Versions:
                     self.step(parent, version)
                 for claim in former.claims[version]:
                     self.step(None, version, claim)
-                self.moved.setdefault(version, set()).update(former.moved.get(version, ()))
-                self.git_steps.setdefault(version, []).extend(former.git_steps.get(version, ()))
+                self.moved[version] |= former.moved[version]
+                self.git_steps[version] += former.git_steps[version]
                 if version in former.since:
                     self.note(version, former.since[version])
 
@@ -214,7 +211,7 @@ class Versions:
             text = texts[line - 1]
             many = counts[version][text]
             is_new = all(counts[it][text] < many for it in self.parents[version])
-            is_new &= text not in self.moved.get(version, ())
+            is_new &= text not in self.moved[version]
             made[line] = version if is_new else None
         return made
 

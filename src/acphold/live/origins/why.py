@@ -18,27 +18,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Final, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.threads import Threads
 from acphold.errors import UnknownSessionError
 from acphold.live.hub.kept_stores import stores_of
-from acphold.live.origins.kept_changes import (
-    edits_by_turn,
-    root_around,
-)
+from acphold.live.origins.kept_changes import edits_by_turn, root_around
 from acphold.live.origins.project_lines import COMMIT_GONE, STASH_GONE, ProjectLines
 from acphold.live.origins.snapshot_versions import FolderHistory, VersionBuilder, read_files
-from acphold.live.origins.versions import (
-    Claim,
-    Versions,
-    is_distinct,
-)
+from acphold.live.origins.versions import Claim, Versions, is_distinct
 from acphold.record.history.decisions import (
     AskedQuestion,
     ClosedQuestion,
@@ -91,10 +83,6 @@ class TurnFacts(Struct, frozen=True):
     seq: int
     prompt: str
     allowed: tuple[str, ...] = ()
-
-    def with_allowed(self, more: Sequence[str]) -> TurnFacts:
-        """Return the facts with answers about other calls of the same turn."""
-        return replace(self, allowed=tuple(dict.fromkeys((*self.allowed, *more))))
 
 
 class LineRun(Struct):
@@ -205,7 +193,7 @@ class _FileOrigins:
             if origin.is_known and (version := firsts[line]) is not None:
                 by_version.setdefault((version, origin.how == "shown"), []).append(line)
         for (version, is_shown), lines in by_version.items():
-            for step in versions.git_steps.get(version, ()):
+            for step in versions.git_steps[version]:
                 if step.is_written is not is_shown:
                     continue
                 brought = self._project.lines_from_git(step, {texts[line - 1] for line in lines})
@@ -263,16 +251,13 @@ async def prompts(
     found = await origins(journal, checkout, asked)
     every = [run for lines, its in zip(asked, found, strict=True) for run in runs(lines.path, its)]
     facts: dict[tuple[str, int], TurnFacts] = {}
-    claims: dict[Claim, None] = {}
+    calls: dict[tuple[str, int], list[str]] = {}
     for run in every:
-        claims |= dict.fromkeys(run.origin.claims if run.origin.is_known else ())
-    for claim in claims:
-        try:
-            its = await turn_facts(journal, claim)
-        except UnknownSessionError:  # deleted meanwhile
-            continue
-        key = (claim.session_id, claim.turn)
-        facts[key] = facts[key].with_allowed(its.allowed) if key in facts else its
+        if run.origin.is_known:
+            calls.setdefault(run.turn, []).extend(run.origin.claims[0].calls)
+    for (session_id, turn), its in calls.items():
+        with suppress(UnknownSessionError):  # deleted meanwhile
+            facts[session_id, turn] = await turn_facts(journal, session_id, turn, its)
     for run in every:
         if run.origin.is_known and run.turn not in facts:
             run.origin = LineOrigin("unknown", reason=GONE)
@@ -290,16 +275,18 @@ def runs(path: str, origins: Mapping[int, LineOrigin]) -> list[LineRun]:
     return found
 
 
-async def turn_facts(journal: Journal, claim: Claim) -> TurnFacts:
-    """Return the prompt of a turn and the answers to questions about its calls; raises
+async def turn_facts(
+    journal: Journal, session_id: str, turn: int, calls: Sequence[str]
+) -> TurnFacts:
+    """Return the prompt of a turn and the answers to questions about these calls; raises
     UnknownSessionError."""
-    row = await journal.session(claim.session_id)
-    spans = await turn_spans(history(journal, row.session_id))
-    span = spans[claim.turn - 1]
+    row = await journal.session(session_id)
+    spans = await turn_spans(history(journal, session_id))
+    span = spans[turn - 1]
     seq, prompt = span.first, ""
     asked: dict[str, AskedQuestion] = {}
     answered: dict[str, list[str]] = {}
-    async for segment in history(journal, row.session_id, span.first - 1):
+    async for segment in history(journal, session_id, span.first - 1):
         for entry in segment.entries():
             if not span.first <= entry.seq <= span.last:
                 continue
@@ -313,14 +300,12 @@ async def turn_facts(journal: Journal, claim: Claim) -> TurnFacts:
                 if (about := asked.get(closed.question)) is None:
                     continue
                 call = string(about.tool_call.get("toolCallId")) or ""
-                if call in claim.calls:
+                if call in calls:
                     answered.setdefault(call, []).append(_answer(entry.raw, closed, about))
         if segment.last_seq >= span.last:
             break
-    allowed = [line for call in claim.calls for line in answered.get(call, ())]
-    return TurnFacts(
-        row.session_id, row.title or "", row.agent, claim.turn, seq, prompt, tuple(allowed)
-    )
+    allowed = dict.fromkeys(line for call in calls for line in answered.get(call, ()))
+    return TurnFacts(session_id, row.title or "", row.agent, turn, seq, prompt, (*allowed,))
 
 
 def _answer(raw: bytes, closed: ClosedQuestion, question: AskedQuestion) -> str:

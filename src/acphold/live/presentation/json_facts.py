@@ -13,9 +13,9 @@ from msgspec import Raw
 
 from acp_wire.schema import REQUEST_PERMISSION
 from acphold.known_agents import short_name
-from acphold.live.presentation.visible_text import iso, visible_json
+from acphold.live.presentation.visible_text import visible_json
 from acphold.record.history import Entry
-from acphold.record.history.entries import PROMPT
+from acphold.record.history.entries import PROMPT, iso
 from acphold.record.history.raw_update import storable
 from acphold.record.journal import SearchHit, SessionRow
 from acphold.record.journal.moves import destination
@@ -62,12 +62,7 @@ def session_json(session: ListedSession) -> str:
         "held": row.held or None,
         "heldUntil": None if row.held_until is None else iso(row.held_until),
         "ruled": row.ruled,
-        "files": session.files
-        and {
-            "state": session.files.state,
-            "at": iso(session.files.at),
-            "reason": session.files.reason,
-        },
+        "files": session.files,
         "live": live
         and {
             "state": live.state,
@@ -123,17 +118,15 @@ def question_json(found: InboxQuestion) -> str:
         call = {name: Raw(value) for name, value in found.call.items()}
         facts |= {"params": Raw(question.params), "toolCall": call or None}
         if question.method == REQUEST_PERMISSION.name:
-            from acphold.live.presentation.permissions import (
-                permission,  # late: a list starts without
-            )
+            from acphold.live.presentation.permissions import permission  # late
 
             facts["shows"] = permission(found.call or question.tool_call, question.params)
     else:
         facts |= {
             "answeredAt": iso(found.answered_at),
             "outcome": decided.outcome,
-            "how": decided.came.how,
-            "said": decided.came.said,
+            "how": found.came.how,
+            "said": found.came.said,
             "client": decided.client,
             "rules": decided.rules,
         }

@@ -19,8 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.live.presentation.diffs import diff_lines
-from acphold.live.presentation.patches import is_shown
+from acphold.live.presentation.diffs import diff_lines, is_shown
 from acphold.live.presentation.scenes import says_more, without_fence
 from acphold.live.presentation.visible_text import on_one_line, visible
 from acphold.record.history.raw_update import items, members, string
@@ -243,13 +242,10 @@ def arguments(tool: ToolCall) -> list[Argument]:
         return []
     try:
         value = msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return [Argument("", raw.decode(errors="replace"))]
-    try:
         if not isinstance(value, dict):
             return [Argument("", _spell(value))]
         found = [Argument(str(name), _spell(item)) for name, item in value.items()]
-    except RecursionError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return [Argument("", raw.decode(errors="replace"))]
     in_diff: dict[str, str] = {}
     diffs, file = tool.diffs, _file(tool)

@@ -2,19 +2,30 @@
 
 An agent says what it writes, and often nothing of what is there: a file that exists then looks like
 a new one. Of a part that is replaced it says the part alone, and it may be wrong about that.
+
+An agent may ask about any file, so that somebody sees what is in it. Only a text inside the
+session's folders is read, through no link, and never under a name that usually holds secrets.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
 from acp_wire.schema.splice import array, splice
+from acp_wire.transports.addresses import is_node
+from acp_wire.workspace.files import text_of
+from acp_wire.workspace.roots import Roots
+from acphold.errors import InvalidParamsError
 from acphold.record.history.raw_update import items, members, string
 from acphold.record.history.timeline import ToolCall
+from acphold.record.journal import SessionRow
+from acphold.record.snapshots.secret_names import may_hold_secret
 
 DIFFERS = b'{"type":"content","content":{"type":"text","text":"The file has other text."}}'
 """The block behind a diff that does not fit the file."""
@@ -65,3 +76,27 @@ def with_present_diffs(tool: ToolCall, found: Mapping[int, PresentDiff]) -> Tool
         if present.differs:
             content.append(DIFFERS)
     return replace(tool, fields={**tool.fields, "content": array(content)})
+
+
+MOST_BYTES: Final = 256 * 1024
+"""Longest file that a change is compared with."""
+
+
+def present_files(row: SessionRow) -> Callable[[str], str | None]:
+    """Return a reader of the session's files by their paths: "" for a file that is not there, None
+    for one that is not to be shown. It blocks as long as the disk takes.
+
+    Where several machines share the journal, the session's folder may be on another one.
+    """
+    try:
+        roots = Roots(row.cwd, row.additional_directories)
+    except InvalidParamsError:  # from another system, with other paths
+        return lambda _: None
+
+    def read(path: str) -> str | None:
+        whole = os.path.normpath(os.path.join(row.cwd, path))
+        if is_node() or may_hold_secret(whole) or ".git" in whole.casefold().split("/"):
+            return None
+        return text_of(roots, path, MOST_BYTES)
+
+    return read

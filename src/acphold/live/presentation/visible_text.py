@@ -5,7 +5,7 @@ All times are ms since the epoch.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from acp_wire.visible_text import (
     on_one_line as on_one_line,
@@ -23,14 +23,6 @@ def size(count: int) -> str:
             break
         amount, unit = amount / 1024, larger
     return quantity(count, "byte") if unit == "bytes" else f"{amount:.1f} {unit}"
-
-
-def iso(at: int) -> str:
-    """Return a time as ISO 8601 in UTC, to the millisecond: `2026-01-31T12:00:00.000Z`."""
-    from acphold.record.history.entries import clamp_moment  # late: --help says no time
-
-    when = datetime.fromtimestamp(clamp_moment(at) / 1000, UTC)
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def local(at: int) -> str:

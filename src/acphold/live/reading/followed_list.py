@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -22,39 +21,28 @@ from acp_wire.tasks import end
 from acphold.errors import RewrittenError, UnknownSessionError
 from acphold.live.reading import bounds
 from acphold.live.reading.neighbours import Live, LiveSession, live_anywhere
-from acphold.record.journal import ListFilter, Owners, SessionRow, Sessions
-
-
-class Snapshot(Struct, frozen=True):
-    """The newest sessions and all live ones, newest first; `last` is the journal's last change."""
-
-    rows: Sequence[SessionRow]
-    live: Live
-    outcomes: Mapping[str, bytes | None]
-    last: int = 0
+from acphold.record.journal import Journal, ListFilter, SessionRow
 
 
 class Changed(Struct, frozen=True):
     """Sessions of the list that are new or changed, and the ids of those that left it, up to the
-    journal's change `last`."""
+    journal's change `last`; if it `is_all`, the newest sessions and all live ones, newest first.
+    """
 
     rows: Sequence[SessionRow]
-    gone: Sequence[str]
     live: Live
     outcomes: Mapping[str, bytes | None]
-    last: int = 0
-
-
-class Followed(Sessions, Owners, Protocol):
-    """The seams of a journal that are needed here."""
+    last: int
+    gone: Sequence[str] = ()
+    is_all: bool = False
 
 
 async def follow_list(
-    journal: Followed,
+    journal: Journal,
     newest: int,
     activity: asyncio.Event | None = None,
     look: float | None = None,
-) -> AsyncGenerator[Snapshot | Changed, None]:
+) -> AsyncGenerator[Changed, None]:
     """Yield the list with so many of the newest sessions, then each change of any, archived or not.
 
     `activity` is set when something changes in a session of our own process; for what others do,
@@ -71,8 +59,8 @@ async def follow_list(
 
 
 async def _follow(
-    journal: Followed, newest: int, activity: asyncio.Event, look: float | None
-) -> AsyncGenerator[Snapshot | Changed, None]:
+    journal: Journal, newest: int, activity: asyncio.Event, look: float | None
+) -> AsyncGenerator[Changed, None]:
     """See `follow_list`; ends with RewrittenError if the journal may have gone back.
 
     Each round reads the journal's changes and, beside that, asks the processes. `open_turns` has
@@ -88,7 +76,7 @@ async def _follow(
         if (row := await _row(journal, session_id, live)) is not None:
             rows[session_id] = row
     listed = sorted(rows.values(), key=lambda row: row.key)
-    snapshot = Snapshot(listed, live, await journal.outcomes([*rows]), last)
+    snapshot = Changed(listed, live, await journal.outcomes([*rows]), last, is_all=True)
     yield snapshot
     loop = asyncio.get_running_loop()
     asking: asyncio.Task[Live] | None = None
@@ -141,7 +129,7 @@ async def _follow(
 
 
 async def _read_changes(
-    journal: Sessions,
+    journal: Journal,
     written: Sequence[str],
     different: Iterable[str],
     before: Container[str],
@@ -164,11 +152,11 @@ async def _read_changes(
         elif session_id in before:  # never prompted, and closed: no list has it
             gone.append(session_id)
     outcomes = await journal.outcomes([row.session_id for row in rows])
-    return Changed(rows, gone, live, outcomes, last)
+    return Changed(rows, live, outcomes, last, gone)
 
 
 async def changes_since(
-    journal: Followed, after: int, known_live: Sequence[str], most: int
+    journal: Journal, after: int, known_live: Sequence[str], most: int
 ) -> Changed | None:
     """Return all that has changed since the change `after`, for a client to which these sessions
     were live then; None if it is more than `most`, or if the journal may have gone back."""
@@ -182,13 +170,13 @@ async def changes_since(
     return None
 
 
-def _open_turns(found: Snapshot | Changed) -> dict[str, SessionRow]:
+def _open_turns(found: Changed) -> dict[str, SessionRow]:
     """Return the sessions whose last turn had no end when they were read."""
     outcomes = found.outcomes
     return {row.session_id: row for row in found.rows if outcomes.get(row.session_id, b"") is None}
 
 
-async def _row(journal: Sessions, session_id: str, live: Live) -> SessionRow | None:
+async def _row(journal: Journal, session_id: str, live: Live) -> SessionRow | None:
     """Return the row of a session; during a turn without counting that turn's messages, as it is
     read again with each piece."""
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,31 +31,16 @@ from acphold.record.history.decisions import (
 from acphold.record.history.entries import ANSWER, CHILD, PARAMS, QUESTION, UPDATE, Entry
 from acphold.record.history.raw_update import members, string, tool_id, update_kind
 from acphold.record.history.timeline import ToolDraft
-from acphold.record.journal import Entries, ListFilter, SessionRow, Sessions
-
-
-class InboxJournal(Entries, Sessions, Protocol):
-    """The seams of a journal that are needed here."""
-
-
-class Decided(Struct, frozen=True):
-    """A decision: `outcome` as journalled, `came` for people; `client` is the program that the
-    person answered in; the rest is as in ClosedQuestion."""
-
-    outcome: str
-    came: Came
-    client: str | None = None
-    rules: tuple[int, ...] = ()
-    unruled: str = ""
-    is_automatic: bool = False
+from acphold.record.journal import Entries, Journal, ListFilter, SessionRow
 
 
 class InboxQuestion(Struct, frozen=True):
     """A question to a person, and its session; times are ms since the epoch.
 
     `call` is the tool call in question, as it stood then, each field raw: the fields of the request
-    over those of earlier updates. `decided` is the decision, None while it is open, and
-    `answered_at` its time. `told` is the question in words, where only these are known.
+    over those of earlier updates. `decided` is the decision, None while it is open, `came` is that
+    for people, and `answered_at` its time. `told` is the question in words, where only these are
+    known.
     """
 
     row: SessionRow
@@ -63,7 +48,8 @@ class InboxQuestion(Struct, frozen=True):
     at: int
     question: AskedQuestion
     call: Mapping[str, bytes] = {}
-    decided: Decided | None = None
+    decided: ClosedQuestion | None = None
+    came: Came = Came("")
     answered_at: int = 0
     told: str = ""
 
@@ -92,9 +78,7 @@ class Whose(Struct, frozen=True):
 ALL: Final = Whose()
 
 
-async def open_questions(
-    journal: InboxJournal, live: Live, whose: Whose = ALL
-) -> list[InboxQuestion]:
+async def open_questions(journal: Journal, live: Live, whose: Whose = ALL) -> list[InboxQuestion]:
     """Return all open questions in the live sessions; the oldest first."""
     found: list[InboxQuestion] = []
     for session_id, (session, _) in live.items():
@@ -115,7 +99,7 @@ async def open_questions(
 
 
 async def decisions(
-    journal: InboxJournal, live: Live, limit: int, before: int | None = None, whose: Whose = ALL
+    journal: Journal, live: Live, limit: int, before: int | None = None, whose: Whose = ALL
 ) -> tuple[list[InboxQuestion], int | None]:
     """Return the last decisions, before that time (ms) if given, newest first; and the time to
     continue before, None at the end. Decisions of one time stay together, so there may be more than
@@ -163,7 +147,7 @@ def _copied(row: SessionRow) -> tuple[int, int]:
 
 
 async def _rows(
-    journal: InboxJournal, live: Live, whose: Whose
+    journal: Journal, live: Live, whose: Whose
 ) -> AsyncIterator[tuple[SessionRow, bool]]:
     """Yield the sessions to search: live ones, whose rows may be behind, then the newest."""
     if whose.session_id is not None:
@@ -195,20 +179,13 @@ async def _decisions(
                 answers[closed.question] = closed, entry.at
             continue
         question = asked_question(entry.raw)
-        if (came := answers.pop(question.id, None)) is None:
+        if (known := answers.pop(question.id, None)) is None:
             continue
-        answer, at = came
+        answer, at = known
         if len(found) > limit and at < found[-1].answered_at:
             break
-        decided = Decided(
-            answer.outcome,
-            answer.came(question),
-            answer.client,
-            answer.rules,
-            answer.unruled,
-            answer.is_automatic,
-        )
-        found.append(InboxQuestion(row, entry.seq, entry.at, question, {}, decided, at))
+        came = answer.came(question)
+        found.append(InboxQuestion(row, entry.seq, entry.at, question, {}, answer, came, at))
     return found
 
 

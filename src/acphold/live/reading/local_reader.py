@@ -24,7 +24,7 @@ from acphold.live.reading.session_reader import (
     searchable_text,
 )
 from acphold.record.history import Entry
-from acphold.record.history.entries import now_ms
+from acphold.record.history.entries import iso, now_ms
 from acphold.record.history.timeline import TurnOutcome, turn_end
 from acphold.record.journal import (
     Index,
@@ -42,7 +42,7 @@ from acphold.record.journal.access import Deed
 from acphold.record.journal.owners import is_owned
 
 if TYPE_CHECKING:
-    from acphold.live.reading.followed_list import Changed, Snapshot
+    from acphold.live.reading.followed_list import Changed
     from acphold.live.reading.inbox import InboxQuestion, Whose
     from acphold.live.reading.neighbours import Live
     from acphold.record.journal.seams import Grouping, UsageSums
@@ -136,13 +136,16 @@ class LocalReader:
         """Return these sessions with their live states and outcomes."""
         outcomes = await self.journal.outcomes([row.session_id for row in rows])
         now = await self.live() if live is None else live
-        files = await self._files(rows)
-        return [as_listed(row, now, outcomes, files) for row in rows]
+        return await self._listed(rows, now, outcomes)
 
-    async def _files(self, rows: Sequence[SessionRow]) -> dict[str, FilesOfSession]:
-        """The newest snapshots of these sessions."""
+    async def _listed(
+        self, rows: Sequence[SessionRow], live: Live, outcomes: Mapping[str, bytes | None]
+    ) -> list[ListedSession]:
         newest = await self.journal.snapshots.newest([row.session_id for row in rows])
-        return {its: FilesOfSession(one.state, one.at, one.reason) for its, one in newest.items()}
+        files = {
+            its: FilesOfSession(one.state, iso(one.at), one.reason) for its, one in newest.items()
+        }
+        return [as_listed(row, live, outcomes, files) for row in rows]
 
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
         return await self.journal.resolve(given, cwd)
@@ -237,24 +240,20 @@ class LocalReader:
         self, newest: int, activity: asyncio.Event | None = None
     ) -> AsyncGenerator[News, None]:
         """See SessionReader; `activity` is as in `follow_list`. Has changes of all sessions."""
-        from acphold.live.reading.followed_list import Snapshot, follow_list  # late: few follow it
+        from acphold.live.reading.followed_list import follow_list  # late: few follow it
 
         async with aclosing(follow_list(self.journal, newest, activity)) as found:
             async for each in found:
-                gone = () if isinstance(each, Snapshot) else each.gone
-                rows = await self._with_questions(each)
-                yield News(rows, gone, isinstance(each, Snapshot), each.last)
+                yield await self._news(each)
 
     async def news_since(self, after: int, known_live: Sequence[str], most: int) -> News | None:
         """Return all news since the change `after`; see `followed_list.changes_since`."""
         from acphold.live.reading.followed_list import changes_since
 
         found = await changes_since(self.journal, after, known_live, most)
-        if found is None:
-            return None
-        return News(await self._with_questions(found), found.gone, last=found.last)
+        return None if found is None else await self._news(found)
 
-    async def _with_questions(self, found: Snapshot | Changed) -> list[ListedSession]:
+    async def _news(self, found: Changed) -> News:
         asked: dict[str, list[InboxQuestion]] = {}
         ids = {row.session_id for row in found.rows}
         if waiting := {id_: it for id_, it in found.live.items() if it[0].waiting and id_ in ids}:
@@ -262,9 +261,9 @@ class LocalReader:
 
             for question in await open_questions(self.journal, waiting):
                 asked.setdefault(question.row.session_id, []).append(question)
-        files = await self._files(found.rows)
-        listed = [as_listed(row, found.live, found.outcomes, files) for row in found.rows]
-        return [replace(it, questions=asked.get(it.row.session_id, ())) for it in listed]
+        listed = await self._listed(found.rows, found.live, found.outcomes)
+        rows = [replace(it, questions=asked.get(it.row.session_id, ())) for it in listed]
+        return News(rows, found.gone, found.is_all, found.last)
 
 
 def as_listed(
@@ -294,12 +293,12 @@ async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterato
             yield await journal.session(session_id)
 
 
-async def entries_of(journal: Readable, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
-    """Yield the entries of a session above `after`, oldest first, without void ones; one page is in
-    memory at a time."""
-    async for segment in history(journal, session_id, after):
+async def entries_of(journal: Readable, session_id: str) -> AsyncIterator[Entry]:
+    """Yield the entries of a session, oldest first, without void ones; one page is in memory at a
+    time."""
+    async for segment in history(journal, session_id):
         for entry in segment.entries():
-            if entry.raw and entry.seq > after:
+            if entry.raw:
                 yield entry
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -34,7 +34,7 @@ from acphold import errors
 from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES
 from acphold.live.reading import bounds
 from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, after_turn
-from acphold.record.journal import Journal, Owner, Owners, Whose
+from acphold.record.journal import Journal, Owners, Whose
 from acphold.record.journal.intentions import change_queue
 from acphold.record.journal.owners import is_free, other_owner
 from acphold.version import __version__
@@ -45,6 +45,10 @@ STOP = "_acphold/stop"
 SIGNED_IN = "_acphold/signedIn"
 """A person has signed in with the agent's own program, on a terminal. Spec v1, authentication,
 "Terminal authentication": the agent is then restarted."""
+
+
+NAME = "acphold"
+"""The name of the client that we are, noted with a change."""
 
 
 class LiveSession(Struct, frozen=True, rename="camel"):
@@ -121,14 +125,16 @@ def answer(agent: str, sessions: list[LiveSession], fronts: Sequence[EditorFront
 
 async def processes(seconds: float = bounds.ANSWER_SECONDS) -> list[Process]:
     """Return all processes of this user that answer within `seconds`."""
-    try:
-        paths = sockets()
-    except (errors.RuntimeFolderError, OSError):
-        return []  # then no process can be reached
-    asking = [
-        asyncio.create_task(presence_of(path, seconds), name="ask presence") for path in paths
-    ]
+    asking = [_presence_at([unix_address(path)], seconds, path) for path in _listed(sockets)]
     return [process for process in await asyncio.gather(*asking) if process is not None]
+
+
+def _listed(listing: Callable[[], Sequence[str]]) -> Sequence[str]:
+    """Return such paths in the runtime folder; none if no process can be reached there."""
+    try:
+        return listing()
+    except (errors.RuntimeFolderError, OSError):
+        return ()
 
 
 Live = Mapping[str, tuple[LiveSession, Process]]
@@ -137,9 +143,14 @@ Live = Mapping[str, tuple[LiveSession, Process]]
 
 async def live_sessions() -> Live:
     """Return the sessions of all processes that answer."""
+    return _sessions_of(await processes())
+
+
+def _sessions_of(found: Iterable[Process | None]) -> Live:
     return {
         session.session_id: (session, process)
-        for process in await processes()
+        for process in found
+        if process is not None
         for session in process.sessions
     }
 
@@ -158,27 +169,24 @@ async def live_at_nodes(journal: Owners) -> Live:
     """
     if not is_node():
         return {}
-    beside_us: set[str] = set()
-    with suppress(errors.RuntimeFolderError, OSError):
-        beside_us = {unix_address(path) for path in sockets()}
+    beside_us = {unix_address(path) for path in _listed(sockets)}
     asking = [
-        asyncio.create_task(_presence_at(owner), name="ask node")
+        _presence_at(owner.addresses)
         for owner in await journal.owners()
         if beside_us.isdisjoint(owner.addresses)
     ]
-    return {
-        session.session_id: (session, process)
-        for process in await asyncio.gather(*asking)
-        if process is not None
-        for session in process.sessions
-    }
+    return _sessions_of(await asyncio.gather(*asking))
 
 
-async def _presence_at(owner: Owner) -> Process | None:
-    raw = await _answer_of(owner.addresses, PRESENCE, b"{}", bounds.ANSWER_SECONDS)
+async def _presence_at(
+    addresses: Sequence[str], seconds: float = bounds.ANSWER_SECONDS, path: str = ""
+) -> Process | None:
+    """Return the process at these addresses, of which `path` is the socket here; None if it does
+    not answer."""
+    raw = await _answer_of(addresses, PRESENCE, b"{}", seconds)
     with suppress(msgspec.MsgspecError):
         if raw is not None:
-            return msgspec.json.decode(raw, type=Process)
+            return msgspec.structs.replace(msgspec.json.decode(raw, type=Process), path=path)
     return None
 
 
@@ -221,31 +229,19 @@ class SilentProcess(Struct, frozen=True):
 def silent_processes(answered: Sequence[Process]) -> list[SilentProcess]:
     """Return the background processes that are not among those that answered."""
     known = {process.path for process in answered}
-    try:
-        paths = [path for path in sockets() if is_background(path) and path not in known]
-    except (errors.RuntimeFolderError, OSError):
-        return []
-    return [SilentProcess.at(path) for path in paths if is_held(path)]
+    return [SilentProcess.at(path) for path in _backgrounds(sockets) if path not in known]
 
 
 def ending_processes() -> list[SilentProcess]:
     """Return the background processes that run without a socket: they end, or just begin."""
-    try:
-        paths = [path for path in locked_names() if is_background(path)]
-    except (errors.RuntimeFolderError, OSError):
-        return []
-    return [SilentProcess.at(path) for path in paths if not os.path.exists(path) and is_held(path)]
+    return [
+        SilentProcess.at(path) for path in _backgrounds(locked_names) if not os.path.exists(path)
+    ]
 
 
-async def presence_of(path: str, seconds: float) -> Process | None:
-    """Return the answer of the process at this socket; None if there is none within `seconds`."""
-    raw = await _answer_of([unix_address(path)], PRESENCE, b"{}", seconds)
-    try:
-        if raw is None:
-            return None
-        return msgspec.structs.replace(msgspec.json.decode(raw, type=Process), path=path)
-    except msgspec.MsgspecError:
-        return None
+def _backgrounds(listing: Callable[[], Sequence[str]]) -> list[str]:
+    """Return those of these paths that a running background process has."""
+    return [path for path in _listed(listing) if is_background(path) and is_held(path)]
 
 
 async def tell_owner(
@@ -299,11 +295,9 @@ async def ask_process(
         return await peer.call_raw(method, params, seconds=seconds)
 
 
-async def ask_as(name: str, addresses: Sequence[str], method: str, params: bytes) -> bytes:
-    """Ask the process at these addresses as a client of this name. Raises ConnectionLostError and
-    RemoteError."""
+async def _ask_as_client(addresses: Sequence[str], method: str, params: bytes) -> bytes:
     transport = await connect(addresses, bounds.ANSWER_SECONDS)
-    return await ask_over(transport, name, method, params, bounds.CLIENT_ANSWER_SECONDS)
+    return await ask_over(transport, method, params, bounds.CLIENT_ANSWER_SECONDS)
 
 
 async def let_go(journal: Owners, session_id: str) -> None:
@@ -311,25 +305,24 @@ async def let_go(journal: Owners, session_id: str) -> None:
     open, a turn runs or a question is open, or if it does not answer."""
     if (owner := other_owner(await journal.owner(session_id))) is None:
         return
-    process = await _presence_at(owner)
+    process = await _presence_at(owner.addresses)
     for live in [] if process is None else process.sessions:
         is_used = live.clients or live.running or live.waiting
         if live.session_id == session_id and not is_used:
             params = encode({"sessionId": session_id})
             with suppress(errors.AcpError):
-                await ask_as("acphold", owner.addresses, CLOSE_SESSION.name, params)
+                await _ask_as_client(owner.addresses, CLOSE_SESSION.name, params)
 
 
 async def ask_over(
     transport: Transport,
-    name: str,
     method: str,
     params: bytes,
     seconds: float,
     *,
     watches: bool = False,
 ) -> bytes:
-    """Ask as a client of this name over a transport that is open, which is closed then.
+    """Ask as a client over a transport that is open, which is closed then.
 
     `seconds` are for each answer; one that `watches` is asked nothing. Raises ConnectionLostError
     and RemoteError.
@@ -337,7 +330,7 @@ async def ask_over(
     introduction = {
         "protocolVersion": PROTOCOL_VERSION,
         "clientCapabilities": {"_meta": {WATCHES: True}} if watches else {},
-        "clientInfo": {"name": name, "version": __version__},
+        "clientInfo": {"name": NAME, "version": __version__},
     }
     peer = Peer(transport, _SilentPeer(), name="process")
     async with connected(peer):
@@ -353,10 +346,6 @@ class _SilentPeer:
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         return None
-
-
-NAME = "acphold"
-"""The client that is noted with a change."""
 
 
 class QueueAnswer(Struct, frozen=True):
@@ -379,7 +368,7 @@ async def ask_queue(
     if (owner := other_owner(whose)) is not None and not is_free(whose):
         asked = {"sessionId": session_id, "change": change}
         params = encode({name: value for name, value in asked.items() if value})
-        raw = await ask_as(NAME, owner.addresses, QUEUE_METHOD, params)
+        raw = await _ask_as_client(owner.addresses, QUEUE_METHOD, params)
         return msgspec.json.decode(raw, type=QueueAnswer)
     if change is not None:
         named = msgspec.structs.replace(change, client=Raw(encode({"name": NAME})))

@@ -19,7 +19,6 @@ from acphold.errors import RuleError
 from acphold.known_agents import short_name
 from acphold.live.reading import bounds
 from acphold.live.reading.inbox import (
-    Decided,
     InboxQuestion,
     Whose,
     call_entries,
@@ -27,7 +26,7 @@ from acphold.live.reading.inbox import (
     question_of,
 )
 from acphold.record import standing
-from acphold.record.history.decisions import AskedQuestion, Came, asked_question
+from acphold.record.history.decisions import AskedQuestion, asked_question
 from acphold.record.history.entries import CHILD, now_ms
 from acphold.record.history.raw_update import members, string, update_kind
 from acphold.record.history.timeline import ToolDraft
@@ -42,20 +41,14 @@ class PastQuestion(Struct, frozen=True):
     """A question to a person, the `action` that it asked for, and their decision.
 
     `decided` is "allowed", "refused", or "" if no person decided. `kept` and `place` are as in
-    Circumstances,
-    `rules` and `unruled` as in ClosedQuestion.
+    Circumstances.
     """
 
-    row: SessionRow
-    id: str
-    at: int
-    title: str
+    asked: InboxQuestion
     action: standing.Action
     decided: Literal["allowed", "refused", ""]
-    kept: tuple[str, ...] = ()
-    rules: tuple[int, ...] = ()
-    unruled: str = ""
-    place: str = ""
+    kept: tuple[str, ...]
+    place: str
 
     def judge(
         self,
@@ -69,13 +62,13 @@ class PastQuestion(Struct, frozen=True):
 
         Without `guests`, as if nobody else could prompt in the session.
         """
-        row = self.row
+        row = self.asked.row
         at = standing.Circumstances(
             short_name(row.agent),
             row.cwd,
             row.session_id,
             row.tenant,
-            self.at if now is None else now,
+            self.asked.at if now is None else now,
             mode=mode,
             kept=self.kept,
             has_guests=guests and any(row.shared_with.values()),
@@ -106,21 +99,18 @@ async def past_questions(
 
 async def past_question(journal: Journal, each: InboxQuestion) -> PastQuestion:
     """Return a question of the inbox with its action."""
-    question, row, came = each.question, each.row, each.decided or Decided("", Came(""))
-    action = await action_then(journal, row, question, each.seq)
-    by, kept, place = _decision(each), paths_without_rules(journal), await rule_place(journal)
-    return PastQuestion(
-        row, question.id, each.at, each.asks, action, by, kept, came.rules, came.unruled, place
-    )
+    action = await action_then(journal, each.row, each.question, each.seq)
+    kept, place = paths_without_rules(journal), await rule_place(journal)
+    return PastQuestion(each, action, _decision(each), kept, place)
 
 
 def _decision(each: InboxQuestion) -> Literal["allowed", "refused", ""]:
-    came = each.decided
-    if came is None or came.client is None or came.rules or came.is_automatic:
+    closed = each.decided
+    if closed is None or closed.client is None or closed.rules or closed.is_automatic:
         return ""
-    if came.came.how.startswith("allow"):
+    if each.came.how.startswith("allow"):
         return "allowed"
-    return "refused" if came.came.how.startswith("reject") else ""
+    return "refused" if each.came.how.startswith("reject") else ""
 
 
 def paths_without_rules(journal: Journal) -> tuple[str, ...]:
@@ -151,11 +141,6 @@ async def action_then(
     return standing.read_action(
         short_name(row.agent), question.method, question.params, standing.decode_call(draft.fields)
     )
-
-
-def is_readable(action: standing.Action) -> bool:
-    """True if a rule could be for it."""
-    return not isinstance(action, standing.Unclear)
 
 
 # See docs/decisions.md, 35.
@@ -268,7 +253,6 @@ async def accept_offer(
     tenant: str | None,
     all_agents: bool = False,
     made_with: str = "",
-    although: bool = False,
 ) -> list[standing.StandingRule]:
     """Make the rules of the offer with that text; return them with their numbers.
 
@@ -278,7 +262,7 @@ async def accept_offer(
         if offer.text == text:
             chosen = offer.for_all_agents() if all_agents else offer
             made = [replace(rule, made_with=made_with) for rule in chosen.rules]
-            return await add_rules(journal, made, although=although)
+            return await add_rules(journal, made)
     raise RuleError("this question does not offer that rule, or you already have it")
 
 

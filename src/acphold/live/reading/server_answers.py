@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from msgspec import Raw, Struct
+from msgspec.structs import asdict
 
 from acp_wire.schema.splice import members
-from acphold.live.reading.inbox import Decided, InboxQuestion
+from acphold.live.reading.inbox import InboxQuestion
 from acphold.live.reading.neighbours import LiveSession
 from acphold.live.reading.session_reader import FilesOfSession, ListedSession, OfferedRule
 from acphold.record.history import Entry
-from acphold.record.history.decisions import AskedQuestion, Came
+from acphold.record.history.decisions import AskedQuestion, Came, ClosedQuestion
 from acphold.record.history.entries import PROMPT, milliseconds
 from acphold.record.history.timeline import TurnOutcome
 from acphold.record.journal import Origin, SearchHit, SessionRow
 from acphold.record.journal.moves import MoveMark, mark_text
-from acphold.record.journal.seams import SnapshotState, Speaker
+from acphold.record.journal.seams import Speaker
+from acphold.record.journal.token_reports import ReportedTokens
 
 
 class RemoteLive(Struct, rename="camel"):
@@ -51,14 +51,6 @@ class RemoteQuestion(Struct, rename="camel"):
     rules: tuple[int, ...] = ()
 
 
-class RemoteFiles(Struct):
-    """The newest snapshot of the files of a session."""
-
-    state: SnapshotState
-    at: str
-    reason: str = ""
-
-
 class RemoteRow(Struct, rename="camel"):
     """A session of the list."""
 
@@ -81,7 +73,7 @@ class RemoteRow(Struct, rename="camel"):
     ruled: int = 0
     live: RemoteLive | None = None
     open_questions: list[RemoteQuestion] = []
-    files: RemoteFiles | None = None
+    files: FilesOfSession | None = None
 
 
 class RemoteHit(Struct, rename="camel"):
@@ -100,18 +92,12 @@ class RemoteHit(Struct, rename="camel"):
     archived: bool = False
 
 
-class RemoteSum(Struct, rename="camel"):
+class RemoteSum(ReportedTokens, rename="camel", kw_only=True):
     """The reported usage of a group; its name has another key for each grouping."""
 
     sessions: int
     not_reported: int
     title: str | None = None
-    total_tokens: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    thought_tokens: int | None = None
-    cached_read_tokens: int | None = None
-    cached_write_tokens: int | None = None
     cost: dict[str, float] | None = None
 
 
@@ -182,42 +168,23 @@ class RemoteOffers(Struct):
 class RemoteRule(Struct, rename="camel"):
     """A standing answer."""
 
+    number: int
     text: str
+    user: str = ""
     is_new: bool = False
     made_with: str = ""
 
 
 class RemoteRules(Struct):
-    """The answer to RULES."""
+    """The answer to RULES, and to a POST there."""
 
     rules: list[RemoteRule]
 
 
-class MadeRule(Struct):
-    """A rule that was just made."""
-
-    number: int
-    user: str = ""
-
-
-class MadeRules(Struct):
-    """The answer to a POST to RULES."""
-
-    rules: list[MadeRule]
-
-
-def iso(at: int) -> str:
-    """Return a time (ms since the epoch) as a query has it; "" for 0."""
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds") if at else ""
-
-
 def to_listed(row: RemoteRow) -> ListedSession:
     """Return a session of the list."""
-    files = None
-    if (it := row.files) is not None:
-        files = FilesOfSession(it.state, milliseconds(it.at), it.reason)
     if (live := row.live) is None:
-        return ListedSession(session_row(row), row.outcome, files=files)
+        return ListedSession(session_row(row), row.outcome, files=row.files)
     session = LiveSession(
         row.session_id,
         live.clients,
@@ -227,7 +194,7 @@ def to_listed(row: RemoteRow) -> ListedSession:
     )
     questions = [question_of(it) for it in row.open_questions]
     return ListedSession(
-        session_row(row), row.outcome, session, live.pid, live.background, questions, files
+        session_row(row), row.outcome, session, live.pid, live.background, questions, row.files
     )
 
 
@@ -266,20 +233,7 @@ def entry_of(entry: RemoteEntry) -> Entry:
 
 def hit_of(hit: RemoteHit) -> SearchHit:
     """Return a hit of a search."""
-    return SearchHit(
-        session_id=hit.session_id,
-        seq=hit.seq,
-        at=milliseconds(hit.at),
-        kind="",
-        speaker=hit.speaker,
-        excerpt=hit.excerpt,
-        marks=hit.marks,
-        agent=hit.agent,
-        cwd=hit.cwd,
-        title=hit.title,
-        tool=hit.tool,
-        archived=hit.archived,
-    )
+    return SearchHit(**{**asdict(hit), "at": milliseconds(hit.at)}, kind="")
 
 
 def question_of(asked: RemoteQuestion) -> InboxQuestion:
@@ -288,7 +242,7 @@ def question_of(asked: RemoteQuestion) -> InboxQuestion:
     row = RemoteRow(asked.session_id, asked.agent, asked.cwd, asked.title, asked.at, asked.at)
     decided = None
     if asked.answered_at is not None:
-        decided = Decided(asked.outcome, Came(asked.how, asked.said), asked.client, asked.rules)
+        decided = ClosedQuestion(asked.id, asked.outcome, client=asked.client, rules=asked.rules)
     return InboxQuestion(
         session_row(row),
         asked.seq,
@@ -296,6 +250,7 @@ def question_of(asked: RemoteQuestion) -> InboxQuestion:
         AskedQuestion(asked.id, asked.method, bytes(asked.params)),
         {name: bytes(value) for name, value in (asked.tool_call or {}).items()},
         decided,
+        Came(asked.how, asked.said),
         milliseconds(asked.answered_at),
         asked.asks,
     )

@@ -24,49 +24,8 @@ from acp_wire.transports.route import Route, explanation, why
 from acphold import errors
 from acphold.extras import require
 from acphold.live.lines.line import FIRST_PAUSE, LONGEST_PAUSE
-from acphold.live.reading import bounds
+from acphold.live.reading import bounds, requests, server_answers as answers
 from acphold.live.reading.inbox import InboxQuestion
-from acphold.live.reading.requests import (
-    DECISIONS,
-    ENTRIES,
-    FEED,
-    INBOX,
-    LARGEST_GROUPS,
-    OFFERS,
-    RULES,
-    SEARCH,
-    SESSIONS,
-    USAGE,
-    AcceptedOffer,
-    DecisionsQuery,
-    EntriesQuery,
-    ListQuery,
-    NoQuery,
-    OffersQuery,
-    SearchQuery,
-    UsageQuery,
-    place_of,
-)
-from acphold.live.reading.server_answers import (
-    MadeRules,
-    RemoteChange,
-    RemoteDecisions,
-    RemoteEntries,
-    RemoteHits,
-    RemoteInbox,
-    RemoteOffers,
-    RemoteRow,
-    RemoteRows,
-    RemoteRules,
-    RemoteSum,
-    RemoteSums,
-    entry_of,
-    hit_of,
-    iso,
-    question_of,
-    session_row,
-    to_listed,
-)
 from acphold.live.reading.session_reader import (
     SHORT_ID,
     News,
@@ -77,8 +36,9 @@ from acphold.live.reading.session_reader import (
     session_pages,
 )
 from acphold.record.history import Entry
+from acphold.record.history.entries import iso
 from acphold.record.history.raw_update import string
-from acphold.record.journal import ListFilter, PageBack, SearchHit, SessionRow, Sought, Tokens
+from acphold.record.journal import ListFilter, PageBack, SearchHit, SessionRow, Sought
 from acphold.record.journal.access import token_id
 from acphold.record.journal.seams import Grouping, UsageSum, UsageSums
 
@@ -126,7 +86,7 @@ class ServerReader:
         self, wanted: Wanted, cursor: str | None = None, limit: int = bounds.PAGE
     ) -> SessionPage:
         filter = wanted.filter
-        asked = ListQuery(
+        asked = requests.ListQuery(
             q=" ".join(wanted.words),
             agent=filter.agents[0] if filter.agents else "",
             cwd=filter.cwd,
@@ -136,8 +96,8 @@ class ServerReader:
             limit=limit,
             cursor=cursor,
         )
-        page = await self.get(SESSIONS, asked, RemoteRows)
-        sessions = [to_listed(row) for row in page.sessions]
+        page = await self.get(requests.SESSIONS, answers.RemoteRows, asked)
+        sessions = [answers.to_listed(row) for row in page.sessions]
         self._known |= {it.row.session_id for it in sessions}
         is_over = bool(sessions) and sessions[-1].row.updated_at < wanted.since
         found = [
@@ -149,9 +109,9 @@ class ServerReader:
 
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
         with suppress(errors.UnknownSessionError):
-            if f"{SESSIONS}/{given}" == FEED:
+            if f"{requests.SESSIONS}/{given}" == requests.FEED:
                 raise errors.UnknownSessionError(given)
-            return session_row(await self.get(place_of(given), NoQuery(), RemoteRow))
+            return answers.session_row(await self._row(given))
         all_ = Wanted(ListFilter(cwd=cwd, archived="include", include_unprompted=True))
         found: list[SessionRow] = []
         async for page in session_pages(self, all_):
@@ -162,6 +122,9 @@ class ServerReader:
             raise errors.AmbiguousIdError(given, tuple(sorted(row.session_id for row in found)))
         return found[0]
 
+    async def _row(self, session_id: str) -> answers.RemoteRow:
+        return await self.get(requests.place_of(session_id), answers.RemoteRow)
+
     async def whole(self, row: SessionRow) -> SessionRow:
         return row
 
@@ -169,7 +132,7 @@ class ServerReader:
         return await self.live_state(session_id) is not None
 
     async def live_state(self, session_id: str) -> str | None:
-        row = await self.get(place_of(session_id), NoQuery(), RemoteRow)
+        row = await self._row(session_id)
         return None if row.live is None else row.live.state
 
     async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
@@ -189,12 +152,14 @@ class ServerReader:
             yield entry
 
     async def read_back(self, session_id: str, before: int | None, limit: int) -> PageBack:
-        asked = EntriesQuery(before=before, limit=limit)
-        page = await self.get(f"{place_of(session_id)}{ENTRIES}", asked, RemoteEntries)
-        return PageBack([entry_of(it) for it in page.entries], page.before, is_settled=False)
+        asked = requests.EntriesQuery(before=before, limit=limit)
+        address = f"{requests.place_of(session_id)}{requests.ENTRIES}"
+        page = await self.get(address, answers.RemoteEntries, asked)
+        entries = [answers.entry_of(it) for it in page.entries]
+        return PageBack(entries, page.before, is_settled=False)
 
     async def search(self, sought: Sought) -> list[SearchHit]:
-        asked = SearchQuery(
+        asked = requests.SearchQuery(
             sought.words,
             part=sought.part,
             agent=sought.agents[0] if sought.agents else "",
@@ -205,8 +170,8 @@ class ServerReader:
         found: list[SearchHit] = []
         while len(found) < sought.limit:
             asked.limit = min(sought.limit - len(found), bounds.PAGE)
-            page = await self.get(SEARCH, asked, RemoteHits)
-            found += map(hit_of, page.hits)
+            page = await self.get(requests.SEARCH, answers.RemoteHits, asked)
+            found += map(answers.hit_of, page.hits)
             if page.next_cursor is None:
                 break
             asked.cursor = page.next_cursor
@@ -217,8 +182,8 @@ class ServerReader:
         self, by: Grouping, *, agents: tuple[str, ...] = (), cwd: str | None = None, since: int = 0
     ) -> UsageSums:
         agent = agents[0] if agents else ""
-        asked = UsageQuery(by, agent, cwd, iso(since), LARGEST_GROUPS)
-        found = await self.get(USAGE, asked, RemoteSums)
+        asked = requests.UsageQuery(by, agent, cwd, iso(since), requests.LARGEST_GROUPS)
+        found = await self.get(requests.USAGE, answers.RemoteSums, asked)
         key = "sessionId" if by == "session" else by
         groups = [self._sum(raw, key) for raw in found.sums]
         if by == "session":
@@ -226,35 +191,28 @@ class ServerReader:
         return UsageSums(groups, self._sum(found.total, key), found.by_request)
 
     def _sum(self, raw: Raw, key: str) -> UsageSum:
-        sums = self._read(raw, RemoteSum)
-        tokens = Tokens(
-            sums.input_tokens,
-            sums.output_tokens,
-            sums.thought_tokens,
-            sums.cached_read_tokens,
-            sums.cached_write_tokens,
-            sums.total_tokens,
-        )
-        name = string(members(bytes(raw)).get(key)) or ""
-        return UsageSum(name, sums.title, sums.sessions, sums.not_reported, tokens, sums.cost or {})
+        sums = self._read(raw, answers.RemoteSum)
+        name, costs = string(members(bytes(raw)).get(key)) or "", sums.cost or {}
+        return UsageSum(name, sums.title, sums.sessions, sums.not_reported, sums.tokens(), costs)
 
     async def questions(self) -> list[InboxQuestion]:
-        return [question_of(it) for it in (await self.get(INBOX, NoQuery(), RemoteInbox)).questions]
+        inbox = await self.get(requests.INBOX, answers.RemoteInbox)
+        return [answers.question_of(it) for it in inbox.questions]
 
     async def decisions(
         self, limit: int, before: int | None = None
     ) -> tuple[list[InboxQuestion], int | None]:
-        asked = DecisionsQuery(limit=min(limit, bounds.PAGE), cursor=before)
-        page = await self.get(DECISIONS, asked, RemoteDecisions)
+        asked = requests.DecisionsQuery(limit=min(limit, bounds.PAGE), cursor=before)
+        page = await self.get(requests.DECISIONS, answers.RemoteDecisions, asked)
         following = None if page.next_cursor is None else int(page.next_cursor)
-        return [question_of(it) for it in page.decisions], following
+        return [answers.question_of(it) for it in page.decisions], following
 
     # -- standing answers ---------------------------------------------------------------------
 
     async def rule_offers(self, session_id: str, question_id: str) -> Sequence[OfferedRule]:
         try:
-            asked = OffersQuery(session_id, question_id)
-            return (await self.get(OFFERS, asked, RemoteOffers)).offers
+            asked = requests.OffersQuery(session_id, question_id)
+            return (await self.get(requests.OFFERS, answers.RemoteOffers, asked)).offers
         except errors.RemoteRefusalError:  # a token that may make none, or an older server
             return []
 
@@ -263,14 +221,14 @@ class ServerReader:
     ) -> str:
         from acphold.record.standing.decision import revoke_words
 
-        accepted = AcceptedOffer(session_id, question_id, text, all_agents)
-        made = (await self.post(RULES, accepted, MadeRules)).rules
-        return revoke_words([rule.number for rule in made], made[0].user if made else "")
+        accepted = requests.AcceptedOffer(session_id, question_id, text, all_agents)
+        made = (await self.post(requests.RULES, accepted, answers.RemoteRules)).rules
+        return revoke_words([rule.number for rule in made], made[0].user)
 
     async def new_rules(self, device: str) -> Sequence[str]:
         own = f"({token_id(self._route.token or '')})"  # the server knows this device by its token
         try:
-            found = (await self.get(RULES, NoQuery(), RemoteRules)).rules
+            found = (await self.get(requests.RULES, answers.RemoteRules)).rules
         except errors.RemoteRefusalError:  # a token that has none, or an older server
             return []
         return [rule.text for rule in found if rule.is_new and not rule.made_with.endswith(own)]
@@ -313,13 +271,15 @@ class ServerReader:
         """Return the content of an event; None for one newer than this release."""
         raw = event.data.encode()
         if event.event == "snapshot":
-            found = [to_listed(row) for row in self._read(raw, RemoteRows).sessions]
+            found = [answers.to_listed(row) for row in self._read(raw, answers.RemoteRows).sessions]
             return News(
                 [it for n, it in enumerate(found) if n < newest or it.live is not None], is_all=True
             )
-        change = self._read(raw, RemoteChange) if event.event == "change" else RemoteChange()
+        if event.event != "change":
+            return None
+        change = self._read(raw, answers.RemoteChange)
         if change.session is not None:
-            return News([to_listed(change.session)])
+            return News([answers.to_listed(change.session)])
         return None if change.gone is None else News((), (change.gone,))
 
     @asynccontextmanager
@@ -328,7 +288,7 @@ class ServerReader:
         connection is lost, also after `FEED_SILENCE_SECONDS`."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
         timeout = httpx2.Timeout(self._route.seconds, read=bounds.FEED_SILENCE_SECONDS, pool=None)
-        url = f"{self.origin}{FEED}"
+        url = f"{self.origin}{requests.FEED}"
         with self._translate_errors():
             async with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
                 if answer.status_code != 200:
@@ -361,23 +321,16 @@ class ServerReader:
                 address, content=json.encode(body), headers=head, timeout=timeout
             )
         if answer.status_code == 409:
-            raise errors.RuleError(
-                explanation(answer.headers, answer.content) or "this rule cannot be made"
-            )
-        if not answer.is_success:
-            raise self._route.refusal_error(
-                answer.status_code, answer.headers, answer.content, address
-            )
-        return self._read(answer.content, kind)
+            reason = explanation(answer.headers, answer.content)
+            raise errors.RuleError(reason or "this rule cannot be made")
+        return self._taken(answer, kind)
 
-    async def get(self, path: str, asked: Struct, kind: type[T]) -> T:
+    async def get(self, path: str, kind: type[T], asked: Struct | None = None) -> T:
         """Return the answer to a GET of this path and query; raises the errors of SessionReader."""
         address = f"{self.origin}{path}"
         with self._translate_errors():
             answer = await self._http.get(address, params=to_builtins(asked))
         match answer.status_code:
-            case 200:
-                return self._read(answer.content, kind)
             case 404 if path.count("/") > 1:
                 raise errors.UnknownSessionError(path.split("/")[2])
             case 404:
@@ -388,8 +341,14 @@ class ServerReader:
             case 400:
                 reason = explanation(answer.headers, answer.content) or "HTTP 400"
                 raise errors.RemoteError(-32603, f"{address}: {reason}")
-            case status:
-                raise self._route.refusal_error(status, answer.headers, answer.content, address)
+        return self._taken(answer, kind)
+
+    def _taken(self, answer: httpx2.Response, kind: type[T]) -> T:
+        """Return the content of an answer; raises RemoteRefusalError for one that is none."""
+        if not answer.is_success:
+            status, where = answer.status_code, str(answer.url)
+            raise self._route.refusal_error(status, answer.headers, answer.content, where)
+        return self._read(answer.content, kind)
 
     def _read(self, raw: bytes, kind: type[T]) -> T:
         try:

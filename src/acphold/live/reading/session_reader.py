@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 class FilesOfSession(Struct, frozen=True):
     """The newest snapshot of a session's files: `state` and `reason` are those of
-    `journal.seams.TurnSnapshot`, `at` is in ms since the epoch."""
+    `journal.seams.TurnSnapshot`, `at` is in ISO 8601."""
 
     state: SnapshotState
-    at: int
+    at: str
     reason: str = ""
 
 

@@ -309,7 +309,7 @@ class ServedAgents:
         """Open a session as a client that only watches; this process then runs its queue."""
         near, far = memory_pair()
         params = encode({"sessionId": row.session_id, "cwd": row.cwd, "mcpServers": []})
-        request = (near, "acphold", RESUME_SESSION.name, params, bounds.QUEUE_OPEN_SECONDS)
+        request = (near, RESUME_SESSION.name, params, bounds.QUEUE_OPEN_SECONDS)
         try:
             fronted = self._fronted_for_all(name)
             limit = fronted.service.options.max_message

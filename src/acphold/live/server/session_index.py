@@ -264,7 +264,7 @@ class SessionIndex:
                     async with aclosing(follow_list(journal, 1, activity, look)) as found:
                         async for each in found:
                             follows.set()
-                            if isinstance(each, Changed):
+                            if not each.is_all:
                                 await self._tell(each)
             except JournalError as exc:
                 log.warning("changes of the list are not told for a moment: %s", exc)

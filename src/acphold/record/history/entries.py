@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from typing import Final, TypeAlias
 
@@ -30,6 +30,12 @@ def now_ms() -> int:
 def clamp_moment(at: int) -> int:
     """Return the moment nearest to `at`, ms since the epoch, that can be written as a date."""
     return min(max(at, 0), LATEST_MS - 1)
+
+
+def iso(at: int) -> str:
+    """Return a time (ms since the epoch) as ISO 8601 in UTC: `2026-01-31T12:00:00.000Z`."""
+    when = datetime.fromtimestamp(clamp_moment(at) / 1000, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def milliseconds(updated_at: str | None) -> int:

@@ -30,7 +30,7 @@ from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct, field
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from acphold.record.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Entry, Segment
 from acphold.record.history.raw_update import UNREADABLE, members, string
@@ -64,13 +64,19 @@ class Report(Struct, frozen=True):
 # -- in entries -------------------------------------------------------------------------------
 
 
-class _Usage(Struct, rename="camel"):  # in the order of Tokens
+class ReportedTokens(Struct, rename="camel"):
+    """Tokens as they are told in JSON, in the order of Tokens."""
+
     input_tokens: int | None = None
     output_tokens: int | None = None
     thought_tokens: int | None = None
     cached_read_tokens: int | None = None
     cached_write_tokens: int | None = None
     total_tokens: int | None = None
+
+    def tokens(self) -> Tokens:
+        """Return them as they are kept."""
+        return Tokens(*(getattr(self, name) for name in ReportedTokens.__struct_fields__))
 
 
 class _Count(Struct):
@@ -154,7 +160,7 @@ def _of_cost(entry: Entry, raw: bytes) -> Report | None:
 
 def _tokens(raw: bytes) -> Tokens | None:
     try:
-        return _with_sum(Tokens(*astuple(msgspec.json.decode(raw, type=_Usage))))
+        return _with_sum(msgspec.json.decode(raw, type=ReportedTokens).tokens())
     except UNREADABLE:
         return None
 

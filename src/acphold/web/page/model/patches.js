@@ -1,5 +1,5 @@
 // The patch of one file, as `acphold diff` writes it, as lines to draw; and whether one that an agent
-// gives says only what its diffs show: see `presentation.patches`.
+// gives says only what its diffs show: see `presentation.diffs`.
 import { asText, visible } from "./text.js";
 
 /** @typedef {import("./diffs.js").Line} Line */
