@@ -36,15 +36,16 @@ from acphold.version import __version__
 from acphold.web.application import Application, ServedMoves
 from acphold.web.connections import Asgi
 from acphold.web.devices import Devices, Pairing
+from acphold.web.exchange import HttpExchange
 from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.import_requests import Importing, ImportRequests
 from acphold.web.journal_pages import JournalPages, JournalReader
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
-from acphold.web.notices import Notices, Sender
+from acphold.web.notices import Notices, Send
 from acphold.web.page_files import PageFiles
-from acphold.web.push import KeptSubscriptions
+from acphold.web.push import KeptSubscriptions, Order, PushOutcome
 from acphold.web.relay import Reach, ReachedDaemon, Relay, RelayedAgent
 from acphold.web.reports import Reports
 from acphold.web.rule_requests import RuleRequests
@@ -90,6 +91,19 @@ async def answered(app: Asgi, scope: dict[str, Any], body: bytes = b"") -> Answe
     )
 
 
+def request(headers: Mapping[str, str], came: str = "") -> HttpExchange:
+    """A request with these headers, from this address."""
+
+    async def receive() -> dict[str, Any]:
+        raise NotImplementedError
+
+    async def send(message: Any) -> None:
+        raise NotImplementedError
+
+    fields = [(name.encode(), value.encode()) for name, value in headers.items()]
+    return HttpExchange({"type": "http", "client": (came, 1), "headers": fields}, receive, send)
+
+
 @dataclass
 class Site:
     """The application, and the journal that it reads."""
@@ -100,8 +114,8 @@ class Site:
     feed: ListFeed
     relay: Relay
     activity: Activity
+    notices: Notices
     token: str = ""
-    notices: Notices | None = None
 
     async def new_token(
         self,
@@ -247,13 +261,28 @@ class InProcessDaemon:
         await self.transport.aclose()
 
 
+async def reach_nobody(order: Order) -> PushOutcome:
+    """There is no push service."""
+    return PushOutcome(0, "none")
+
+
+class NothingToImport:
+    """No agent has left anything."""
+
+    async def find(self) -> tuple[Mapping[str, int], bool]:
+        return {}, True
+
+    async def run(self) -> str:
+        return ""
+
+
 @asynccontextmanager
 async def site(
     folder: Path,
     *origins: str,
     services: Mapping[str, Service] | None = None,
     page: PageFiles | None = None,
-    sender: Sender | None = None,
+    send: Send = reach_nobody,
     importing: Importing | None = None,
 ) -> AsyncIterator[Site]:
     """The application for the block, with a journal of its own in the folder; of the services the
@@ -275,20 +304,17 @@ async def site(
             HttpClients(relay, gate) as http,
             JournalReader(str(path)) as reader,
             ListFeed(reader, gate, activity) as feed,
+            Notices(
+                *(reader, gate, send, KeptSubscriptions(str(path)), "mailto:a@b.c", activity)
+            ) as notices,
             AsyncExitStack() as more,
         ):
-            notices = None
-            if sender is not None:
-                kept = KeptSubscriptions(str(path))
-                notices = Notices(reader, gate, sender, kept, "mailto:a@b.c", activity)
-                await more.enter_async_context(notices)
-            imports = None if importing is None else ImportRequests(importing)
-            if imports is not None:
-                more.push_async_callback(imports.aclose)
+            imports = ImportRequests(importing or NothingToImport())
+            more.push_async_callback(imports.aclose)
             app = Application(
                 relay=relay,
                 gate=gate,
-                devices=Devices(gate, pairing),
+                devices=Devices(gate, pairing, report=bool),
                 http=http,
                 pages=JournalPages(reader),
                 feed=feed,
@@ -300,7 +326,7 @@ async def site(
                 notices=notices,
                 imports=imports,
             )
-            found = Site(app, journal, gate, feed, relay, activity, notices=notices)
+            found = Site(app, journal, gate, feed, relay, activity, notices)
             found.token = await found.new_token()
             yield found
     finally:

@@ -20,8 +20,9 @@ from acphold.record.journal.stores import open_journal
 from acphold.web import bounds
 from acphold.web.audit import Actor, Audit
 from acphold.web.connections import Headers
-from acphold.web.gate import Gate, RequestOrigin
+from acphold.web.gate import Gate
 from tests.web.conftest import ACPHOLD, Served, serving
+from tests.web.in_process import request
 from tests.web.test_gate import bearer
 
 
@@ -181,7 +182,7 @@ async def test_what_a_session_is_made_with_is_written_down_when_it_could_not_be_
 
 
 def address(gate: Gate, headers: Headers, came: str) -> str:
-    return gate.actor(headers, RequestOrigin(came, "http"), None).address
+    return gate.actor(request(headers, came), None).address
 
 
 async def test_where_from_is_what_a_named_proxy_says_and_nobody_else() -> None:

@@ -17,12 +17,6 @@ from acphold.web.http_clients import HttpTransport, read
 LINE = b'{"method":"x"}\n'
 
 
-class Writer:
-    def on_resize(self, more: int) -> None: ...
-
-    def on_change(self) -> None: ...
-
-
 def test_white_space_of_an_agent_ends_no_line_of_an_event_whatever_letters_are_beside_it() -> None:
     for text in ("plain", "café", "中文 \\r"):
         line = f'{{\t"method"\r:\r"x","params":\r{{"text":"{text}"}}}}'
@@ -34,7 +28,7 @@ def test_white_space_of_an_agent_ends_no_line_of_an_event_whatever_letters_are_b
 
 
 async def test_a_position_alone_is_said_with_what_follows_and_else_in_a_moment() -> None:
-    stream = EventStream(Writer())
+    stream = EventStream(lambda _: None)
     events = stream.open()
 
     async def next_() -> bytes:
@@ -53,7 +47,7 @@ async def test_a_position_alone_is_said_with_what_follows_and_else_in_a_moment()
 
 
 async def test_what_comes_while_a_reader_waits_is_said_in_that_step_and_in_order() -> None:
-    stream = EventStream(Writer())
+    stream = EventStream(lambda _: None)
     said: list[bytes] = []
     has_room = True
 
@@ -101,7 +95,7 @@ async def test_behind_a_server_of_somebody_elses_events_go_out_in_that_step_and_
         return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
 
     exchange = HttpExchange({"type": "http", "method": "GET"}, receive, send)
-    stream = EventStream(Writer())
+    stream = EventStream(lambda _: None)
     streaming = asyncio.create_task(exchange.stream(stream.open(exchange.send_at_once)))
     async with asyncio.timeout(10):
         assert [await sent.get() for _ in range(2)] == [b"", b":\n\n"]
@@ -136,9 +130,13 @@ async def test_a_stream_that_is_cut_short_here_is_answered_to_its_end(has_room: 
         await aborted.wait()
         return {"type": "http.disconnect"}
 
-    scope = {"type": "http", "method": "GET", "state": {STATE: SimpleNamespace(abort=aborted.set)}}
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "state": {STATE: SimpleNamespace(abort=aborted.set, peer="")},
+    }
     exchange = HttpExchange(scope, receive, send)
-    streaming = asyncio.create_task(exchange.stream(EventStream(Writer()).open()))
+    streaming = asyncio.create_task(exchange.stream(EventStream(lambda _: None).open()))
     async with asyncio.timeout(10):
         await begun.wait()
         streaming.cancel()

@@ -153,7 +153,7 @@ async def test_a_session_that_has_gone_is_audited_once_also_if_the_connection_br
         for kind in (UntilMarked, Cut):
             near, far = memory_pair(1 << 20)
             async with beside(
-                served.attend("s-1", Cut(far, [WHOLE], []), who, {}), "server"
+                served.attend("s-1", Cut(far, [WHOLE], []), who), "server"
             ) as serving:
                 transport = kind(near, [WHOLE], [])
                 try:

@@ -31,14 +31,15 @@ from acphold.record.history.prompt_queue import QueueChange
 from acphold.record.journal.access import SCOPES, Share, new_token, token_id
 from acphold.record.journal.intentions import change_queue
 from acphold.web import bounds
+from acphold.web.exchange import RefusedError
 from acphold.web.notices import Notices
 from acphold.web.push import (
+    BrowserKeys,
     KeptSubscriptions,
     Order,
     PushOutcome,
     PushSender,
     Subscription,
-    WrongSubscriptionError,
     decode_base64,
     encrypt,
     headers,
@@ -70,11 +71,11 @@ class Browser:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.secret = os.urandom(16)
         point = self.key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-        self.subscription = Subscription(endpoint, b64(point), b64(self.secret))
+        self.subscription = Subscription(endpoint, BrowserKeys(b64(point), b64(self.secret)))
 
     @property
     def json(self) -> dict[str, Any]:
-        keys = {"p256dh": self.subscription.p256dh, "auth": self.subscription.auth}
+        keys = {"p256dh": self.subscription.keys.p256dh, "auth": self.subscription.keys.auth}
         return {"endpoint": self.subscription.endpoint, "keys": keys}
 
     def read(self, body: bytes) -> bytes:
@@ -101,7 +102,7 @@ def test_a_message_is_read_by_its_browser_as_one_of_the_oracle_is() -> None:
 
 def test_a_message_is_signed_for_its_push_service_with_the_key_that_browsers_were_told() -> None:
     pem = new_key()
-    said = headers(pem, "https://push.example.com:443/x", "https://desk.example", "t")
+    said = headers(pem, "https://push.example.com:443/x", "https://desk.example")
     scheme, token, key = said["Authorization"].replace(",", " ").split()
     assert (scheme, key) == ("vapid", f"k={public_key(pem)}")
     point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), decode_base64(key[2:]))
@@ -129,7 +130,7 @@ def test_a_message_is_signed_for_its_push_service_with_the_key_that_browsers_wer
     ],
 )
 def test_what_is_no_address_of_a_push_service_is_refused(endpoint: str) -> None:
-    with pytest.raises(WrongSubscriptionError):
+    with pytest.raises(RefusedError):
         validate(Browser(endpoint).subscription)
 
 
@@ -137,8 +138,8 @@ def test_what_is_no_address_of_a_push_service_is_refused(endpoint: str) -> None:
     ("p256dh", "auth"), [("", "x"), ("AAAA", "AAAA"), (b64(b"\4" + bytes(64)), b64(bytes(16)))]
 )
 def test_keys_that_nothing_can_be_encrypted_for_are_refused(p256dh: str, auth: str) -> None:
-    with pytest.raises(WrongSubscriptionError):
-        validate(Subscription(ENDPOINT, p256dh, auth))
+    with pytest.raises(RefusedError):
+        validate(Subscription(ENDPOINT, BrowserKeys(p256dh, auth)))
 
 
 def test_addresses_inside_of_a_network_are_told_from_public_ones() -> None:
@@ -165,9 +166,7 @@ async def test_a_name_that_leads_inside_is_not_connected_to(tmp_path: Path) -> N
     server = await asyncio.start_server(take, "127.0.0.1")
     port = server.sockets[0].getsockname()[1]
     async with server:
-        order = Order(
-            Browser("https://localhost/x").subscription, "{}", new_key(), "mailto:a@b.c", "t"
-        )
+        order = Order(Browser("https://localhost/x").subscription, "{}", new_key(), "mailto:a@b.c")
         told = await send(order, port=port)
         assert (told.status, told.why) == (0, "localhost is not on the public network")
         assert not came.is_set()
@@ -190,7 +189,7 @@ async def test_a_name_server_that_hangs_holds_up_neither_the_sender_nor_its_end(
     monkeypatch.setattr(bounds, "PUSH_PATIENCE_SECONDS", 1.0)
     names = ("localhost", "hangs.example", "localhost")
     browsers = [Browser(f"https://{name}/x").subscription for name in names]
-    orders = [Order(browser, "{}", new_key(), "mailto:a@b.c", "t") for browser in browsers]
+    orders = [Order(browser, "{}", new_key(), "mailto:a@b.c") for browser in browsers]
     try:
         sending = asyncio.gather(*map(PushSender().send, orders))
         told = [it.why for it in await asyncio.wait_for(sending, DEADLINE)]
@@ -243,8 +242,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @asynccontextmanager
 async def telling(folder: Path) -> AsyncIterator[tuple[Site, PushService, Notices]]:
     service = PushService()
-    async with site(folder, sender=service) as web:
-        assert web.notices is not None
+    async with site(folder, send=service.send) as web:
         yield web, service, web.notices
 
 
@@ -594,7 +592,7 @@ async def test_a_push_service_gets_signed_messages_that_its_browser_alone_can_re
         return found("127.0.0.1" if host == NAME else host, *rest, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    async with Accepting(tmp_path).open() as service, site(tmp_path, sender=service) as web:
+    async with Accepting(tmp_path).open() as service, site(tmp_path, send=service.send) as web:
         await web.remember("s1", asked("q1"), settled=False, title="One")
         key = (await web.get("/notices")).json["key"]
         browser = Browser(f"https://{NAME}/send/abc")

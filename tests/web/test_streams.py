@@ -16,8 +16,8 @@ import pytest_asyncio
 from acp_wire.rpc import Transport
 from acphold.live.server.principals import THIS_USER, Principal
 from acphold.web.connections import Receive, Scope, Send
-from acphold.web.exchange import HttpExchange
-from acphold.web.gate import Admitted, RefusedError
+from acphold.web.exchange import HttpExchange, RefusedError
+from acphold.web.gate import Admitted
 from acphold.web.http_clients import HttpClients
 from tests.web.conftest import Served, serving
 from tests.web.in_process import Answer, answered, site

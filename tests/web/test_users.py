@@ -29,7 +29,7 @@ from acphold.record.journal.access import SCOPES, Share, new_token
 from tests.cli.command_line import CommandLine
 from tests.journal.conversations import append
 from tests.web.conftest import Served
-from tests.web.in_process import Site, address, site
+from tests.web.in_process import Site, address, request, site
 from tests.web.test_journal_pages import said
 from tests.web.test_list_feed import watching
 
@@ -187,7 +187,7 @@ async def test_who_loses_a_share_is_sent_away_within_a_moment_and_nobody_else(we
                 "host": "localhost:8260",
                 "authorization": f"Bearer {await token_of(web, user)}",
             }
-            admitted = await web.gate.admit(headers)
+            admitted = await web.gate.admit(request(headers))
             close = partial(lambda user, _: closed.append(user), user)
             connections.enter_context(web.gate.connected(admitted, close))
         await web.gate.check()

@@ -35,9 +35,10 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec.json import encode
@@ -70,8 +71,8 @@ from acphold.web.connections import (
     whole,
 )
 from acphold.web.devices import Devices
-from acphold.web.exchange import HttpExchange
-from acphold.web.gate import SUBPROTOCOL, Admitted, Gate, OtherOriginError, RefusedError, refusing
+from acphold.web.exchange import HttpExchange, RefusedError, refusing
+from acphold.web.gate import OTHER_ORIGIN, SUBPROTOCOL, Admitted, Gate
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
 from acphold.web.import_requests import IMPORT, ImportRequests
 from acphold.web.journal_pages import JournalPages
@@ -79,7 +80,7 @@ from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import METRICS, Metrics
 from acphold.web.notices import NOTICES, Notices
 from acphold.web.page_files import PageFiles
-from acphold.web.relay import Attending, Relay
+from acphold.web.relay import Relay
 from acphold.web.reports import Reports
 from acphold.web.rule_requests import RuleRequests
 
@@ -90,22 +91,16 @@ MOVE: Final = "move"
 
 
 class ServedMoves:
-    """Serves machines that take a session; a `web.endpoints.Attending` by the session's id."""
+    """Serves machines that take a session."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._under_way = 0
 
-    def limit(self, name: str) -> int:
-        """Return the longest frame of a taker, in bytes."""
-        return bounds.MOVE_FRAME_BYTES
-
-    async def attend(
-        self, name: str, transport: Transport, principal: Principal, headers: Mapping[str, str]
-    ) -> None:
-        """Give the session with the id `name` to the taker at the other end, or say why not."""
+    async def attend(self, session_id: str, transport: Transport, principal: Principal) -> None:
+        """Give the session to the taker at the other end, or say why not."""
         try:
-            row = await self._journal.session(name)
+            row = await self._journal.session(session_id)
             principal.check_in(row, MOVE)
             if self._under_way >= bounds.MOVES_AT_ONCE:
                 raise MoveRefusedError(
@@ -120,35 +115,21 @@ class ServedMoves:
             return
 
         def has_gone() -> None:  # also if the connection breaks behind it
-            principal.note(MOVE, name)
-            log.info("session %s was moved to %s", name, principal.name)
+            principal.note(MOVE, session_id)
+            log.info("session %s was moved to %s", session_id, principal.name)
 
         self._under_way += 1
         try:
-            await let_go(self._journal, name)
+            await let_go(self._journal, session_id)
             await give(
-                *(self._journal, transport, name), why_no_files=why_no_files, has_gone=has_gone
+                *(self._journal, transport, session_id),
+                why_no_files=why_no_files,
+                has_gone=has_gone,
             )
         except AcpError as error:  # the taker was told
-            log.info("a move of session %s ended: %s", name, error)
+            log.info("a move of session %s ended: %s", session_id, error)
         finally:
             self._under_way -= 1
-
-
-class TokenRoute(NamedTuple):
-    """Addresses, and what answers requests to them that have a token."""
-
-    has: Callable[[str], bool]
-    answer: Callable[[HttpExchange, Admitted], Awaitable[None]]
-    methods: Collection[str] | None = None
-
-
-class OpenRoute(NamedTuple):
-    """Addresses, and what answers everybody's requests to them."""
-
-    has: Callable[[str], bool]
-    answer: Callable[[HttpExchange], Awaitable[None]]
-    methods: Collection[str] | None = None
 
 
 class Application:
@@ -168,37 +149,38 @@ class Application:
         page: PageFiles,
         reports: Reports,
         rules: RuleRequests,
-        notices: Notices | None = None,
-        imports: ImportRequests | None = None,
+        notices: Notices,
+        imports: ImportRequests,
     ) -> None:
         self._relay = relay
         self._gate = gate
         self._http = http
         self._metrics = metrics
         self._moves = moves
-        self._open_routes = (
-            OpenRoute(_is("/health"), _say_health, ("GET", "HEAD")),
-            OpenRoute(page.has, page.answer),
-            OpenRoute(devices.has, devices.answer),
-        )
-        # The first that has an address; which scopes it needs there is up to the session.
-        self._routes = (
-            *([] if notices is None else [TokenRoute(_below(NOTICES), notices.answer)]),
-            *([] if imports is None else [TokenRoute(_is(IMPORT), imports.answer)]),
-            TokenRoute(_is("/codes"), devices.offer_code, ("POST",)),
-            TokenRoute(_below(ENDPOINT), self._answer_agent),
-            TokenRoute(_is(FEED), feed.answer),
-            TokenRoute(_is(METRICS), metrics.answer),
-            TokenRoute(reports.has, reports.answer),
-            TokenRoute(rules.has, rules.answer),
-            TokenRoute(_below(SESSIONS, SEARCH, INBOX), pages.answer),
-        )
+        # What answers everybody's requests.
+        self._open: list[tuple[Has, Callable[[HttpExchange], Awaitable[None]]]] = [
+            (page.has, page.answer),
+            (devices.has, devices.answer),
+        ]
+        # What answers those with a token: the first that has an address; which scopes it needs
+        # there is up to the session.
+        self._routes: list[tuple[Has, Callable[[HttpExchange, Admitted], Awaitable[None]]]] = [
+            (_below(NOTICES), notices.answer),
+            (_is(IMPORT), imports.answer),
+            (_is("/codes"), devices.offer_code),
+            (_below(ENDPOINT), self._answer_agent),
+            (_is(FEED), feed.answer),
+            (_is(METRICS), metrics.answer),
+            (reports.has, reports.answer),
+            (rules.has, rules.answer),
+            (_below(SESSIONS, SEARCH, INBOX), pages.answer),
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or serve a connection until it ends."""
         exchange = HttpExchange(scope, *self._metrics.wrap(receive, send))
         try:
-            if scope["type"] == "websocket":
+            if exchange.is_socket:
                 await self._attend(exchange)
             elif scope["type"] == "http":
                 self._gate.check_place(exchange.headers)
@@ -206,45 +188,49 @@ class Application:
                     await self._answer(exchange)
         except RefusedError as exc:
             self._metrics.refused[exc.status] += 1
-            self._gate.note_refusal(exc, exchange.headers, exchange.source)
+            self._gate.note_refusal(exc, exchange)
             log.info("%s: %d %s", exchange.path, exc.status, exc)
             await exchange.refuse(exc)
 
     async def _attend(self, exchange: HttpExchange) -> None:
         """Serve a client of an agent, another node, or another machine that takes a session, over a
         WebSocket."""
-        protocols = exchange.scope.get("subprotocols", ())
-        admitted = await self._let_in(exchange, protocols)
-        if exchange.path.startswith(OWNERS):
-            if NODE not in admitted.principal.scopes:
+        admitted = await self._gate.admit(exchange)
+        who, path = admitted.principal, exchange.path
+        attend: Callable[[Transport], Coroutine[Any, Any, None]]
+        if path.startswith(OWNERS):
+            if NODE not in who.scopes:
                 raise RefusedError(
                     403, "this address needs a token of a node: `acphold access token --node`"
                 )
-            mark, _, _ = exchange.path.removeprefix(OWNERS).partition("/")
+            mark, _, _ = path.removeprefix(OWNERS).partition("/")
             if not self._relay.has_node(mark):
                 raise RefusedError(ENDED, "the process at this address has ended")
-            await attend_websocket(_Nodes(self._relay), self._gate, exchange, mark, admitted)
-            return
-        if exchange.path.startswith(MOVES):
-            session_id = exchange.path.removeprefix(MOVES)
-            await attend_websocket(self._moves, self._gate, exchange, session_id, admitted)
-            return
-        name = await _agent_at(self._relay, exchange.path, admitted.principal)
+            attend = partial(self._relay.attend_node, mark)
+        elif path.startswith(MOVES):
+            attend = partial(self._moves.attend, path.removeprefix(MOVES), principal=who)
+        else:
+            name = await _agent_at(self._relay, path, who)
+            attend = partial(self._relay.attend, name, principal=who, headers=exchange.headers)
         self._metrics.sockets += 1
         try:
-            await attend_websocket(self._relay, self._gate, exchange, name, admitted)
+            await attend_websocket(attend, self._gate, exchange, admitted)
         finally:
             self._metrics.sockets -= 1
 
     async def _answer(self, exchange: HttpExchange) -> None:
         """Answer one request that is not an upgrade."""
-        for open_route in self._open_routes:
-            if _leads(open_route, exchange):
-                await open_route.answer(exchange)
+        if exchange.path == "/health":
+            exchange.require("GET", "HEAD")
+            await exchange.answer(200, {"status": "ok"})
+            return
+        for has, answer_anybody in self._open:
+            if has(exchange.path):
+                await answer_anybody(exchange)
                 return
-        for route in self._routes:
-            if _leads(route, exchange):
-                await route.answer(exchange, await self._let_in(exchange))
+        for has, answer in self._routes:
+            if has(exchange.path):
+                await answer(exchange, await self._gate.admit(exchange))
                 return
         raise RefusedError(404, "there is nothing at this address")
 
@@ -252,26 +238,17 @@ class Application:
         name = await _agent_at(self._relay, exchange.path, admitted.principal)
         await self._http.serve(exchange, name, admitted)
 
-    async def _let_in(self, exchange: HttpExchange, protocols: Sequence[str] = ()) -> Admitted:
-        return await self._gate.admit(
-            exchange.headers, protocols, exchange.connection, exchange.source
-        )
+
+Has = Callable[[str], bool]
+"""Tells if a path is among some addresses."""
 
 
-def _is(address: str) -> Callable[[str], bool]:
+def _is(address: str) -> Has:
     return lambda path: path == address
 
 
-def _below(*addresses: str) -> Callable[[str], bool]:
+def _below(*addresses: str) -> Has:
     return lambda path: path.startswith(addresses)
-
-
-def _leads(route: TokenRoute | OpenRoute, exchange: HttpExchange) -> bool:
-    return route.has(exchange.path) and (route.methods is None or exchange.method in route.methods)
-
-
-async def _say_health(exchange: HttpExchange) -> None:
-    await exchange.answer(200, {"status": "ok"})
 
 
 async def _agent_at(relay: Relay, path: str, who: Principal) -> str:
@@ -288,31 +265,18 @@ async def _agent_at(relay: Relay, path: str, who: Principal) -> str:
     return found
 
 
-class _Nodes:
-    """Serves connections from other nodes, by the mark that they name."""
-
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
-
-    def limit(self, name: str) -> int:
-        return bounds.MESSAGE_BYTES
-
-    async def attend(
-        self, name: str, transport: Transport, principal: Principal, headers: Mapping[str, str]
-    ) -> None:
-        await self._relay.attend_node(name, transport)
-
-
 async def attend_websocket(
-    agents: Attending, gate: Gate, exchange: HttpExchange, name: str, admitted: Admitted
+    attend: Callable[[Transport], Coroutine[Any, Any, None]],
+    gate: Gate,
+    exchange: HttpExchange,
+    admitted: Admitted,
 ) -> None:
-    """Serve one client of an agent, from its upgrade until it leaves."""
-    subprotocols: list[str] = exchange.scope.get("subprotocols", [])
+    """Serve one client with `attend`, from its upgrade until it leaves."""
     await exchange.receive()  # websocket.connect
     await exchange.send(
         {
             "type": "websocket.accept",
-            "subprotocol": SUBPROTOCOL if SUBPROTOCOL in subprotocols else None,
+            "subprotocol": SUBPROTOCOL if SUBPROTOCOL in exchange.subprotocols else None,
             "headers": [(CONNECTION_ID.encode(), str(uuid.uuid4()).encode())],
         }
     )
@@ -320,9 +284,7 @@ async def attend_websocket(
     socket = CuttingSocket(exchange.receive, exchange.send, cut)
     direct = None if exchange.connection is None else exchange.connection.direct
     transport = MessageTransport(socket) if direct is None else direct(cut)
-    attending = asyncio.create_task(
-        agents.attend(name, transport, admitted.principal, exchange.headers), name="attend"
-    )
+    attending = asyncio.create_task(attend(transport), name="attend")
     closing = TaskSet()
 
     def close(why: int) -> None:
@@ -330,7 +292,7 @@ async def attend_websocket(
 
     try:
         with gate.connected(admitted, close):
-            log.info("%s connected to %s", admitted.principal.name, name)
+            log.info("%s connected to %s", admitted.principal.name, exchange.path)
             await asyncio.wait({attending})
     finally:
         await end(attending)
@@ -341,9 +303,6 @@ async def attend_websocket(
 
 Admit: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Principal | None]]
 """Returns the sender of a request from its ASGI scope; None refuses it."""
-
-NAME: Final = ""
-"""The path of the one served agent, below the endpoint."""
 
 
 class Served(Protocol):
@@ -406,7 +365,7 @@ class Mounted:
         except RefusedError as exc:
             if self._open is not None:
                 gate, _ = self._open
-                gate.note_refusal(exc, exchange.headers, exchange.source)
+                gate.note_refusal(exc, exchange)
             log.info("%s: %d %s", exchange.path, exc.status, exc)
             await exchange.refuse(exc)
 
@@ -442,17 +401,18 @@ class Mounted:
                 await exchange.answer(200, {"status": "ok"})
             case _, path if path == ENDPOINT:
                 admitted = await self._let_in(gate, exchange)
-                if exchange.scope["type"] == "websocket":
-                    await attend_websocket(self, gate, exchange, NAME, admitted)
+                if exchange.is_socket:
+                    who, headers = admitted.principal, exchange.headers
+                    attend = partial(self._served.attend, principal=who, headers=headers)
+                    await attend_websocket(attend, gate, exchange, admitted)
                 else:
-                    await clients.serve(exchange, NAME, admitted)
+                    await clients.serve(exchange, "", admitted)
             case _:
                 raise RefusedError(404, "there is nothing at this address")
 
     async def _let_in(self, gate: Gate, exchange: HttpExchange) -> Admitted:
         if self._admit is None:
-            offered = exchange.scope.get("subprotocols", [])
-            return await gate.admit(exchange.headers, offered, exchange.connection, exchange.source)
+            return await gate.admit(exchange)
         principal = await self._admit(exchange.scope)
         if principal is None:
             raise RefusedError(401, "the server could not identify you", attempt="nobody known")
@@ -514,4 +474,4 @@ class _MountedGate(Gate):
         if origin is None or origin.lower() in self._origins:
             return
         if urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
-            raise OtherOriginError
+            raise RefusedError(403, OTHER_ORIGIN, attempt="a page of another origin")

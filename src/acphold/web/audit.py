@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from acp_wire.tasks import beside
 from acphold.record.history.entries import now_ms
@@ -70,11 +71,8 @@ class Audit:
             Deed(
                 at=now_ms(),
                 deed=_excerpt(deed),
-                name=who.name,
-                token=who.token,
                 session_id=session_id and _excerpt(session_id),
-                address=who.address,
-                transport=who.transport,
+                **asdict(who),
             )
         )
         self._changed.set()
@@ -109,7 +107,7 @@ class Audit:
                 await asyncio.sleep(bounds.DEED_GATHER_SECONDS)
                 self._changed.clear()
                 if not await self._write():
-                    await asyncio.sleep(bounds.DEED_RETRY_SECONDS)
+                    await asyncio.sleep(bounds.RETRY_SECONDS)
                     self._changed.set()
 
         try:

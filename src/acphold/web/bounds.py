@@ -73,6 +73,12 @@ QUERY_BYTES: Final = 8192
 QUERY_PARAMETERS: Final = 20
 """Most parameters of a query."""
 
+REQUEST_BYTES: Final = 4096
+"""Largest body of a request that is no message for an agent, in bytes."""
+
+RULE_REQUEST_BYTES: Final = 65_536
+"""Largest request about rules, in bytes: a rule may be a long command."""
+
 THROWN_AWAY_BYTES: Final = 1 << 20
 """Bytes of an unwanted body that are read so that its sender reads the answer."""
 
@@ -127,9 +133,6 @@ GUESSES_OF_ONE: Final = 20
 GUESSES_OF_ALL: Final = 1000
 """Wrong guesses in that time from all addresses."""
 
-PAIRING_BYTES: Final = 4096
-"""Bytes of a pairing request."""
-
 DEVICE_NAME_CHARACTERS: Final = 60
 """Characters of a device's name."""
 
@@ -153,8 +156,8 @@ DEED_GATHER_SECONDS: Final = 0.5
 Writing each by itself would cost every prompt a transaction, and time on the journal's thread.
 """
 
-DEED_RETRY_SECONDS: Final = 1.0
-"""Seconds until a failed write to the journal is retried."""
+RETRY_SECONDS: Final = 1.0
+"""Seconds until a journal that could not be written, or read, is tried again."""
 
 DEED_CHARACTERS: Final = 100
 """Longest method name kept, in characters: the name of an extension is up to the client."""
@@ -183,10 +186,6 @@ RELAYED_AHEAD_BYTES: Final = 256 * 1024
 
 MOVES_AT_ONCE: Final = 4
 """Most moves of a session at the same time: each may read and send gigabytes."""
-
-MOVE_FRAME_BYTES: Final = 1 << 20
-"""Longest frame of a machine that takes a session, in bytes."""
-
 # -- clients over HTTP, and their streams ---------------------------------------------------
 
 HTTP_CONNECTIONS_OF_TOKEN: Final = 64
@@ -257,9 +256,6 @@ LIVE_IN_POSITION: Final = 64
 FEED_LINGER_SECONDS: Final = 60.0
 """Seconds that the journal is still followed after the last client left: one may come back."""
 
-FEED_RETRY_SECONDS: Final = 1.0
-"""Seconds until an unreadable journal is tried again."""
-
 FEEDS: Final = 256
 """Most streams of the list in total."""
 
@@ -323,9 +319,6 @@ PRESENT_SECONDS: Final = 5.0
 
 # -- standing answers, and servers of this machine ------------------------------------------
 
-RULE_REQUEST_BYTES: Final = 65_536
-"""Largest request about rules, in bytes."""
-
 SEEN_NUMBERS: Final = 1000
 """Most rules that are marked as seen at once."""
 
@@ -351,9 +344,6 @@ NOTICE_APART_SECONDS: Final = 5.0
 
 NOTICE_RETRY_SECONDS: Final = 30.0
 """Seconds until a message that did not arrive is sent again."""
-
-NOTICE_REQUEST_BYTES: Final = 8192
-"""Largest request about notices, in bytes."""
 
 NOTICE_CHARACTERS: Final = 240
 """Longest question in a notice, in characters."""

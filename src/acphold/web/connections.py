@@ -32,7 +32,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Raw, Struct, ValidationError
 from msgspec.json import decode, encode
@@ -42,9 +42,11 @@ from acp_wire.schema.splice import UNREADABLE, members
 from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm
 from acp_wire.tasks import beside
 from acp_wire.transports import messages
-from acphold.errors import AcpError, InvalidParamsError
+from acphold.errors import InvalidParamsError
 from acphold.live.hub.frames import POSITION
 from acphold.web import bounds
+
+T = TypeVar("T")
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -144,27 +146,40 @@ def limits_for(descriptors: int) -> ConnectionLimits:
     return ConnectionLimits(unknown=unknown, known=known, of_token=known // 4)
 
 
-class TooManyError(AcpError):
-    """A token has too many connections, or all tokens together have."""
+class Offering:
+    """The half of an `rpc.transport.OfferingTransport` that offers its messages."""
+
+    def __init__(self) -> None:
+        self._offer: Callable[[bytes], bool] | None = None
+        self._is_waiting = False
+        self._failed: BaseException | None = None
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        """Offer messages that arrive while `receive` waits to `take` first."""
+        self._offer = take
+
+    def _took(self, line: bytes) -> bool:
+        if self._is_waiting and self._offer is not None:
+            try:
+                return self._offer(line)
+            except BaseException as exc:  # meant for the receiver
+                self._failed = exc
+        return False
+
+    async def _wait(self, message: Awaitable[T]) -> T:
+        """Return a message for `receive`, or raise what one failed with that was offered."""
+        self._is_waiting = True
+        try:
+            found = await message
+        finally:
+            self._is_waiting = False
+        if self._failed is not None:
+            raise self._failed
+        return found
 
 
 class ServedConnection:
     """One connection. `peer` is its address, "" for one shared by many clients."""
-
-    __slots__ = (
-        "_book",
-        "_closing_since",
-        "_held",
-        "_left",
-        "_receiving_since",
-        "_sending_since",
-        "direct",
-        "peer",
-        "token",
-        "transport",
-        "unsent",
-        "write_more",
-    )
 
     def __init__(self, book: Connections, transport: asyncio.Transport, peer: str) -> None:
         self.transport = transport
@@ -216,10 +231,6 @@ class ServedConnection:
         self._sending_since = None
 
     # -- identity and age -------------------------------------------------------------------
-
-    def count_for(self, token: str) -> None:
-        """Count this connection for a token; raises TooManyError."""
-        self._book.count_for(self, token)
 
     @property
     def size(self) -> int:
@@ -296,17 +307,18 @@ class Connections:
         self._unknown.setdefault(connection.peer, {})[connection] = None
         return connection
 
-    def count_for(self, connection: ServedConnection, token: str) -> None:
-        """Count the connection for this token; raises TooManyError."""
+    def count_for(self, connection: ServedConnection, token: str) -> str:
+        """Count the connection for this token; if that is one too many, return why."""
         if connection.token == token:
-            return
+            return ""
         if connection.token is None and self.known >= self._limits.known:
-            raise TooManyError("too many connections to this server; try again later")
+            return "too many connections to this server; try again later"
         if len(self._known.get(token, ())) >= self._limits.of_token:
-            raise TooManyError("too many connections with this token")
+            return "too many connections with this token"
         self.forget(connection)
         connection.token = token
         self._known.setdefault(token, {})[connection] = None
+        return ""
 
     def forget(self, connection: ServedConnection) -> None:
         """Forget a connection that has ended or moved; may be called again."""

@@ -21,15 +21,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from hmac import compare_digest
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from acphold.record.journal.access import NODE, SCOPES, Scope, token_id
 from acphold.web import bounds
-from acphold.web.exchange import HttpExchange
-from acphold.web.gate import Admitted, Gate, RefusedError, cookie_name
+from acphold.web.exchange import HttpExchange, RefusedError
+from acphold.web.gate import Admitted, Gate, cookie_name
 
 PAIR: Final = "/pair"
 BROWSER: Final = "/browser"
@@ -55,25 +55,17 @@ class Worth(Struct, frozen=True):
     tenant: str | None = None
 
 
-class PairingListener(Protocol):
-    """Is told of pairings."""
-
-    def report_device(self, name: str) -> None:
-        """Report a device that has paired, by the name that it gave."""
-
-
 class Pairing:
     """The codes of one process: each is shown once, and exchanged for one token while fresh.
 
     A code is read off a screen or a picture, so it is short. It is safe because it expires after
     minutes and with its first use. Guesses are not counted: a limit would keep the right code out.
 
-    `now` is a clock in seconds; `listener` is told of each device that has paired.
+    `now` is a clock in seconds.
     """
 
-    def __init__(self, now: Callable[[], float], listener: PairingListener | None = None) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._listener = listener
         self._codes: dict[str, tuple[float, Worth]] = {}
 
     def new_code(self, worth: Worth) -> str:
@@ -84,11 +76,6 @@ class Pairing:
             del self._codes[each]
         self._codes[code] = (self._now() + bounds.CODE_SECONDS, worth)
         return code
-
-    def report_device(self, name: str) -> None:
-        """Report a device that was given what its code was worth."""
-        if self._listener is not None:
-            self._listener.report_device(name)
 
     def redeem(self, code: str) -> Worth | None:
         """Return the rights of the code and delete it; None for a wrong one."""
@@ -107,14 +94,6 @@ class PairRequest(Struct, frozen=True):
     name: str = ""
 
 
-class Redeemed(Struct, frozen=True):
-    """The result of redeeming a code: the device's name, its rights, and when they end."""
-
-    name: str
-    worth: Worth
-    ends: int | None
-
-
 class CodeRequest(Struct, frozen=True):
     """The token a pairing code is asked for; all fields are optional."""
 
@@ -123,11 +102,13 @@ class CodeRequest(Struct, frozen=True):
 
 
 class Devices:
-    """Answers requests to PAIR and BROWSER; see the module."""
+    """Answers requests to PAIR and BROWSER; see the module. `report` is told the name of each
+    device that has paired."""
 
-    def __init__(self, gate: Gate, pairing: Pairing) -> None:
+    def __init__(self, gate: Gate, pairing: Pairing, report: Callable[[str], object]) -> None:
         self._gate = gate
         self._pairing = pairing
+        self._report = report
 
     @staticmethod
     def has(path: str) -> bool:
@@ -138,20 +119,19 @@ class Devices:
         """Answer a request to PAIR or BROWSER; raises RefusedError."""
         match exchange.method, exchange.path:
             case "POST", "/pair":
-                found = await self._redeem(exchange)
-                worth = found.worth
-                token = await self._gate.grant(found.name, worth.scopes, found.ends, worth.tenant)
-                self._note_pairing(exchange, found.name, token_id(token))
+                name, worth, ends = await self._redeem(exchange)
+                token = await self._gate.grant(name, worth.scopes, ends, worth.tenant)
+                self._note_pairing(exchange, name, token_id(token))
                 await exchange.answer(200, {"token": token, "scopes": worth.scopes})
             case "POST", "/browser":
                 await self._browser(exchange)
             case "GET", "/browser":
                 await self._whose(exchange)
             case "DELETE", "/browser":
-                ended = await self._gate.sign_out(exchange.headers, exchange.connection)
+                ended = await self._gate.sign_out(exchange)
                 if ended is not None:
                     self._note("sign out", exchange, ended.name, ended.id)
-                origin = self._gate.origin_of(exchange.headers)
+                origin = self._gate.origin_of(exchange)
                 head = [] if origin is None else [_set_cookie(origin, "", seconds=0)]
                 await exchange.answer(200, {}, [*head, (b"clear-site-data", b'"cache"')])
             case _:
@@ -159,6 +139,7 @@ class Devices:
 
     async def offer_code(self, exchange: HttpExchange, admitted: Admitted) -> None:
         """Answer a request for a pairing code; raises RefusedError."""
+        exchange.require("POST")
         who = admitted.principal
         if "manage" not in who.scopes or who.session_id is not None:
             who.refused("code", None)
@@ -166,7 +147,7 @@ class Devices:
                 403, "a pairing code needs the scope manage, which this token does not have"
             )
         wanted = 'expected {"scopes": ["watch"]}, or {}'
-        asked = await exchange.read_json(CodeRequest, bounds.PAIRING_BYTES, wanted)
+        asked = await exchange.read_json(CodeRequest, wanted)
         if NODE in asked.scopes:
             raise RefusedError(
                 400, "a pairing code cannot have the scope node: devices belong to people"
@@ -183,52 +164,50 @@ class Devices:
         code = self._pairing.new_code(Worth(scopes, admitted.token, tenant))
         await exchange.answer(200, {"code": code, "seconds": int(bounds.CODE_SECONDS)})
 
-    async def _redeem(self, exchange: HttpExchange) -> Redeemed:
+    async def _redeem(self, exchange: HttpExchange) -> tuple[str, Worth, int | None]:
+        """Return the name of a device, its rights, and when they end."""
         wanted = 'expected {"code": "…", "name": "…"}'
-        asked = await exchange.read_json(PairRequest, bounds.PAIRING_BYTES, wanted)
+        asked = await exchange.read_json(PairRequest, wanted)
         worth = self._pairing.redeem(asked.code)
         asker = None
         if worth is not None and worth.asker is not None:
-            asker = await self._gate.good(worth.asker)
+            asker = (await self._gate.good_among([worth.asker])).get(worth.asker)
         if worth is None or (worth.asker is not None and asker is None):
             reason = "this code is wrong, used or expired; `acphold access pair` prints a new one"
             raise RefusedError(403, reason, attempt="a wrong code")
         printable = "".join(each for each in asked.name if each.isprintable())
         name = printable[: bounds.DEVICE_NAME_CHARACTERS]
         # A token lasts no longer than the one that asked for its code.
-        return Redeemed(name or "a device", worth, None if asker is None else asker.expires_at)
+        return name or "a device", worth, None if asker is None else asker.expires_at
 
     def _note_pairing(self, exchange: HttpExchange, name: str, id_: str) -> None:
         self._note("pair", exchange, name, id_)
-        self._pairing.report_device(name)
+        self._report(name)
 
     def _note(self, deed: str, exchange: HttpExchange, name: str, id_: str) -> None:
-        actor = self._gate.actor(exchange.headers, exchange.source, None)
+        actor = self._gate.actor(exchange, None)
         self._gate.audit.note(deed, None, who=replace(actor, name=name, token=id_))
 
     # -- browsers -------------------------------------------------------------------------
 
     async def _browser(self, exchange: HttpExchange) -> None:
-        origin = self._gate.origin_of(exchange.headers)
+        origin = self._gate.origin_of(exchange)
         if origin is None:
             raise RefusedError(404, "there is no page at this address")
-        found = await self._redeem(exchange)
-        worth = found.worth
-        await self._gate.sign_out(exchange.headers, exchange.connection)
+        name, worth, ends = await self._redeem(exchange)
+        await self._gate.sign_out(exchange)
         page, cookie = await self._gate.grant_browser(
-            found.name, worth.scopes, origin, found.ends, worth.tenant
+            name, worth.scopes, origin, ends, worth.tenant
         )
         id_ = token_id(page)
-        self._note_pairing(exchange, found.name, id_)
-        whose = _whose(id_, found.name, worth.tenant, worth.scopes)
+        self._note_pairing(exchange, name, id_)
+        whose = _whose(id_, name, worth.tenant, worth.scopes)
         await exchange.answer(200, {"page": page, **whose}, [_set_cookie(origin, cookie)])
 
     async def _whose(self, exchange: HttpExchange) -> None:
-        admitted = await self._gate.admit(
-            exchange.headers, (), exchange.connection, exchange.source
-        )
+        admitted = await self._gate.admit(exchange)
         who = admitted.principal
-        origin = self._gate.origin_of(exchange.headers)
+        origin = self._gate.origin_of(exchange)
         head = [_set_cookie(origin, admitted.cookie)] if origin and admitted.cookie else []
         scopes = [scope for scope in SCOPES if scope in who.scopes]
         whose = _whose(admitted.token, who.name, who.tenant, scopes)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from json.encoder import encode_basestring_ascii
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import parse_qsl
 
 from msgspec import MsgspecError, Struct, ValidationError, convert, inspect
@@ -20,9 +20,10 @@ from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.tasks import end, first
 from acp_wire.transports.messages import POLICY
 from acp_wire.transports.pipes import FLUSH_SECONDS
+from acphold import errors
+from acphold.record.journal.access import AccessToken
 from acphold.web import bounds
 from acphold.web.connections import STATE, Headers, Receive, Scope, Send, ServedConnection
-from acphold.web.gate import RefusedError, RequestOrigin
 
 log = logging.getLogger(__name__)
 
@@ -38,24 +39,67 @@ Returns False if they would have to wait.
 """
 
 
-class StreamWriter(Protocol):
-    """Writes to event streams, and waits until they are read."""
+class RefusedError(errors.AcpError):
+    """A request is refused with HTTP status `status`.
 
-    def on_resize(self, more: int) -> None:
-        """Note that so many more bytes wait for a reader, or fewer."""
+    The message says no more than a stranger may know. `realm` names what a token is required for,
+    if one is.
 
-    def on_change(self) -> None:
-        """Note that events were written, or that a reader has gone."""
+    `attempt` is the reason for the audit log, "" for a mere mistake; `token` is the token used, if
+    one was shown.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        realm: str = "",
+        *,
+        attempt: str = "",
+        token: AccessToken | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.realm = realm
+        self.attempt = attempt
+        self.token = token
+
+
+STATUSES: Final = (
+    (errors.ForbiddenError, 403),
+    (errors.UnknownSessionError, 404),
+    (errors.CursorError, 400),
+    (errors.IllegibleNameError, 400),
+    (errors.RewrittenError, 409),
+    (errors.RuleError, 409),
+    (errors.JournalError, 503),
+)
+"""The HTTP status for each error of a request; the first match counts."""
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Raise RefusedError in place of one of these errors in the block."""
+    try:
+        yield
+    except errors.AcpError as exc:
+        for kind, status in STATUSES:
+            if isinstance(exc, kind):
+                reason = "there is no such session" if status == 404 else str(exc)
+                raise RefusedError(status, reason) from None
+        raise
 
 
 class EventStream:
     """The answer to one GET, event by event; `size` is the bytes not written yet.
 
     No bytes wait for a reader while the stream is closed, unless it `is_awaited` to be opened.
+    `on_resize` is told how many more bytes wait, or fewer, and when events were written or a reader
+    came or went.
     """
 
-    def __init__(self, writer: StreamWriter, *, is_awaited: bool = False) -> None:
-        self._writer = writer
+    def __init__(self, on_resize: Callable[[int], None], *, is_awaited: bool = False) -> None:
+        self._on_resize = on_resize
         self.is_awaited = is_awaited
         self._counted = 0
         self._events: list[bytes] = []
@@ -125,7 +169,7 @@ class EventStream:
         """Report a new number of unwritten bytes, or that a reader came or went."""
         self.size = size
         counted = size if self.is_open or self.is_awaited else 0
-        self._writer.on_resize(counted - self._counted)
+        self._on_resize(counted - self._counted)
         self._counted = counted
 
     def open(self, at_once: AtOnce = None) -> AsyncIterator[bytes]:
@@ -156,19 +200,16 @@ class EventStream:
                 events, self._events = self._events, []
                 yield b"".join(events)  # returns when it is written
                 self._resize(sum(map(len, self._events + self._after_gap)))
-                self._writer.on_change()
         finally:
             if self._reader == mine:
                 self._reader = -mine
                 self._resize(self.size)
-                self._writer.on_change()
 
     def forget(self) -> bytes:
         """Drop what was not written, and return it."""
         left = b"".join(self._events + self._after_gap)
         self._events, self._after_gap = [], []
         self._resize(0)
-        self._writer.on_change()
         return left
 
     def end(self) -> None:
@@ -196,7 +237,9 @@ def event(line: bytes, position: int | None = None) -> bytes:
 class HttpExchange:
     """One request. `headers` have lower-case names; the last one of each name counts.
 
-    `connection` is the one it came on, None behind a server that is not ours.
+    `connection` is the one it came on, None behind a server that is not ours; `peer` is the address
+    of its client, "" if many clients share it. One that `is_socket` asks for a WebSocket, with
+    one of the `subprotocols`; its `method` is "".
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -208,37 +251,24 @@ class HttpExchange:
             for name, value in scope.get("headers", ())
         }
         self.connection: ServedConnection | None = scope.get("state", {}).get(STATE)
+        self.peer = "" if self.connection is None else self.connection.peer
+        self.method: str = scope.get("method", "")
+        self.is_socket: bool = scope["type"] == "websocket"
+        self.subprotocols: Sequence[str] = scope.get("subprotocols", ())
         self.path: str = scope.get("path", "").removeprefix(scope.get("root_path", ""))
         self._tasks = EagerTasks()
         self._sending: asyncio.Task[None] | None = None
         self._is_under_way = False
 
     @property
-    def peer(self) -> str:
-        """The client's address, "" if many clients share it."""
-        return "" if self.connection is None else self.connection.peer
-
-    @property
-    def source(self) -> RequestOrigin:
-        """The address of the direct peer, and the kind of request."""
-        client = self.scope.get("client")
-        is_socket = self.scope["type"] == "websocket"
-        return RequestOrigin(str(client[0]) if client else "", "websocket" if is_socket else "http")
-
-    @property
-    def method(self) -> str:
-        """The HTTP method; "" for a WebSocket."""
-        return str(self.scope.get("method", ""))
-
-    @property
     def is_json(self) -> bool:
         """True if the content type is JSON."""
         return self.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
 
-    def require_read(self) -> None:
-        """Refuse a method that does not only read."""
-        if self.method not in ("GET", "HEAD"):
-            raise RefusedError(405, "this address is read-only: use GET or HEAD")
+    def require(self, *methods: str) -> None:
+        """Refuse all other methods."""
+        if self.method not in methods:
+            raise RefusedError(405, f"use {' or '.join(methods)} at this address")
 
     def query(self, kind: type[Q]) -> Q:
         """Return the query: each parameter once, none unknown; raises RefusedError."""
@@ -267,7 +297,7 @@ class HttpExchange:
         except ValueError as exc:  # of UTF-8, too
             raise RefusedError(400, f"invalid query: {exc}") from None
 
-    async def read_json(self, kind: type[T], limit: int, wanted: str) -> T:
+    async def read_json(self, kind: type[T], wanted: str, limit: int = bounds.REQUEST_BYTES) -> T:
         """Return the JSON body; raises RefusedError with the text `wanted` if it is not valid."""
         # A form of another site cannot send this type without a preflight.
         if not self.is_json:
@@ -300,22 +330,18 @@ class HttpExchange:
     ) -> None:
         """Answer with `body` as JSON, with `raw` unchanged, or with an empty body."""
         text = b"" if raw is None and body is None else raw if raw is not None else encode(body)
-        head = [(b"x-content-type-options", b"nosniff"), *headers]
-        if not any(name == b"cache-control" for name, _ in headers):
-            head.append((b"cache-control", b"no-store"))
+        head = {b"x-content-type-options": b"nosniff", b"cache-control": b"no-store"}
         if status != 304:
-            if not any(name == b"content-type" for name, _ in headers):
-                head.append((b"content-type", b"application/json"))
-            head.append((b"content-length", b"%d" % len(text)))
-        is_socket = self.scope["type"] == "websocket"
-        kind = "websocket.http.response" if is_socket else "http.response"
+            head |= {b"content-type": b"application/json", b"content-length": b"%d" % len(text)}
+        head |= dict(headers)
+        kind = "websocket.http.response" if self.is_socket else "http.response"
         if kind not in ("http.response", *(self.scope.get("extensions") or ())):
             # An ASGI server can refuse a WebSocket only with 403.
             await self.send({"type": "websocket.close", "code": POLICY})
             return
         # An empty answer to HEAD still has the length of the GET's body; RFC 9110, 9.3.2.
         sent = b"" if self.method == "HEAD" or status == 304 else text
-        await self.send({"type": f"{kind}.start", "status": status, "headers": head})
+        await self.send({"type": f"{kind}.start", "status": status, "headers": [*head.items()]})
         await self.send({"type": f"{kind}.body", "body": sent})
 
     async def refuse(self, why: RefusedError) -> None:

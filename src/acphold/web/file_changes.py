@@ -36,7 +36,7 @@ from acphold.record.journal.journal import Readable, history
 from acphold.record.reports.file_edits import FileText
 from acphold.record.reports.session_diff import FileDiff, Gap, on_disk
 from acphold.web import bounds
-from acphold.web.gate import RefusedError
+from acphold.web.exchange import RefusedError
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,18 @@ class SessionChanges:
                 if turn > len(spans):
                     raise RefusedError(404, f"the session has no turn {turn}; it has {len(spans)}")
 
-            found = await self._find(journal, bounded, row, spans, turn, reads_disk)
+            def look(path: str) -> FileText | None:
+                return on_disk(path, row.cwd, bounds.DISK_FILE_BYTES) if reads_disk else None
+
+            # The kept files are the disk of an earlier time.
+            found = await session_changes(
+                *(journal, row, spans, turn, look),
+                reads_kept=reads_disk,
+                read=bounded,
+                threads=self._threads,
+            )
+            if found.problem:
+                log.warning("session %s: %s", row.session_id, found.problem)
             changed = _diffs(found)
             room, most = bounds.ALL_PATCHES_CHARACTERS, bounds.PATCH_CHARACTERS
             if path is not None:
@@ -108,29 +119,6 @@ class SessionChanges:
                 yield
         finally:
             self._asked -= 1
-
-    async def _find(
-        self,
-        journal: Journal,
-        read: Readable,
-        row: SessionRow,
-        spans: Sequence[TurnSpan],
-        turn: int | None,
-        reads_disk: bool,
-    ) -> FoundChanges:
-        def look(path: str) -> FileText | None:
-            return on_disk(path, row.cwd, bounds.DISK_FILE_BYTES) if reads_disk else None
-
-        # The kept files are the disk of an earlier time.
-        found = await session_changes(
-            *(journal, row, spans, turn, look),
-            reads_kept=reads_disk,
-            read=read,
-            threads=self._threads,
-        )
-        if found.problem:
-            log.warning("session %s: %s", row.session_id, found.problem)
-        return found
 
 
 def _diffs(found: FoundChanges) -> list[tuple[FileDiff, str | None]]:

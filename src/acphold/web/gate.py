@@ -50,13 +50,8 @@ from acphold.record.journal.access import (
 )
 from acphold.web import bounds
 from acphold.web.audit import Actor, Audit
-from acphold.web.connections import (
-    GOING_AWAY,
-    Connections,
-    Headers,
-    ServedConnection,
-    TooManyError,
-)
+from acphold.web.connections import GOING_AWAY, Connections, Headers
+from acphold.web.exchange import HttpExchange, RefusedError
 
 log = logging.getLogger(__name__)
 
@@ -72,78 +67,11 @@ SUBPROTOCOL: Final = "acphold"
 TOKEN_SUBPROTOCOL: Final = "acphold-token."
 """Prefix of the subprotocol that holds a token."""
 
+OTHER_ORIGIN: Final = "pages of other origins cannot use this server"
+
 FOREIGN_COOKIE: Final = (
     "another page on this host replaced the cookie of this page; pair this device again"
 )
-
-
-class RefusedError(errors.AcpError):
-    """A request is refused with HTTP status `status`.
-
-    The message says no more than a stranger may know. `realm` names what a token is required for,
-    if one is.
-
-    `attempt` is the reason for the audit log, "" for a mere mistake; `token` is the token used, if
-    one was shown.
-    """
-
-    def __init__(
-        self,
-        status: int,
-        reason: str,
-        realm: str = "",
-        *,
-        attempt: str = "",
-        token: AccessToken | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.realm = realm
-        self.attempt = attempt
-        self.token = token
-
-
-STATUSES: Final = (
-    (errors.ForbiddenError, 403),
-    (errors.UnknownSessionError, 404),
-    (errors.CursorError, 400),
-    (errors.IllegibleNameError, 400),
-    (errors.RewrittenError, 409),
-    (errors.RuleError, 409),
-    (errors.JournalError, 503),
-)
-"""The HTTP status for each error of a request; the first match counts."""
-
-
-@contextmanager
-def refusing() -> Iterator[None]:
-    """Raise RefusedError in place of one of these errors in the block."""
-    try:
-        yield
-    except errors.AcpError as exc:
-        for kind, status in STATUSES:
-            if isinstance(exc, kind):
-                reason = "there is no such session" if status == 404 else str(exc)
-                raise RefusedError(status, reason) from None
-        raise
-
-
-class OtherOriginError(RefusedError):
-    """The request comes from a page of another origin."""
-
-    def __init__(self) -> None:
-        reason = "pages of other origins cannot use this server"
-        super().__init__(403, reason, attempt="a page of another origin")
-
-
-class RequestOrigin(Struct, frozen=True):
-    """The address a request comes from, and its transport: `websocket` or `http`."""
-
-    address: str = ""
-    transport: str = ""
-
-
-UNKNOWN: Final = RequestOrigin()
 
 
 class Shown(Struct, frozen=True):
@@ -252,22 +180,15 @@ class Gate:
             raise RefusedError(421, reason, attempt="sent to a name that is not ours")
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self._origins:
-            raise OtherOriginError
+            raise RefusedError(403, OTHER_ORIGIN, attempt="a page of another origin")
 
-    async def admit(
-        self,
-        headers: Headers,
-        subprotocols: Iterable[str] = (),
-        connection: ServedConnection | None = None,
-        source: RequestOrigin = UNKNOWN,
-    ) -> Admitted:
-        """Return the client that sent these headers, on this connection of our server.
+    async def admit(self, exchange: HttpExchange) -> Admitted:
+        """Return the client that sent this request.
 
         Raises RefusedError, the same one for every wrong token.
         """
-        self.check_place(headers)
-        shown = self.credentials(headers, subprotocols)
-        peer = "" if connection is None else connection.peer
+        self.check_place(exchange.headers)
+        shown, peer = self._credentials(exchange), exchange.peer
         token = await self._token(token_id(shown.text), peer)
         if token is None or not shown.is_of(token) or not token.is_good(now_ms()):
             if self._wrong.are_too_many(peer):
@@ -276,19 +197,17 @@ class Gate:
             if shown.text:
                 self._wrong.add(peer)
             raise self._unknown(shown)
-        try:
-            if connection is not None:
-                connection.count_for(token.id)
-        except TooManyError as exc:
-            attempt = "too many connections"
-            raise RefusedError(429, str(exc), attempt=attempt, token=token) from None
+        if self._connections is not None and exchange.connection is not None:
+            why = self._connections.count_for(exchange.connection, token.id)
+            if why:
+                raise RefusedError(429, why, attempt="too many connections", token=token)
         now = now_ms()
         if token.used_at is None or now >= token.used_at + bounds.TOKEN_NOTE_MS:
             try:
                 await self._access.keep_token(replace(token, used_at=now))
             except errors.JournalError as exc:  # the note is only informative
                 log.info("cannot store when a token was last used: %s", exc)
-        actor = self.actor(headers, source, token)
+        actor = self.actor(exchange, token)
         who = Principal(
             name=token.name,
             scopes=frozenset(token.scopes) - {BROWSER},
@@ -314,45 +233,46 @@ class Gate:
             401, _end_of(known), self.realm, attempt="a token that is over", token=known
         )
 
-    def credentials(self, headers: Headers, subprotocols: Iterable[str] = ()) -> Shown:
-        """Return the credentials in these headers."""
+    def _credentials(self, exchange: HttpExchange) -> Shown:
+        headers = exchange.headers
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return Shown(credentials.strip())
         page = headers.get(PAGE, "")
-        for offered in subprotocols:
+        for offered in exchange.subprotocols:
             if offered.startswith(TOKEN_SUBPROTOCOL):
                 return Shown(offered.removeprefix(TOKEN_SUBPROTOCOL))
             if offered.startswith(PAGE_SUBPROTOCOL):
                 page = offered.removeprefix(PAGE_SUBPROTOCOL)
-        origin = self.origin_of(headers)
+        origin = self.origin_of(exchange)
         if not page or origin is None or not _is_of_our_page(headers, origin):
             return Shown()
         cookies = [each.strip().partition("=") for each in headers.get("cookie", "").split(";")]
         ours = [value for name, _, value in cookies if name == cookie_name(origin)]
         return Shown(page, origin, tuple(ours[: bounds.TRIED_COOKIES]))
 
-    def origin_of(self, headers: Headers) -> str | None:
+    def origin_of(self, exchange: HttpExchange) -> str | None:
         """Return the origin of ours that a request was sent to."""
-        host = headers.get("host", "").lower()
+        host = exchange.headers.get("host", "").lower()
         return next((it for it in self._origins if urlsplit(it).netloc == host), None)
 
-    def note_refusal(self, refused: RefusedError, headers: Headers, source: RequestOrigin) -> None:
+    def note_refusal(self, refused: RefusedError, exchange: HttpExchange) -> None:
         """Log a refused request and its sender, unless it was a mere mistake."""
         if refused.attempt:
-            actor = self.actor(headers, source, refused.token)
-            self.audit.refuse(refused.attempt, None, who=actor)
+            self.audit.refuse(refused.attempt, None, who=self.actor(exchange, refused.token))
 
-    def actor(self, headers: Headers, source: RequestOrigin, token: AccessToken | None) -> Actor:
+    def actor(self, exchange: HttpExchange, token: AccessToken | None) -> Actor:
         """Return the sender of a request for the audit log."""
-        address = source.address
+        client = exchange.scope.get("client")
+        address = str(client[0]) if client else ""
         if address in self._proxies:  # it reports the client's address
             with suppress(ValueError):  # anybody may have written the earlier parts
-                forwarded = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+                forwarded = exchange.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
                 address = str(ipaddress.ip_address(forwarded))
+        transport = "websocket" if exchange.is_socket else "http"
         if token is None:
-            return Actor(address=address, transport=source.transport)
-        return Actor(token.name, token.id, address, source.transport)
+            return Actor(address=address, transport=transport)
+        return Actor(token.name, token.id, address, transport)
 
     async def grant(
         self,
@@ -381,26 +301,19 @@ class Gate:
         await self._access.keep_token(token)
         return page, cookie
 
-    async def sign_out(
-        self, headers: Headers, connection: ServedConnection | None = None
-    ) -> AccessToken | None:
+    async def sign_out(self, exchange: HttpExchange) -> AccessToken | None:
         """End the session that this page's half belongs to, whatever its cookie is."""
-        shown = self.credentials(headers)
+        shown = self._credentials(exchange)
         if not shown.origin:
             return None
-        peer = "" if connection is None else connection.peer
-        token = await self._token(token_id(shown.text), peer)
+        token = await self._token(token_id(shown.text), exchange.peer)
         if token is None or not shown.is_known_to(token):
-            self._wrong.add(peer)
+            self._wrong.add(exchange.peer)
             return None
         if not token.is_good(now_ms()):
             return None
         await self._access.keep_token(replace(token, revoked_at=now_ms()))
         return token
-
-    async def good(self, id_: str) -> AccessToken | None:
-        """Return the current token with this id; None if it is no longer valid."""
-        return (await self.good_among([id_])).get(id_)
 
     async def good_among(self, ids: Iterable[str]) -> dict[str, AccessToken]:
         """Return the valid tokens among these ids, by id."""

@@ -38,7 +38,7 @@ import asyncio
 import itertools
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -57,19 +57,13 @@ from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, InvalidParamsError
 from acphold.live.agents.capabilities import asking_for_positions
 from acphold.live.hub.frames import PARENT
-from acphold.live.server.positions import (
-    is_only_position,
-    lineage_of_answer,
-    position_of_update,
-    resume_params,
-    session_of_update,
-)
+from acphold.live.server import positions
 from acphold.newest import Newest
 from acphold.record.history.raw_update import members
 from acphold.web import bounds
-from acphold.web.connections import Headers
-from acphold.web.exchange import AtOnce, EventStream, HttpExchange, event
-from acphold.web.gate import Admitted, Gate, RefusedError
+from acphold.web.connections import Headers, Offering
+from acphold.web.exchange import AtOnce, EventStream, HttpExchange, RefusedError, event
+from acphold.web.gate import Admitted, Gate
 from acphold.web.relay import Attending
 
 log = logging.getLogger(__name__)
@@ -85,6 +79,7 @@ class StreamedMessage(Struct, gc=False):
     id: Raw = Raw()
     method: str | None = None
     params: Raw = Raw()
+    result: Raw = Raw()
 
     @property
     def session_id(self) -> str | None:
@@ -116,14 +111,7 @@ class PostedRequest(NamedTuple):
 NOBODY: Final = PostedRequest("", None, b"")
 
 
-class _StreamedAnswer(Struct, gc=False):
-    result: Raw = Raw()
-
-
-_read_answer = Decoder(_StreamedAnswer).decode
-
-
-class HttpTransport:
+class HttpTransport(Offering):
     """The transport of a connection over HTTP (`rpc.transport.OfferingTransport`); see the module.
 
     `id` is the connection's, `token` its creator's, whose access ends at `expires_at`. A client
@@ -133,17 +121,16 @@ class HttpTransport:
     def __init__(
         self, token: str, *, has_one_stream: bool = False, expires_at: float | None = None
     ) -> None:
+        super().__init__()
         self.id = str(uuid.uuid4())
         self.token = token
         self.expires_at = expires_at
         self._posted: asyncio.Queue[bytes] = asyncio.Queue()
         self._posted_bytes = 0
-        self._offer: Callable[[bytes], bool] | None = None
-        self._is_waiting = False
-        self._failed: BaseException | None = None
         self._changed = asyncio.Event()
-        self._buffered = 0
-        self._connection = EventStream(self, is_awaited=True)
+        self.buffered = 0
+        """Bytes that no stream has written yet, without what a closed one has left."""
+        self._connection = EventStream(self._on_resize, is_awaited=True)
         self._has_one_stream = has_one_stream
         self._sessions: dict[str, EventStream] = {}
         self._begun: dict[str, asyncio.TimerHandle] = {}
@@ -189,12 +176,8 @@ class HttpTransport:
         return None if answer is None else await answer
 
     def _take(self, line: bytes) -> None:
-        if self._is_waiting and self._offer is not None and self._posted.empty():
-            try:
-                if self._offer(line):
-                    return
-            except BaseException as exc:  # meant for the receiver
-                self._failed = exc
+        if self._posted.empty() and self._took(line):
+            return
         self._posted.put_nowait(line)
         self._posted_bytes += len(line)
 
@@ -203,21 +186,11 @@ class HttpTransport:
         """True while the other side may still read us."""
         return not self.is_over
 
-    def offer_to(self, take: Callable[[bytes], bool]) -> None:
-        """Offer messages posted while `receive` waits to `take` first."""
-        self._offer = take
-
     async def receive(self) -> bytes:
         """Return the next posted message; b"" once the connection has ended, and ever after."""
         if self.is_over and self._posted.empty():
             return b""
-        self._is_waiting = True
-        try:
-            line = await self._posted.get()
-        finally:
-            self._is_waiting = False
-        if self._failed is not None:
-            raise self._failed
+        line = await self._wait(self._posted.get())
         self._posted_bytes -= len(line)
         self._changed.set()
         return line
@@ -233,7 +206,7 @@ class HttpTransport:
             except (MsgspecError, UnicodeDecodeError, RecursionError):
                 message = StreamedMessage()  # malformed, from an agent: passed on
             if message.is_response:
-                self._route_response(bytes(message.id), line)
+                self._route_response(message, line)
                 continue
             session_id, params = message.session_id, bytes(message.params)
             if message.method == CANCEL_REQUEST.name:
@@ -241,24 +214,25 @@ class HttpTransport:
             elif message.is_answered and session_id is not None:
                 self._asked_in[bytes(message.id)] = session_id
             elif PARENT.encode() in line:  # a sub-agent's message goes to its session's stream
-                session_id = session_of_update(params) or session_id
-            position = position_of_update(params)
+                session_id = positions.session_of_update(params) or session_id
+            position = positions.position_of_update(params)
             stream = self._stream_of(session_id)
-            if position is not None and is_only_position(params):
+            if position is not None and positions.is_only_position(params):
                 stream.add(b"id: %d\n\n" % position, may_wait=True)
             else:
                 stream.add(event(line, position))
 
-    def _route_response(self, id_: bytes, line: bytes) -> None:
+    def _route_response(self, message: StreamedMessage, line: bytes) -> None:
+        id_, result = bytes(message.id), bytes(message.result)
         asked = self._asked.pop(id_, NOBODY)
         opened = None
-        if asked.method in OPENING and (result := bytes(_read_answer(line).result)):
+        if asked.method in OPENING and result:
             is_known = asked.method in REOPENING
             opened = asked.session_id if is_known else session_id_in(result)
         if opened is not None:
             params = splice(asked.params, {"sessionId": encode(opened)})
             if len(params) <= bounds.OPENING_BYTES:
-                self._openings[opened] = params, lineage_of_answer(result)
+                self._openings[opened] = params, positions.lineage_of_answer(result)
         elif asked.session_id is not None and asked.method in LEAVING:
             self._openings.pop(asked.session_id, None)
         if (waiting := self._answered.pop(id_, None)) is not None:
@@ -270,13 +244,13 @@ class HttpTransport:
                 # Its client is expected to open a stream for the session that it has begun.
                 self._on_connection.pop(opened, None)
                 if opened not in self._sessions and self._has_room():
-                    self._sessions[opened] = EventStream(self, is_awaited=True)
+                    self._sessions[opened] = EventStream(self._on_resize, is_awaited=True)
                     self._begun[opened] = asyncio.get_running_loop().call_later(
                         bounds.STREAM_OPEN_SECONDS, self._give_up_waiting, opened
                     )
         elif id_ in self._own:
             stream = self._sessions.get(self._own.pop(id_))
-            if stream is not None and not bytes(_read_answer(line).result):
+            if stream is not None and not result:
                 stream.end()  # cannot be resumed: its client has to load the session again
         elif asked.method in REOPENING and not self._has_one_stream:
             self._stream_of(asked.session_id).add_after_gap(event(line))
@@ -327,13 +301,10 @@ class HttpTransport:
             }
         return len(self._sessions) < bounds.STREAMS
 
-    @property
-    def buffered(self) -> int:
-        """Bytes that no stream has written yet, without what a closed one has left."""
-        return self._buffered
-
-    def on_resize(self, more: int) -> None:
-        self._buffered += more
+    def _on_resize(self, more: int) -> None:
+        self.buffered += more
+        if more <= 0:
+            self._changed.set()
 
     async def drain(self) -> None:
         """Wait until few bytes are buffered; ConnectionLostError once the connection has ended."""
@@ -341,9 +312,6 @@ class HttpTransport:
             await self._change()
         if self.is_over:
             raise ConnectionLostError("the client closed the connection")
-
-    def on_change(self) -> None:
-        self._changed.set()
 
     async def _change(self) -> None:
         self._changed.clear()
@@ -365,7 +333,7 @@ class HttpTransport:
         if found is None:
             if not self._has_room():
                 return None
-            found = EventStream(self)
+            found = EventStream(self._on_resize)
             self._sessions[session_id] = found
         if session_id in self._begun:
             self._begun.pop(session_id).cancel()
@@ -378,7 +346,7 @@ class HttpTransport:
             id_ = f"acphold-{next(self._own_ids)}"
             self._own[encode(id_)] = session_id
             params, lineage = opening
-            there = Raw(resume_params(params, after, lineage=lineage))
+            there = Raw(positions.resume_params(params, after, lineage=lineage))
             asked = {"jsonrpc": "2.0", "id": id_, "method": RESUME_SESSION.name, "params": there}
             self._take(encode(asked) + b"\n")
         return events
@@ -443,10 +411,8 @@ class HttpClients:
                     raise RefusedError(406, "the Accept header must include text/event-stream")
                 transport = self._transport(exchange, admitted)
                 session_id = exchange.headers.get(SESSION_ID)
-                if (
-                    admitted.principal.session_id not in (None, session_id)
-                    and session_id is not None
-                ):
+                only = admitted.principal.session_id
+                if session_id is not None and only not in (None, session_id):
                     raise RefusedError(404, "there is no such session")
                 position = exchange.headers.get(LAST_EVENT_ID, "")
                 after = int(position) if position.isdecimal() else None

@@ -16,9 +16,8 @@ from typing import Final, Protocol
 
 from acp_wire.tasks import TaskSet, finish
 from acphold.live.reading.requests import NoQuery
-from acphold.live.server.principals import Principal
-from acphold.web.exchange import HttpExchange
-from acphold.web.gate import Admitted, RefusedError
+from acphold.web.exchange import HttpExchange, RefusedError
+from acphold.web.gate import Admitted
 
 IMPORT: Final = "/import"
 
@@ -45,8 +44,9 @@ class ImportRequests:
     async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
         """Answer a request; raises RefusedError."""
         who = admitted.principal
+        may_import = who.sees_all and "manage" in who.scopes
         if exchange.method == "POST":
-            if not _may_import(who):
+            if not may_import:
                 who.refused("import", None)
                 raise RefusedError(
                     403,
@@ -57,11 +57,11 @@ class ImportRequests:
                 self._tasks.start(self._run(), "import")
             await exchange.answer(202, {})
             return
-        exchange.require_read()
+        exchange.require("GET", "HEAD")
         exchange.query(NoQuery)
         found: Mapping[str, int] = {}
         is_all, is_running, problem = True, False, ""
-        if _may_import(who):
+        if may_import:
             is_running, problem = bool(self._tasks), self._problem
             if not is_running:
                 found, is_all = await self._importing.find()
@@ -77,7 +77,3 @@ class ImportRequests:
     async def aclose(self) -> None:
         """End an import that runs."""
         await finish(self._tasks.aclose)
-
-
-def _may_import(who: Principal) -> bool:
-    return who.sees_all and "manage" in who.scopes

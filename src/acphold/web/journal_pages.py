@@ -37,36 +37,19 @@ from acp_wire.schema.splice import splice
 from acphold.errors import JournalUnavailableError, RewrittenError
 from acphold.known_agents import keys_of
 from acphold.live.hub.choices import load_result
-from acphold.live.presentation.json_facts import (
-    entry_json,
-    hit_json,
-    place_name,
-    question_json,
-    session_json,
-)
+from acphold.live.presentation import json_facts
+from acphold.live.reading import requests
 from acphold.live.reading.inbox import Whose
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import Live, live_anywhere
-from acphold.live.reading.requests import (
-    DECISIONS,
-    ENTRIES,
-    INBOX,
-    SEARCH,
-    SESSIONS,
-    DecisionsQuery,
-    EntriesQuery,
-    ListQuery,
-    NoQuery,
-    SearchQuery,
-)
 from acphold.live.reading.session_reader import Wanted
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import journal_at
 from acphold.record.journal import Journal, ListFilter, SessionRow, Sought
 from acphold.record.journal.hits import terms
 from acphold.web import bounds
-from acphold.web.exchange import HttpExchange
-from acphold.web.gate import Admitted, RefusedError
+from acphold.web.exchange import HttpExchange, RefusedError
+from acphold.web.gate import Admitted
 
 T = TypeVar("T")
 
@@ -194,9 +177,29 @@ class JournalPages:
     async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
         """Answer a request to an address below SESSIONS, SEARCH or INBOX; raises RefusedError,
         ForbiddenError and JournalError."""
-        principal = admitted.principal
-        exchange.require_read()
-        body, keeping = await self._body(exchange, principal)
+        exchange.require("GET", "HEAD")
+        principal, path, keeping = admitted.principal, exchange.path, ASK_AGAIN
+        session_id = path.removeprefix(f"{requests.SESSIONS}/").removesuffix(requests.ENTRIES)
+        if path == requests.SESSIONS:
+            body = await self._sessions(exchange.query(requests.ListQuery), principal)
+        elif path == requests.SEARCH:
+            body = await self._search(exchange.query(requests.SearchQuery), principal)
+        elif path == requests.INBOX:
+            exchange.query(requests.NoQuery)
+            principal.check(LIST_SESSIONS.name, b"{}")
+            live = await self._reader.live_now()
+            found = await self._reader.ask(lambda it: reader_of(it, principal, live).questions())
+            body = _page("questions", map(json_facts.question_json, found), None)
+        elif path == requests.DECISIONS:
+            body = await self._decisions(exchange.query(requests.DecisionsQuery), principal)
+        elif session_id and path == f"{requests.SESSIONS}/{session_id}{requests.ENTRIES}":
+            asked = exchange.query(requests.EntriesQuery)
+            body, keeping = await self._entries(session_id, asked, principal)
+        elif session_id and path == f"{requests.SESSIONS}/{session_id}":
+            exchange.query(requests.NoQuery)
+            body = await self._session(session_id, principal)
+        else:
+            raise RefusedError(404, "there is nothing at this address")
         tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
         head = [
             (b"cache-control", keeping.encode()),
@@ -212,38 +215,9 @@ class JournalPages:
         else:
             await exchange.answer(200, headers=head, raw=body)
 
-    async def _body(self, exchange: HttpExchange, principal: Principal) -> tuple[bytes, str]:
-        """Return the body of the answer and its Cache-Control."""
-        path = exchange.path
-        if path == SESSIONS:
-            return await self._sessions(exchange.query(ListQuery), principal), ASK_AGAIN
-        if path == SEARCH:
-            return await self._search(exchange.query(SearchQuery), principal), ASK_AGAIN
-        if path == INBOX:
-            exchange.query(NoQuery)
-            principal.check(LIST_SESSIONS.name, b"{}")
-            live = await self._reader.live_now()
-            found = await self._reader.ask(lambda it: _reader(it, principal, live).questions())
-            return _page("questions", map(question_json, found), None), ASK_AGAIN
-        if path == DECISIONS:
-            return await self._decisions(exchange.query(DecisionsQuery), principal), ASK_AGAIN
-        session_id = path.removeprefix(f"{SESSIONS}/").removesuffix(ENTRIES)
-        if session_id and path == f"{SESSIONS}/{session_id}{ENTRIES}":
-            return await self._entries(session_id, exchange.query(EntriesQuery), principal)
-        if session_id and path == f"{SESSIONS}/{session_id}":
-            exchange.query(NoQuery)
-            method = LIST_SESSIONS.name
-            row = await self._reader.session(principal, session_id, method, counted=True)
-            live = await self._reader.live()
-            [session] = await self._reader.ask(
-                lambda it: _reader(it, principal, live).with_states([row])
-            )
-            return session_json(session).encode(), ASK_AGAIN
-        raise RefusedError(404, "there is nothing at this address")
-
     # -- the list -------------------------------------------------------------------------
 
-    async def _sessions(self, asked: ListQuery, principal: Principal) -> bytes:
+    async def _sessions(self, asked: requests.ListQuery, principal: Principal) -> bytes:
         principal.check(LIST_SESSIONS.name, b"{}")
         wanted = Wanted(
             ListFilter(
@@ -258,15 +232,24 @@ class JournalPages:
         live = await self._reader.live()
 
         async def list_sessions(journal: Journal) -> bytes:
-            page = await _reader(journal, principal, live).page(wanted, asked.cursor, asked.limit)
-            return _page("sessions", map(session_json, page.sessions), page.cursor)
+            page = await reader_of(journal, principal, live).page(wanted, asked.cursor, asked.limit)
+            return _page("sessions", map(json_facts.session_json, page.sessions), page.cursor)
 
         return await self._reader.ask(list_sessions)
 
     # -- a session ------------------------------------------------------------------------
 
+    async def _session(self, session_id: str, principal: Principal) -> bytes:
+        method = LIST_SESSIONS.name
+        row = await self._reader.session(principal, session_id, method, counted=True)
+        live = await self._reader.live()
+        [session] = await self._reader.ask(
+            lambda it: reader_of(it, principal, live).with_states([row])
+        )
+        return json_facts.session_json(session).encode()
+
     async def _entries(
-        self, session_id: str, asked: EntriesQuery, principal: Principal
+        self, session_id: str, asked: requests.EntriesQuery, principal: Principal
     ) -> tuple[bytes, str]:
         row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
         if asked.lineage not in (None, row.lineage):
@@ -277,7 +260,7 @@ class JournalPages:
             lambda it: it.read_back(session_id, asked.before, asked.limit)
         )
         body: dict[str, object] = {
-            "entries": Raw(b"[%b]" % ",".join(map(entry_json, page.entries)).encode()),
+            "entries": Raw(b"[%b]" % ",".join(map(json_facts.entry_json, page.entries)).encode()),
             "before": page.before,
             "lineage": row.lineage,
         }
@@ -289,7 +272,7 @@ class JournalPages:
 
     # -- the search -----------------------------------------------------------------------
 
-    async def _search(self, asked: SearchQuery, principal: Principal) -> bytes:
+    async def _search(self, asked: requests.SearchQuery, principal: Principal) -> bytes:
         principal.check(LIST_SESSIONS.name, b"{}")
         if not terms(asked.q):
             raise RefusedError(400, "q contains no word to search for")
@@ -309,17 +292,17 @@ class JournalPages:
             rank=asked.rank,
             limit=bounds.MOST_HITS if done else asked.limit + 1,
         )
-        hits = await self._reader.ask(lambda it: _reader(it, principal).search(sought))
+        hits = await self._reader.ask(lambda it: reader_of(it, principal).search(sought))
         # Newer hits may have come in before those already shown.
-        places = [place_name(hit.session_id, hit.seq) for hit in hits]
+        places = [json_facts.place_name(hit.session_id, hit.seq) for hit in hits]
         start = places.index(last) + 1 if last in places else done
         end = start + asked.limit
         following = f"{end}.{places[end - 1]}" if end < len(hits) else None
-        return _page("hits", map(hit_json, hits[start:end]), following)
+        return _page("hits", map(json_facts.hit_json, hits[start:end]), following)
 
     # -- the inbox ------------------------------------------------------------------------
 
-    async def _decisions(self, asked: DecisionsQuery, principal: Principal) -> bytes:
+    async def _decisions(self, asked: requests.DecisionsQuery, principal: Principal) -> bytes:
         about = {} if asked.session is None else {"sessionId": asked.session}
         principal.check(LIST_SESSIONS.name, json_encode(about))
         live = await self._reader.live()
@@ -327,11 +310,11 @@ class JournalPages:
         found, following = await self._reader.ask(
             lambda it: LocalReader(it, whose=whose, live=live).decisions(asked.limit, asked.cursor)
         )
-        lines = map(question_json, found)
+        lines = map(json_facts.question_json, found)
         return _page("decisions", lines, None if following is None else str(following))
 
 
-def _reader(journal: Journal, principal: Principal, live: Live | None = None) -> LocalReader:
+def reader_of(journal: Journal, principal: Principal, live: Live | None = None) -> LocalReader:
     """Return the reader of what a principal may see."""
     return LocalReader(journal, whose=Whose(principal.tenant, principal.session_id), live=live)
 

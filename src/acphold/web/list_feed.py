@@ -7,7 +7,7 @@ A ROW whose session waits for a person also has its `openQuestions`, each as in 
 
 The journal is followed once for all clients, started by the first of them. An id is
 `ERA.CHANGE.LIVE`: the era of the journal's positions (see `journal.lineage`), the last
-change in the journal, and the beginnings of the ids of the sessions that are live. A client that
+change in the journal, and the ids of the sessions that are live. A client that
 reconnects, also after the server restarted, gets the sessions that have changed since, those that
 are live, and those that were; a snapshot if they are very many, or if the journal has gone back. A
 client that does not see all sessions always gets a snapshot: its events have no numbers, which
@@ -30,27 +30,23 @@ from msgspec.json import encode
 
 from acp_wire.schema import LIST_SESSIONS
 from acp_wire.tasks import end
-from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
+from acphold.errors import JournalError
 from acphold.live.hub.alerts import Activity
 from acphold.live.presentation.json_facts import session_json
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.requests import NoQuery
-from acphold.live.reading.session_reader import ListedSession, News
+from acphold.live.reading.session_reader import ListedSession, News, Wanted
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import journal_at
 from acphold.record.journal import Journal, ListFilter, SessionRow
 from acphold.web import bounds
-from acphold.web.exchange import HttpExchange
-from acphold.web.gate import Admitted, Gate, RefusedError
+from acphold.web.exchange import HttpExchange, RefusedError
+from acphold.web.gate import Admitted, Gate
 from acphold.web.http_clients import LAST_EVENT_ID
-from acphold.web.journal_pages import JournalReader
+from acphold.web.journal_pages import JournalReader, reader_of
 
 log = logging.getLogger(__name__)
 
-PREFIX: Final = 12
-"""Characters of the id of a live session in a position."""
-
-_PLAIN: Final = re.compile(r"[\w-]+", re.ASCII)
 _POSITION: Final = re.compile(r"([0-9a-f]+)\.([0-9]{1,19})\.([\w,-]*)", re.ASCII)
 
 HEARTBEAT: Final = b":\n\n"
@@ -128,8 +124,7 @@ class ListFeed:
     async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
         """Serve one client until it goes or its token is revoked; raises RefusedError and
         ForbiddenError."""
-        if exchange.method != "GET":
-            raise RefusedError(405, "use GET")
+        exchange.require("GET")
         exchange.query(NoQuery)
         admitted.principal.check(LIST_SESSIONS.name, b"{}")
         token = admitted.token
@@ -146,9 +141,7 @@ class ListFeed:
                 await asyncio.wait([streaming])
         finally:
             await end(streaming)
-            self._watchers[token] -= 1
-            if not self._watchers[token]:
-                del self._watchers[token]
+            self._watchers -= Counter([token])  # which forgets who has none
             if not self._watchers:
                 loop = asyncio.get_running_loop()
                 loop.call_later(bounds.FEED_LINGER_SECONDS, self._stop_if_unused)
@@ -196,23 +189,14 @@ class ListFeed:
         """Return the events since a position; None if only a snapshot can replace them."""
         if (parts := _POSITION.fullmatch(position)) is None or parts[1] != self._era:
             return None
-        after, beginnings = int(parts[2]), [*filter(None, parts[3].split(","))]
-        if len(beginnings) > bounds.LIVE_IN_POSITION:
+        after, live_then = int(parts[2]), [*filter(None, parts[3].split(","))]
+        if len(live_then) > bounds.LIVE_IN_POSITION:
             return None
         reached = self._position
-
-        async def read(journal: Journal) -> News | None:
-            live_then = list[str]()
-            for beginning in beginnings:
-                try:
-                    live_then.append((await journal.resolve(beginning)).session_id)
-                except UnknownSessionError:
-                    pass
-                except AmbiguousIdError as several:
-                    live_then += several.matches
-            return await LocalReader(journal).news_since(after, live_then, bounds.KEPT_CHANGES)
-
-        if (news := await self._reader.ask(read)) is None:
+        news = await self._reader.ask(
+            lambda it: LocalReader(it).news_since(after, live_then, bounds.KEPT_CHANGES)
+        )
+        if news is None:
             return None
         changes = [_session_data(session_json(session)) for session in news.sessions]
         changes += map(_removal_data, news.gone)
@@ -230,14 +214,10 @@ class ListFeed:
 
     @property
     def _position(self) -> str:
-        live = [id_[:PREFIX] for id_, it in self._rows.items() if it.is_live]
-        if (
-            len(live) > bounds.LIVE_IN_POSITION
-            or not self._era
-            or any(not _PLAIN.fullmatch(beginning) for beginning in live)
-        ):
-            return "-"
-        return f"{self._era}.{self._last}.{','.join(live)}"
+        live = [id_ for id_, it in self._rows.items() if it.is_live]
+        position = f"{self._era}.{self._last}.{','.join(live)}"
+        is_exact = len(live) <= bounds.LIVE_IN_POSITION and "," not in "".join(live)
+        return position if is_exact and _POSITION.fullmatch(position) else "-"
 
     # -- all clients -----------------------------------------------------------------------
 
@@ -252,7 +232,7 @@ class ListFeed:
             except Exception:  # nobody awaits this task, and clients wait for it
                 log.exception("following the session list failed; trying again")
             self._run = ""
-            await asyncio.sleep(bounds.FEED_RETRY_SECONDS)
+            await asyncio.sleep(bounds.RETRY_SECONDS)
 
     def _stop_if_unused(self) -> None:
         if not self._watchers and self._following is not None:
@@ -344,16 +324,11 @@ def _removal_data(session_id: str) -> str:
 
 async def _rows_of(journal: Journal, principal: Principal) -> list[FeedRow]:
     """Return the newest sessions that this client may see."""
-    if principal.session_id is None:
-        wanted = ListFilter(tenant=principal.tenant)
-        rows = await journal.page(wanted, None, bounds.SNAPSHOT_SESSIONS)
-    else:
-        try:
-            rows = [await journal.session(principal.session_id)]
-        except UnknownSessionError:
-            rows = []
-    visible = [row for row in rows if principal.scopes_in(row)]
-    return [_feed_row(session) for session in await LocalReader(journal).with_states(visible)]
+    is_one = principal.session_id is not None
+    wanted = ListFilter(archived="include" if is_one else "exclude", include_unprompted=is_one)
+    reader = reader_of(journal, principal)
+    page = await reader.page(Wanted(wanted), None, bounds.SNAPSHOT_SESSIONS)
+    return [_feed_row(session) for session in page.sessions if principal.scopes_in(session.row)]
 
 
 def _change_events(changes: Sequence[str], before: str, after: str) -> list[bytes]:

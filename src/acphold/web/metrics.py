@@ -8,9 +8,8 @@ Source: Prometheus, exposition formats, "Text-based format" 0.0.4.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import accumulate
 from typing import Final
 
@@ -20,8 +19,8 @@ from acphold.live.reading.neighbours import LiveSession
 from acphold.record.journal import Journal
 from acphold.record.journal.stored_journal import BOUNDS, Durations
 from acphold.web.connections import Message, Receive, Send
-from acphold.web.exchange import HttpExchange
-from acphold.web.gate import Admitted, RefusedError
+from acphold.web.exchange import HttpExchange, RefusedError
+from acphold.web.gate import Admitted
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalReader
 from acphold.web.list_feed import ListFeed
@@ -69,7 +68,7 @@ class Metrics:
         """Answer a request for the metrics; raises RefusedError, ForbiddenError and
         JournalError."""
         principal = admitted.principal
-        exchange.require_read()
+        exchange.require("GET", "HEAD")
         principal.check(LIST_SESSIONS.name, b"{}")
         if not principal.sees_all:
             raise RefusedError(403, "metrics need a token for all sessions")
@@ -86,52 +85,30 @@ class Metrics:
         sessions = await self._reader.ask(count)
         running = sum(session.running for session in live)
         waiting = sum(session.waiting for session in live)
-        connections = {
+        clients = {
             "websocket": self.sockets,
             "http": self._http.connections,
             "feed": self._feed.watchers,
         }
-        traffic = {"in": self.received, "out": self.sent}
-        refused = {str(status): number for status, number in sorted(self.refused.items())}
-        text = "".join(
-            [
-                _gauge("acphold_sessions", "Sessions in the journal.", {"": sessions}),
-                _gauge(
-                    "acphold_live_sessions",
-                    "Sessions that a process has in memory.",
-                    {"": len(live)},
-                ),
-                _gauge("acphold_running_turns", "Sessions with a running turn.", {"": running}),
-                _gauge(
-                    "acphold_waiting_sessions",
-                    "Sessions with an agent that waits for a person's answer.",
-                    {"": waiting},
-                ),
-                _gauge(
-                    "acphold_connections",
-                    "Open connections.",
-                    _with_label("transport", connections),
-                ),
-                _family(
-                    "counter",
-                    "acphold_bytes_total",
-                    "Bytes of HTTP bodies and WebSocket messages.",
-                    _with_label("direction", traffic),
-                ),
-                _family(
-                    "counter",
-                    "acphold_refused_requests_total",
-                    "Refused requests.",
-                    _with_label("status", refused),
-                ),
-                _family(
-                    "histogram",
-                    "acphold_journal_append_seconds",
-                    "How long an append to the journal takes.",
-                    _buckets(await self._relay.appends()),
-                ),
-            ]
+        connections = _with_label("transport", clients)
+        traffic = _with_label("direction", {"in": self.received, "out": self.sent})
+        refused = _with_label("status", dict(sorted(self.refused.items())))
+        appends = _buckets(await self._relay.appends())
+        held = "Sessions that a process has in memory."
+        waits = "Sessions with an agent that waits for a person's answer."
+        carried = "Bytes of HTTP bodies and WebSocket messages."
+        takes = "How long an append to the journal takes."
+        families: Sequence[tuple[str, str, str, Mapping[str, float]]] = (
+            ("gauge", "acphold_sessions", "Sessions in the journal.", {"": sessions}),
+            ("gauge", "acphold_live_sessions", held, {"": len(live)}),
+            ("gauge", "acphold_running_turns", "Sessions with a running turn.", {"": running}),
+            ("gauge", "acphold_waiting_sessions", waits, {"": waiting}),
+            ("gauge", "acphold_connections", "Open connections.", connections),
+            ("counter", "acphold_bytes_total", carried, traffic),
+            ("counter", "acphold_refused_requests_total", "Refused requests.", refused),
+            ("histogram", "acphold_journal_append_seconds", takes, appends),
         )
+        text = "".join(_family(*each) for each in families)
         await exchange.answer(200, headers=[(b"content-type", FORMAT)], raw=text.encode())
 
 
@@ -141,10 +118,7 @@ def _family(kind: str, name: str, about: str, samples: Mapping[str, float]) -> s
     return head + "".join(f"{name}{rest} {value}\n" for rest, value in samples.items())
 
 
-_gauge = partial(_family, "gauge")
-
-
-def _with_label(label: str, values: Mapping[str, int]) -> Mapping[str, float]:
+def _with_label(label: str, values: Mapping[str, int] | Mapping[int, int]) -> Mapping[str, float]:
     return {f'{{{label}="{key}"}}': value for key, value in values.items()}
 
 

@@ -28,9 +28,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final
 
 from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder, encode
@@ -47,50 +47,26 @@ from acphold.live.reading.neighbours import Live
 from acphold.live.reading.session_reader import sessions_on_hold
 from acphold.record.history.prompt_queue import describe_queue
 from acphold.record.journal import Journal, SessionRow
-from acphold.web import bounds
-from acphold.web.exchange import HttpExchange
-from acphold.web.gate import Admitted, Gate, RefusedError
+from acphold.web import bounds, push
+from acphold.web.exchange import HttpExchange, RefusedError
+from acphold.web.gate import Admitted, Gate
 from acphold.web.journal_pages import JournalReader
-from acphold.web.push import (
-    KeptSubscriptions,
-    Order,
-    PushOutcome,
-    Subscription,
-    WrongSubscriptionError,
-    public_key,
-    validate,
-)
 
 log = logging.getLogger(__name__)
 
 NOTICES: Final = "/notices"
 ATTENDED: Final = "/notices/attended"
 
-TOPIC: Final = "acphold-waiting"
-
 GONE: Final = (404, 410)
 """Statuses of a push service for a browser that is no longer subscribed (RFC 8030, 7.3)."""
-
-
-class _Keys(Struct):
-    p256dh: str
-    auth: str
-
-
-class _SentSubscription(Struct):
-    endpoint: str
-    keys: _Keys
 
 
 class _Attended(Struct):
     secondsAgo: Annotated[float, Meta(ge=0)] = 0.0
 
 
-class Sender(Protocol):
-    """Sends messages: `web.push.PushSender`."""
-
-    async def send(self, order: Order) -> PushOutcome:
-        """Send one message; never raises for errors of others."""
+Send = Callable[[push.Order], Awaitable[push.PushOutcome]]
+"""Sends one message; never raises for errors of others."""
 
 
 class WaitingMatter(Struct, frozen=True):
@@ -117,14 +93,14 @@ class Notices:
         self,
         reader: JournalReader,
         gate: Gate,
-        sender: Sender,
-        kept: KeptSubscriptions,
+        send: Send,
+        kept: push.KeptSubscriptions,
         subject: str,
         activity: Activity,
     ) -> None:
         self._reader = reader
         self._gate = gate
-        self._sender = sender
+        self._send = send
         self._kept = kept
         self._subject = subject
         self._activity = activity
@@ -158,7 +134,7 @@ class Notices:
         who.check(LIST_SESSIONS.name, b"{}")
         match exchange.method, exchange.path:
             case "POST", path if path == ATTENDED:
-                body = await exchange.body(bounds.NOTICE_REQUEST_BYTES) or b"{}"
+                body = await exchange.body(bounds.REQUEST_BYTES) or b"{}"
                 try:
                     seconds_ago = Decoder(_Attended).decode(body).secondsAgo
                 except (MsgspecError, UnicodeDecodeError, RecursionError):
@@ -175,20 +151,16 @@ class Notices:
             case "GET", _:
                 is_on = admitted.token in self._kept.browsers
                 try:
-                    key = public_key(self._kept.key)
+                    key = push.public_key(self._kept.key)
                 except OSError as exc:
                     reason = f"the key for notifications cannot be stored: {exc.strerror}"
                     raise RefusedError(503, reason) from None
                 await exchange.answer(200, {"key": key, "isOn": is_on})
             case "POST", _:
                 wanted = "expected a subscription as the browser returns it"
-                limit = bounds.NOTICE_REQUEST_BYTES
-                sent = await exchange.read_json(_SentSubscription, limit, wanted)
-                subscription = Subscription(sent.endpoint, sent.keys.p256dh, sent.keys.auth)
+                subscription = push.validate(await exchange.read_json(push.Subscription, wanted))
                 try:
-                    self._kept.put(admitted.token, validate(subscription))
-                except WrongSubscriptionError as exc:
-                    raise RefusedError(400, str(exc)) from None
+                    self._kept.put(admitted.token, subscription)
                 except OSError as exc:
                     raise RefusedError(503, f"the subscription cannot be stored: {exc}") from None
                 self._states.pop(admitted.token, None)
@@ -253,7 +225,11 @@ class Notices:
             self._notify(id_, browser, [it for it in due if whose.has(it.row)], token.tenant)
 
     def _notify(
-        self, token: str, browser: Subscription, due: Sequence[WaitingMatter], tenant: str | None
+        self,
+        token: str,
+        browser: push.Subscription,
+        due: Sequence[WaitingMatter],
+        tenant: str | None,
     ) -> None:
         """Begin to send one browser a message, if it has to show something else now."""
         state, now = self._states.setdefault(token, _BrowserState()), self._now()
@@ -267,22 +243,21 @@ class Notices:
         ids = frozenset(it.id for it in due)
         if ids == state.shown:
             return
-        order = Order(
+        order = push.Order(
             browser,
             encode(notice(due, is_news=not ids <= state.shown)).decode(),
             self._kept.key,
             self._subject,
-            TOPIC,
         )
-        sending = asyncio.create_task(self._send(token, order, state, ids), name="notice")
+        sending = asyncio.create_task(self._notify_with(token, order, state, ids), name="notice")
         self._sending[token] = sending
         sending.add_done_callback(lambda _: self._sending.pop(token, None))
 
-    async def _send(
-        self, token: str, order: Order, state: _BrowserState, ids: frozenset[str]
+    async def _notify_with(
+        self, token: str, order: push.Order, state: _BrowserState, ids: frozenset[str]
     ) -> None:
         began = self._now()
-        outcome = await self._sender.send(order)
+        outcome = await self._send(order)
         if self._states.get(token) is not state:
             return  # it has subscribed again or unsubscribed meanwhile
         if outcome.status in GONE:

@@ -25,8 +25,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from acphold.web.exchange import HttpExchange
-from acphold.web.gate import RefusedError
+from acphold.web.exchange import HttpExchange, RefusedError
 
 BUILT: Final = Path(__file__).with_name("page") / "built"
 """The folder of the built files."""
@@ -106,11 +105,7 @@ class PageFiles:
                     gzip.compress(body, mtime=0),
                     f'"{blake2b(body, digest_size=16).hexdigest()}"',
                 )
-
-    @property
-    def is_built(self) -> bool:
-        """True if the page is built."""
-        return INDEX in self._files
+        self.is_built = INDEX in self._files
 
     @staticmethod
     def has(path: str) -> bool:
@@ -119,7 +114,7 @@ class PageFiles:
 
     async def answer(self, exchange: HttpExchange) -> None:
         """Answer a request for the page; raises RefusedError."""
-        exchange.require_read()
+        exchange.require("GET", "HEAD")
         file = self._files.get(AT_ROOT.get(exchange.path) or exchange.path.removeprefix(PAGE))
         if file is None:
             if exchange.path != "/":

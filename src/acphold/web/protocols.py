@@ -29,7 +29,7 @@ from acp_wire.transports.messages import AT_ONCE, NORMAL
 from acp_wire.transports.pipes import FLUSH_SECONDS
 from acphold.errors import ConnectionLostError
 from acphold.web import bounds
-from acphold.web.connections import STATE, Connections, Cut, ServedConnection
+from acphold.web.connections import STATE, Connections, Cut, Offering, ServedConnection
 
 REFUSED: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
@@ -329,19 +329,17 @@ class Arrival(asyncio.Protocol):
             protocol.data_received(self._early)
 
 
-class SocketTransport:
+class SocketTransport(Offering):
     """The transport of an accepted WebSocket, without ASGI in between: an `OfferingTransport`."""
 
     def __init__(self, protocol: SocketProtocol, cut: Cut) -> None:
+        super().__init__()
         self._protocol = protocol
         self._cut = cut
         self._rest = b""
-        self._offer: Callable[[bytes], bool] | None = None
-        self._is_waiting = False
         self._is_over = False
         self._received = 0
         self._left = memoryview(b"")  # the rest of a long message
-        self._failed: BaseException | None = None
         protocol.take = self._take
 
     @property
@@ -349,10 +347,6 @@ class SocketTransport:
         """True while the other side may still read us."""
         protocol = self._protocol
         return not (protocol.disconnected or protocol.close_sent or protocol.transport.is_closing())
-
-    def offer_to(self, take: Callable[[bytes], bool]) -> None:
-        """Offer messages that arrive while `receive` waits to `take` first."""
-        self._offer = take
 
     async def receive(self) -> bytes:
         """Return the next message, with a line end, or the next piece of a long one.
@@ -369,13 +363,7 @@ class SocketTransport:
             )
             return piece.replace(b"\n", b" ") + (b"" if self._left else b"\n")
         while not self._is_over:
-            self._is_waiting = True
-            try:
-                message = await self._protocol.receive()
-            finally:
-                self._is_waiting = False
-            if self._failed is not None:
-                raise self._failed
+            message = await self._wait(self._protocol.receive())
             if message["type"] == "websocket.disconnect":
                 self._is_over = True
             elif message["type"] == "websocket.receive" and (line := message.get("bytes")):
@@ -394,12 +382,8 @@ class SocketTransport:
             return False
         # A line break can only stand between two tokens of JSON: strings have none.
         line = (message.replace(b"\n", b" ") if b"\n" in message else message) + b"\n"
-        if may_offer and self._is_waiting and self._offer is not None and protocol.queue.empty():
-            try:
-                if self._offer(line):
-                    return True
-            except BaseException as exc:  # meant for the receiver
-                self._failed = exc
+        if may_offer and protocol.queue.empty() and self._took(line):
+            return True
         protocol.queue.put_nowait({"type": "websocket.receive", "bytes": line})
         return False
 

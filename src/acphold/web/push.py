@@ -34,6 +34,7 @@ from msgspec.json import decode, encode
 from acp_wire.transports.runtime_folder import state_folder, write_private
 from acp_wire.workspace.threads import Threads
 from acphold.web import bounds
+from acphold.web.exchange import RefusedError
 
 if TYPE_CHECKING:
     import ssl
@@ -59,12 +60,18 @@ _PRIVATE: Final = (
 )
 
 
-class Subscription(Struct, frozen=True):
-    """The address and keys of a browser; base64url without padding."""
+class BrowserKeys(Struct, frozen=True):
+    """The key and the secret of a browser: base64url without padding."""
 
-    endpoint: str
     p256dh: str
     auth: str
+
+
+class Subscription(Struct, frozen=True):
+    """The address and keys of a browser, as it tells them (W3C, Push API)."""
+
+    endpoint: str
+    keys: BrowserKeys
 
 
 class Order(Struct, frozen=True):
@@ -74,7 +81,6 @@ class Order(Struct, frozen=True):
     payload: str
     key: str
     subject: str
-    topic: str
 
 
 class PushOutcome(Struct, frozen=True):
@@ -84,36 +90,32 @@ class PushOutcome(Struct, frozen=True):
     why: str = ""
 
 
-class WrongSubscriptionError(Exception):
-    """A subscription is not valid; says why."""
-
-
 def validate(found: Subscription) -> Subscription:
-    """Return a subscription from a browser if it is valid; raises WrongSubscriptionError.
+    """Return a subscription from a browser if it is valid; raises RefusedError.
 
     Its address may be anybody's: where the name resolves to is checked by `send`.
     """
     from cryptography.hazmat.primitives.asymmetric import ec
 
     if len(found.endpoint) > bounds.ENDPOINT_CHARACTERS:
-        raise WrongSubscriptionError("the endpoint is too long")
+        raise RefusedError(400, "the endpoint is too long")
     try:
         parts = urlsplit(found.endpoint)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise WrongSubscriptionError("the endpoint is not a URL") from None
+        raise RefusedError(400, "the endpoint is not a URL") from None
     if parts.scheme != "https" or not host or parts.username is not None or port not in (None, 443):
-        raise WrongSubscriptionError("the endpoint is not an https address")
+        raise RefusedError(400, "the endpoint is not an https address")
     if not host.isascii() or "." not in host or _is_address(host):
-        raise WrongSubscriptionError("the endpoint has no host name of a push service")
+        raise RefusedError(400, "the endpoint has no host name of a push service")
     try:
-        point = decode_base64(found.p256dh)
+        point = decode_base64(found.keys.p256dh)
         ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), point)
-        secret = decode_base64(found.auth)
+        secret = decode_base64(found.keys.auth)
     except (ValueError, binascii.Error):
-        raise WrongSubscriptionError("the keys are not those of P-256") from None
+        raise RefusedError(400, "the keys are not those of P-256") from None
     if len(point) != POINT_BYTES or len(secret) != SECRET_BYTES:
-        raise WrongSubscriptionError("the keys have the wrong length")
+        raise RefusedError(400, "the keys have the wrong length")
     return found
 
 
@@ -139,12 +141,8 @@ def public_key(pem: str) -> str:
     return _point(_private(pem))
 
 
-def headers(pem: str, endpoint: str, subject: str, topic: str) -> dict[str, str]:
-    """Return the headers of a message to this address.
-
-    Of two messages with one `topic` waiting for a device the push service keeps the later one.
-    `subject` is our contact address.
-    """
+def headers(pem: str, endpoint: str, subject: str) -> dict[str, str]:
+    """Return the headers of a message to this address; `subject` is our contact address."""
     import jwt
 
     key, parts = _private(pem), urlsplit(endpoint)
@@ -158,7 +156,7 @@ def headers(pem: str, endpoint: str, subject: str, topic: str) -> dict[str, str]
         "Content-Encoding": "aes128gcm",
         "Content-Type": "application/octet-stream",
         "TTL": str(bounds.PUSH_TTL_SECONDS),
-        "Topic": topic,
+        "Topic": "acphold-waiting",  # the service keeps the later one of two for a device
         "Urgency": "high",
     }
 
@@ -171,8 +169,8 @@ def encrypt(subscription: Subscription, payload: bytes) -> bytes:
     body: bytes = http_ece.encrypt(
         payload,
         private_key=ec.generate_private_key(ec.SECP256R1()),
-        dh=decode_base64(subscription.p256dh),
-        auth_secret=decode_base64(subscription.auth),
+        dh=decode_base64(subscription.keys.p256dh),
+        auth_secret=decode_base64(subscription.keys.auth),
         version="aes128gcm",
     )
     return body
@@ -241,7 +239,7 @@ async def send(
             address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
             url = httpx2.URL(order.to.endpoint).copy_with(host=address.strip("[]"), port=port)
             body = encrypt(order.to, order.payload.encode())
-            said = headers(order.key, order.to.endpoint, order.subject, order.topic)
+            said = headers(order.key, order.to.endpoint, order.subject)
             said["Host"] = host
             async with (
                 httpx2.AsyncClient(
@@ -279,7 +277,7 @@ class PushSender:
 
 
 class _SubscriptionFile(Struct):
-    key: str
+    key: str = ""
     browsers: dict[str, Subscription] = {}
     told: dict[str, frozenset[str]] = {}
 
@@ -294,7 +292,7 @@ class KeptSubscriptions:
     def __init__(self, journal: str) -> None:
         name = blake2b(journal.encode(errors="surrogateescape"), digest_size=8).hexdigest()
         self._path = os.path.join(state_folder(), "push", f"{name}.json")
-        self._kept: _SubscriptionFile | None = None
+        self._kept = _SubscriptionFile()
         try:
             with open(self._path, "rb") as file:
                 self._kept = decode(file.read(bounds.SUBSCRIPTIONS_BYTES), type=_SubscriptionFile)
@@ -309,20 +307,20 @@ class KeptSubscriptions:
     @property
     def key(self) -> str:
         """The key that signs messages, as PEM."""
-        if self._kept is None:
-            self._kept = _SubscriptionFile(new_key())
+        if not self._kept.key:
+            self._kept.key = new_key()
             write_private(self._path, encode(self._kept))
         return self._kept.key
 
     @property
     def browsers(self) -> dict[str, Subscription]:
         """A copy of the subscriptions by token id."""
-        return {} if self._kept is None else dict(self._kept.browsers)
+        return dict(self._kept.browsers)
 
     @property
     def questions(self) -> dict[str, frozenset[str]]:
         """A copy of the shown questions by token id."""
-        return {} if self._kept is None else dict(self._kept.told)
+        return dict(self._kept.told)
 
     def put(self, token: str, found: Subscription) -> None:
         """Notify the browser with this token from now on."""
@@ -335,18 +333,15 @@ class KeptSubscriptions:
         """Stop notifying the browser with this token."""
         browsers = self.browsers
         if browsers.pop(token, None) is not None:
-            self._change(browsers)
+            self._change(browsers, self.questions)
 
     def note(self, token: str, questions: frozenset[str]) -> None:
         """Note which questions the browser with this token shows."""
         self._change(self.browsers, {**self.questions, token: questions})
 
     def _change(
-        self,
-        browsers: dict[str, Subscription],
-        told: Mapping[str, frozenset[str]] | None = None,
+        self, browsers: dict[str, Subscription], told: Mapping[str, frozenset[str]]
     ) -> None:
-        told = self.questions if told is None else told
         shown = {token: ids for token, ids in told.items() if ids and token in browsers}
         changed = _SubscriptionFile(self.key, browsers, shown)
         write_private(self._path, encode(changed))

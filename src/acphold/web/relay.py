@@ -28,28 +28,10 @@ from acp_wire.rpc.requests import Request
 from acp_wire.rpc.transport import OfferingTransport
 from acp_wire.schema import encode
 from acp_wire.tasks import TaskSet, beside, finish, first
-from acphold.errors import (
-    AcpError,
-    AgentStartError,
-    ConnectionLostError,
-    MethodNotFoundError,
-)
+from acphold import errors
 from acphold.live.hub.alerts import Activity
+from acphold.live.server import relay_protocol
 from acphold.live.server.principals import Principal
-from acphold.live.server.relay_protocol import (
-    AGENT_OF,
-    APPENDS,
-    DEED,
-    REGISTER,
-    STIRRED,
-    AgentTold,
-    AskedAgent,
-    DeedTold,
-    Registered,
-    Registration,
-    RelayedClient,
-    SessionAsked,
-)
 from acphold.live.server.service import refuse
 from acphold.record.journal.stored_journal import Durations
 from acphold.web import bounds
@@ -72,7 +54,7 @@ class Attending(Protocol):
 class RelayedAgent(Struct, frozen=True):
     """An agent to serve, the place of its journal, and the longest message to it in bytes."""
 
-    asked: AskedAgent
+    asked: relay_protocol.AskedAgent
     journal: str
     max_message: int
 
@@ -117,7 +99,7 @@ class Relay:
         self._lines: dict[str, DaemonLine] = {}
         for journal in dict.fromkeys(agent.journal for agent in agents):
             asked = tuple(agent.asked for agent in agents if agent.journal == journal)
-            registration = Registration(asked, folder, node)
+            registration = relay_protocol.Registration(asked, folder, node)
             self._lines[journal] = DaemonLine(partial(reach, journal), registration, activity)
 
     async def __aenter__(self) -> Relay:
@@ -162,8 +144,9 @@ class Relay:
         line = self._line_of(name)
         try:
             with line.number(principal) as number:
-                client = RelayedClient(
-                    await line.mark(),
+                _, _, marks = await line.wait_until_registered()
+                client = relay_protocol.RelayedClient(
+                    marks.mark,
                     number,
                     name,
                     self.limit(name),
@@ -174,7 +157,7 @@ class Relay:
                     principal.sees_all,
                 )
                 await line.relay(client, transport)
-        except AcpError as exc:
+        except errors.AcpError as exc:
             log.error("%s: %s", name, exc)
             await refuse(transport, exc, self._ending)
 
@@ -191,7 +174,7 @@ class Relay:
         ConnectionLostError."""
         for line in self._lines.values():
             if line.node_mark == mark:
-                await line.relay(RelayedClient(mark, None), transport)
+                await line.relay(relay_protocol.RelayedClient(mark, None), transport)
 
 
 class DaemonLine:
@@ -200,7 +183,7 @@ class DaemonLine:
     def __init__(
         self,
         reach: Callable[[], AbstractAsyncContextManager[ReachedDaemon]],
-        registration: Registration,
+        registration: relay_protocol.Registration,
         activity: Activity,
     ) -> None:
         self._reach = reach
@@ -208,8 +191,8 @@ class DaemonLine:
         self._activity = activity
         self._numbers = itertools.count(1)
         self._clients: dict[int, Principal] = {}
-        self._registered: tuple[ReachedDaemon, Peer, Registered] | None = None
-        self._problem: AcpError | None = None
+        self._registered: tuple[ReachedDaemon, Peer, relay_protocol.Registered] | None = None
+        self._problem: errors.AcpError | None = None
         self._changed = asyncio.Event()
 
     @property
@@ -228,34 +211,35 @@ class DaemonLine:
                     peer = Peer(daemon.transport, self, name="daemon")
                     async with connected(peer) as pump:
                         raw = await peer.call_raw(
-                            REGISTER, encode(self._registration), seconds=bounds.DAEMON_SECONDS
+                            relay_protocol.REGISTER,
+                            encode(self._registration),
+                            seconds=bounds.DAEMON_SECONDS,
                         )
-                        marks = msgspec.json.decode(raw, type=Registered)
+                        marks = msgspec.json.decode(raw, type=relay_protocol.Registered)
                         self._registered = daemon, peer, marks
                         self._note(None)
                         pause, was_registered = 0.0, True
                         await asyncio.wait({pump})
                 log.warning("the background process has ended; coming to the next one")
-            except (AcpError, OSError, msgspec.MsgspecError) as exc:
+            except (errors.AcpError, OSError, msgspec.MsgspecError) as exc:
                 if was_registered:  # otherwise whoever starts us says it
-                    log.error("cannot serve %s: %s", self._names, exc)
-                self._note(exc if isinstance(exc, AcpError) else AgentStartError(str(exc)))
+                    names = ", ".join(agent.name for agent in self._registration.agents)
+                    log.error("cannot serve %s: %s", names, exc)
+                self._note(
+                    exc if isinstance(exc, errors.AcpError) else errors.AgentStartError(str(exc))
+                )
             finally:
                 self._registered = None
             self._activity.stir()
             await asyncio.sleep(pause)
             pause = min(bounds.DAEMON_PAUSE_SECONDS, pause * 2 or 0.1)
 
-    @property
-    def _names(self) -> str:
-        return ", ".join(agent.name for agent in self._registration.agents)
-
-    def _note(self, problem: AcpError | None) -> None:
+    def _note(self, problem: errors.AcpError | None) -> None:
         self._problem = problem
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def wait_until_registered(self) -> tuple[ReachedDaemon, Peer, Registered]:
+    async def wait_until_registered(self) -> tuple[ReachedDaemon, Peer, relay_protocol.Registered]:
         """Wait for the daemon; raises the AcpError for which there is none."""
         try:
             async with asyncio.timeout(bounds.DAEMON_SECONDS):
@@ -264,46 +248,42 @@ class DaemonLine:
                         raise self._problem
                     await self._changed.wait()
         except TimeoutError:
-            raise AgentStartError("the background process cannot be reached") from None
+            raise errors.AgentStartError("the background process cannot be reached") from None
         return self._registered
-
-    async def mark(self) -> str:
-        """Return the mark of our clients at the daemon; raises AcpError if there is none."""
-        _, _, marks = await self.wait_until_registered()
-        return marks.mark
 
     async def hear_out(self) -> None:
         """Wait for what the daemon has to say of clients that have left."""
         if self._registered is not None:
-            _, peer, _ = self._registered
-            with suppress(AcpError):
-                asked = encode(SessionAsked(""))
-                await peer.call_raw(AGENT_OF, asked, seconds=bounds.LAST_DEEDS_SECONDS)
+            with suppress(errors.AcpError):
+                asked = relay_protocol.SessionAsked("")
+                await self._ask(relay_protocol.AGENT_OF, asked, bounds.LAST_DEEDS_SECONDS)
 
     async def agent_of(self, session_id: str) -> str | None:
         """Return the agent of a session; None if it is unknown or not served. Raises AcpError."""
-        _, peer, _ = await self.wait_until_registered()
-        asked = encode(SessionAsked(session_id))
-        raw = await peer.call_raw(AGENT_OF, asked, seconds=bounds.DAEMON_SECONDS)
-        return msgspec.json.decode(raw, type=AgentTold).agent
+        raw = await self._ask(relay_protocol.AGENT_OF, relay_protocol.SessionAsked(session_id))
+        return msgspec.json.decode(raw, type=relay_protocol.AgentTold).agent
 
     async def appends(self) -> Durations:
         """Return how long appends have taken there; raises AcpError."""
+        return msgspec.json.decode(await self._ask(relay_protocol.APPENDS, {}), type=Durations)
+
+    async def _ask(
+        self, method: str, asked: object, seconds: float = bounds.DAEMON_SECONDS
+    ) -> bytes:
         _, peer, _ = await self.wait_until_registered()
-        raw = await peer.call_raw(APPENDS, b"{}", seconds=bounds.DAEMON_SECONDS)
-        return msgspec.json.decode(raw, type=Durations)
+        return await peer.call_raw(method, encode(asked), seconds=seconds)
 
     # -- from the daemon ------------------------------------------------------------------
 
     async def on_request(self, request: Request) -> bytes:
-        raise MethodNotFoundError(request.method)
+        raise errors.MethodNotFoundError(request.method)
 
     def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
-            if notification.method == STIRRED:
+            if notification.method == relay_protocol.STIRRED:
                 self._activity.stir()
-            elif notification.method == DEED:
-                told = msgspec.json.decode(notification.params, type=DeedTold)
+            elif notification.method == relay_protocol.DEED:
+                told = msgspec.json.decode(notification.params, type=relay_protocol.DeedTold)
                 if (who := self._clients.get(told.client)) is not None:
                     (who.refused if told.is_refused else who.note)(told.deed, told.session)
 
@@ -322,7 +302,7 @@ class DaemonLine:
                 bounds.LAST_DEEDS_SECONDS, self._clients.pop, number
             )
 
-    async def relay(self, introduced: RelayedClient, client: Transport) -> None:
+    async def relay(self, introduced: relay_protocol.RelayedClient, client: Transport) -> None:
         """Pass on what a client and the daemon say to each other, until one of them leaves.
 
         Raises AcpError if there is no daemon.
@@ -351,7 +331,7 @@ async def _pass_on(source: Transport, sink: Transport) -> None:
 
     if isinstance(source, OfferingTransport):
         source.offer_to(take)  # without waking this task
-    with suppress(ConnectionLostError):
+    with suppress(errors.ConnectionLostError):
         while data := await source.receive():
             sink.send(data)
             if sink.buffered > bounds.RELAYED_AHEAD_BYTES:

@@ -47,16 +47,9 @@ from acphold.live.agents.extensions import FORK_METHOD
 from acphold.live.hub.kept_files import read_kept_turns
 from acphold.live.presentation.json_facts import facts_json, place_name, usage_json
 from acphold.live.presentation.present_diffs import present_diffs, present_files
+from acphold.live.reading import requests
 from acphold.live.reading.inbox import Whose
 from acphold.live.reading.local_reader import LocalReader, entries_of
-from acphold.live.reading.requests import (
-    CHANGES,
-    SESSIONS,
-    USAGE,
-    ChangesQuery,
-    NoQuery,
-    UsageQuery,
-)
 from acphold.live.server.principals import Principal
 from acphold.record.history import Entry
 from acphold.record.history.entries import PROMPT, TURN_END
@@ -67,9 +60,9 @@ from acphold.record.journal import Journal, SessionRow
 from acphold.record.journal.hits import Held, hit, patterns_of, speaker, terms
 from acphold.record.journal.journal import history
 from acphold.web import bounds
-from acphold.web.exchange import HttpExchange
+from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.file_changes import SessionChanges
-from acphold.web.gate import Admitted, RefusedError
+from acphold.web.gate import Admitted
 from acphold.web.journal_pages import JournalReader, agents_of, moment_of
 
 GLANCES: Final = "/glances"
@@ -256,9 +249,9 @@ Export: TypeAlias = Callable[[SessionRow, AsyncIterator[Entry]], tuple[str, Asyn
 
 
 class Reports:
-    """Answers requests for reports. Without `export` there are no session files."""
+    """Answers requests for reports; `export` writes the file of a session."""
 
-    def __init__(self, reader: JournalReader, export: Export | None = None) -> None:
+    def __init__(self, reader: JournalReader, export: Export) -> None:
         self._reader = reader
         self._write = export
         self._changed = SessionChanges()
@@ -267,33 +260,35 @@ class Reports:
     @staticmethod
     def has(path: str) -> bool:
         """Return True if `path` is answered here."""
-        return path in (USAGE, GLANCES, CONTEXTS) or (
-            path.startswith(f"{SESSIONS}/") and path.endswith((EXPORT, CHANGES, KEPT, PRESENT))
+        return path in (requests.USAGE, GLANCES, CONTEXTS) or (
+            path.startswith(f"{requests.SESSIONS}/")
+            and path.endswith((EXPORT, requests.CHANGES, KEPT, PRESENT))
         )
 
     async def answer(self, exchange: HttpExchange, admitted: Admitted) -> None:
         """Answer a request for a report; raises RefusedError, ForbiddenError and JournalError."""
         principal = admitted.principal
         path = exchange.path
-        exchange.require_read()
-        session_id, _, report = path.removeprefix(f"{SESSIONS}/").rpartition("/")
-        if path == USAGE:
-            await exchange.answer(200, raw=await self._usage(exchange, principal))
+        exchange.require("GET", "HEAD")
+        session_id, _, report = path.removeprefix(f"{requests.SESSIONS}/").rpartition("/")
+        if path == requests.USAGE:
+            raw = await self._usage(exchange, principal)
         elif path == GLANCES:
-            await exchange.answer(200, raw=await glances(self._reader, principal, exchange))
+            raw = await glances(self._reader, principal, exchange)
         elif path == CONTEXTS:
-            await exchange.answer(200, raw=await contexts(self._reader, principal, exchange))
-        elif f"/{report}" == CHANGES:
-            await exchange.answer(200, raw=await self._changes(exchange, session_id, principal))
+            raw = await contexts(self._reader, principal, exchange)
+        elif f"/{report}" == requests.CHANGES:
+            raw = await self._changes(exchange, session_id, principal)
         elif f"/{report}" == KEPT:
-            exchange.query(NoQuery)
+            exchange.query(requests.NoQuery)
             row = await self._with_files(principal, session_id)
-            told = await self._reader.ask(lambda journal: read_kept_turns(journal, row))
-            await exchange.answer(200, told)
+            raw = encode(await self._reader.ask(lambda journal: read_kept_turns(journal, row)))
         elif f"/{report}" == PRESENT:
-            await exchange.answer(200, raw=await self._present(exchange, session_id, principal))
+            raw = await self._present(exchange, session_id, principal)
         else:
             await self._export(exchange, session_id, principal)
+            return
+        await exchange.answer(200, raw=raw)
 
     async def _with_files(self, principal: Principal, session_id: str) -> SessionRow:
         """Return the row of a session whose files a principal may read; raises ForbiddenError."""
@@ -321,7 +316,7 @@ class Reports:
         return facts_json({"diffs": {str(place): each for place, each in diffs.items()}}).encode()
 
     async def _usage(self, exchange: HttpExchange, principal: Principal) -> bytes:
-        asked = exchange.query(UsageQuery)
+        asked = exchange.query(requests.UsageQuery)
         principal.check(LIST_SESSIONS.name, b"{}")
         if not principal.sees_all:  # sums cover all sessions together
             raise RefusedError(403, "usage needs a token for all sessions")
@@ -340,7 +335,7 @@ class Reports:
     async def _changes(
         self, exchange: HttpExchange, session_id: str, principal: Principal
     ) -> bytes:
-        asked = exchange.query(ChangesQuery)
+        asked = exchange.query(requests.ChangesQuery)
         turn = -1 if asked.turn == "last" else asked.turn
         row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
         # Edits that an agent made up may quote a file. Only who sees everything sees that.
@@ -350,13 +345,11 @@ class Reports:
         )
 
     async def _export(self, exchange: HttpExchange, session_id: str, principal: Principal) -> None:
-        exchange.query(NoQuery)
-        if (write := self._write) is None:
-            raise RefusedError(404, "this server does not export sessions")
+        exchange.query(requests.NoQuery)
         row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
 
         async def export(journal: Journal) -> tuple[str, bytes]:
-            name, found = write(row, entries_of(journal, session_id))
+            name, found = self._write(row, entries_of(journal, session_id))
             texts, size = list[str](), 0
             async for text in found:
                 texts.append(text)

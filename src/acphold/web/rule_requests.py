@@ -29,13 +29,12 @@ from acphold.live.presentation.json_facts import offer_json, rule_json
 from acphold.live.reading.requests import OFFERS, RULES, AcceptedOffer, OffersQuery
 from acphold.live.reading.rule_offers import accept_offer, rule_offers
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import Journal
 from acphold.record.journal.access import Scope
 from acphold.record.journal.lineage import rule_place
 from acphold.record.standing import RuleChange, StandingRule
 from acphold.web import bounds
-from acphold.web.exchange import HttpExchange
-from acphold.web.gate import Admitted, RefusedError
+from acphold.web.exchange import HttpExchange, RefusedError
+from acphold.web.gate import Admitted
 from acphold.web.journal_pages import JournalReader
 
 OFF: Final = "/rules/off"
@@ -69,8 +68,8 @@ class RuleRequests:
         match exchange.method, exchange.path:
             case (("GET" | "HEAD"), path) if path == RULES:
                 person = _person(admitted, "watch", "list rules")
-                found = await self._reader.ask(lambda it: it.access.rules(person))
-                await self._answer_live(exchange, found)
+                found = await self._rules_of(person)
+                await self._answer(exchange, _live(found))
             case (("GET" | "HEAD"), path) if path == OFFERS:
                 person = _person(admitted, "rules", "add rule")
                 asked = exchange.query(OffersQuery)
@@ -82,7 +81,7 @@ class RuleRequests:
             case "POST", path if path == RULES:
                 person = _person(admitted, "rules", "add rule")
                 accepted = await exchange.read_json(
-                    AcceptedOffer, bounds.RULE_REQUEST_BYTES, UNREADABLE
+                    AcceptedOffer, UNREADABLE, bounds.RULE_REQUEST_BYTES
                 )
                 made = await self._reader.ask(
                     lambda it: accept_offer(
@@ -94,11 +93,14 @@ class RuleRequests:
                 )
                 for rule in made:
                     admitted.principal.note(f"add rule {rule.number}", accepted.session_id)
-                await exchange.answer(200, raw=await self._rules(made))
+                await self._answer(exchange, made)
             case "POST", path if path == SEEN:
                 person = _person(admitted, "answer", "see rules")
-                seen = await exchange.read_json(SeenRules, bounds.RULE_REQUEST_BYTES, UNREADABLE)
-                await self._see(person, seen.numbers, device_of(admitted))
+                seen = await exchange.read_json(SeenRules, UNREADABLE, bounds.RULE_REQUEST_BYTES)
+                found, device = await self._rules_of(person), device_of(admitted)
+                new = [it.number for it in found if it.is_unseen_at(device)]
+                if shown := [*{*new} & {*seen.numbers}]:
+                    await self._change(person, shown, RuleChange(is_seen=True))
                 await exchange.answer(200, {})
             case "POST", path if path in (OFF, ON):
                 is_off = path == OFF
@@ -109,53 +111,38 @@ class RuleRequests:
                     change = replace(change, place=await self._reader.ask(rule_place))
                 found = await self._change(person, None, change)
                 admitted.principal.note(deed, None)
-                await self._answer_live(exchange, found)
+                await self._answer(exchange, _live(found))
             case "DELETE", path:
                 person = _person(admitted, "answer", "revoke rule")
                 given = path.removeprefix(f"{RULES}/")
-                if not (given.isascii() and given.isdecimal() and 0 < len(given) < 10):
+                named = [it for it in await self._rules_of(person) if str(it.number) == given]
+                if any(rule.verdict == "ask" for rule in named):
+                    _person(admitted, "rules", f"revoke rule {given}")
+                numbers, change = [it.number for it in named], RuleChange(ended_at=now_ms())
+                if not named or not (found := await self._change(person, numbers, change)):
                     raise RefusedError(404, NO_RULE)
-                number = int(given)
-                found = await self._reader.ask(lambda it: it.access.rules(person))
-                if any(rule.number == number and rule.verdict == "ask" for rule in found):
-                    _person(admitted, "rules", f"revoke rule {number}")
-                change = RuleChange(ended_at=now_ms())
-                if not (found := await self._change(person, [number], change)):
-                    raise RefusedError(404, NO_RULE)
-                admitted.principal.note(f"revoke rule {number}", None)
-                await exchange.answer(200, raw=await self._rules(found))
+                admitted.principal.note(f"revoke rule {given}", None)
+                await self._answer(exchange, found)
             case _:
                 raise RefusedError(404, "there is nothing at this address")
 
-    async def _see(self, person: str, numbers: Sequence[int], device: str) -> None:
-        """Note that this device has shown rules, for those that were not made on it."""
-
-        async def see(journal: Journal) -> None:
-            found = await journal.access.rules(person)
-            new = [
-                rule.number
-                for rule in found
-                if rule.number in numbers and rule.is_unseen_at(device)
-            ]
-            if new:
-                await journal.access.change_rules(person, new, RuleChange(is_seen=True))
-
-        await self._reader.ask(see)
+    async def _rules_of(self, person: str) -> list[StandingRule]:
+        return await self._reader.ask(lambda it: it.access.rules(person))
 
     async def _change(
         self, person: str, numbers: Sequence[int] | None, change: RuleChange
     ) -> list[StandingRule]:
         return await self._reader.ask(lambda it: it.access.change_rules(person, numbers, change))
 
-    async def _answer_live(self, exchange: HttpExchange, found: Sequence[StandingRule]) -> None:
-        """Answer with the rules that have not ended."""
-        now = now_ms()
-        live = [rule for rule in found if rule.is_live(now)]
-        await exchange.answer(200, raw=await self._rules(live))
-
-    async def _rules(self, found: Sequence[StandingRule]) -> bytes:
+    async def _answer(self, exchange: HttpExchange, found: Sequence[StandingRule]) -> None:
         place = await self._reader.ask(rule_place)
-        return f'{{"rules":[{",".join(rule_json(rule, place) for rule in found)}]}}'.encode()
+        rules = ",".join(rule_json(rule, place) for rule in found)
+        await exchange.answer(200, raw=f'{{"rules":[{rules}]}}'.encode())
+
+
+def _live(found: Sequence[StandingRule]) -> list[StandingRule]:
+    now = now_ms()
+    return [rule for rule in found if rule.is_live(now)]
 
 
 def device_of(admitted: Admitted) -> str:

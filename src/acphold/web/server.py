@@ -34,7 +34,7 @@ from acphold.record.journal.stores import journal_name
 from acphold.web import bounds
 from acphold.web.application import Application, ServedMoves
 from acphold.web.connections import Asgi, Connections, limits_for, repeating
-from acphold.web.devices import Devices, Pairing, PairingListener, Worth
+from acphold.web.devices import Devices, Pairing, Worth
 from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.import_requests import Importing, ImportRequests
@@ -172,8 +172,11 @@ class Serving(Struct, frozen=True):
     has_page: bool = True
 
 
-class ServerOutput(PairingListener, Protocol):
+class ServerOutput(Protocol):
     """Shows a person what happens at the server."""
+
+    def report_device(self, name: str) -> None:
+        """Report a device that has paired, by the name that it gave."""
 
     def ready(self, serving: Serving) -> None:
         """Report that clients can connect."""
@@ -186,15 +189,15 @@ async def serve(
     *,
     output: ServerOutput,
     stop: asyncio.Event,
-    export: Export | None = None,
-    importing: Importing | None = None,
+    export: Export,
+    importing: Importing,
     folder: str | None = None,
 ) -> None:
     """Serve these agents until `stop` is set, the first one by default; tokens are those of its
     journal.
 
-    `reach` and `folder` are as in `Relay`, `export` as in `Reports`; without `importing` nothing
-    can be imported from the page. Raises AcpError, and OSError if the address is taken.
+    `reach` and `folder` are as in `Relay`, `export` is as in `Reports`. Raises AcpError, and
+    OSError if the address is taken.
     """
     listening.check()
     tls = listening.tls()
@@ -202,12 +205,12 @@ async def serve(
         origins = listening.origins(bound.getsockname()[1])
         place = agents[0].journal
         journal = journal_at(place)
-        imports = None if importing is None else ImportRequests(importing)
+        imports = ImportRequests(importing)
         try:
             connections = listening.connections()
             proxies = () if listening.proxy is None else (listening.proxy,)
             gate = Gate(journal.access, origins, connections, proxies=proxies)
-            pairing = Pairing(asyncio.get_running_loop().time, output)
+            pairing = Pairing(asyncio.get_running_loop().time)
             await gate.report_held()
             await _let_this_user_in(gate, journal.access, origins)
             kept = KeptSubscriptions(journal_name(place))
@@ -224,13 +227,13 @@ async def serve(
                 repeating(connections.check, bounds.SLOW_CHECK_SECONDS),
                 JournalReader(place) as reader,
                 ListFeed(reader, gate, activity) as feed,
-                Notices(reader, gate, PushSender(), kept, contact, activity) as notices,
+                Notices(reader, gate, PushSender().send, kept, contact, activity) as notices,
             ):
                 page = PageFiles()
                 app = Application(
                     relay=relay,
                     gate=gate,
-                    devices=Devices(gate, pairing),
+                    devices=Devices(gate, pairing, output.report_device),
                     http=http,
                     pages=JournalPages(reader),
                     feed=feed,
@@ -252,8 +255,7 @@ async def serve(
                             await first(stopped, running)
                     gate.stop()
         finally:
-            if imports is not None:
-                await imports.aclose()
+            await imports.aclose()
             await journal.aclose()
 
 
