@@ -71,6 +71,7 @@ async def test_a_path_is_sent_as_the_most_that_the_agent_takes(tmp_path: Path) -
     assert [link["type"] for link in links] == ["resource_link"] * 5
     assert links[0]["name"] == "notes.md"
     assert links[0]["size"] == len("remember")
+    assert "size" not in links[-1]  # a folder has none that says anything
 
 
 async def test_a_relative_path_starts_in_the_folder_of_the_program(

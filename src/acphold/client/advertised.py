@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mimetypes
 import os
+import stat
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -195,9 +196,10 @@ def _from_bytes(data: bytes, mime_type: str) -> ContentBlock:
 
 def _from_path(path: Path, takes: PromptCapabilities) -> ContentBlock:
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        size = status.st_size if stat.S_ISREG(status.st_mode) else None
         mime_type, _ = mimetypes.guess_type(path.name)
-        if path.is_file():
+        if size is not None:
             if mime_type is not None and mime_type.startswith("image/"):
                 if takes.image and size <= bounds.IMAGE_BYTES:
                     data = _base64(contents(path, bounds.IMAGE_BYTES))
