@@ -138,7 +138,7 @@ def test_every_exit_code_is_in_the_page() -> None:
 
 def test_every_field_of_the_json_output_is_in_the_page() -> None:
     row = SessionRow("s", "agent", "/", (), None, 0, 0, 0, True, 0)
-    hit = SearchHit("s", 1, 0, "prompt", "user", "x", (), "agent", "/", None, None)
+    hit = SearchHit("s", 1, 0, "user", "x", (), "agent", "/", None, None)
     lines = (listed(ListedSession(row)), found(hit), shown(Entry(1, "prompt", 0, b"[]")))
     fields = {name for line in lines for name in json.loads(line)} | {"agent", *Tally().json()}
     fields |= json.loads(Removed("s", 1, "home path", 1).line()).keys()

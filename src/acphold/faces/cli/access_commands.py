@@ -25,11 +25,10 @@ from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import age, tell, visible
-from acphold.live.hub.annotations import iso_time
 from acphold.live.presentation.visible_text import on_one_line
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.session_reader import SHORT_ID
-from acphold.record.history.entries import now_ms
+from acphold.record.history.entries import iso, now_ms
 from acphold.record.history.prompt_queue import DAY_MS
 from acphold.record.journal import Journal, stores
 from acphold.record.journal.access import (
@@ -235,7 +234,7 @@ async def audit(*, since: int, json: bool, journal: str | None) -> None:
         if kept is not None:
             deeds = await kept.access.deeds(since, bounds.TOKEN_DEEDS)
     for each in deeds:
-        when = iso_time(each.at)
+        when = iso(each.at)
         if json:
             row = {
                 "at": when,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
 from uuid import uuid4
 
 import msgspec
@@ -19,7 +18,7 @@ from acp_wire.schema.splice import items, splice
 from acphold.errors import INTERNAL_ERROR, InvalidParamsError
 from acphold.record.history import Message, Segment, ToolCall
 from acphold.record.history.children import OpenChild
-from acphold.record.history.entries import PROMPT, UPDATE
+from acphold.record.history.entries import PROMPT, UPDATE, iso, now_ms
 from acphold.record.history.fold import Fold
 from acphold.record.history.raw_update import (
     MESSAGES,
@@ -121,7 +120,7 @@ def title_update(title: str) -> bytes:
         {
             "sessionUpdate": "session_info_update",
             "title": title,
-            "updatedAt": iso_time(),
+            "updatedAt": iso(now_ms()),
             "_meta": {TITLE: "first prompt"},
         }
     )
@@ -230,12 +229,6 @@ def first_line_of(text: str) -> str | None:
         if words := " ".join(line.split()):
             return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1] + "…"
     return None
-
-
-def iso_time(at: int | None = None) -> str:
-    """Return a time in ISO 8601, UTC; `at` in ms since the epoch, None is now."""
-    when = datetime.now(UTC) if at is None else datetime.fromtimestamp(at / 1000, UTC)
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 GIVEN_LENGTH = 200

@@ -44,10 +44,11 @@ from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.agents_list import AgentsList, ListLine, LookAt
-from acphold.live.hub.annotations import AGENT, as_title, iso_time
+from acphold.live.hub.annotations import AGENT, as_title
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.session import HubSession
 from acphold.newest import Newest
+from acphold.record.history.entries import iso
 from acphold.record.history.raw_update import update_kind
 from acphold.record.journal import (
     Journal,
@@ -250,7 +251,7 @@ def _line(row: SessionRow, meta: dict[str, object]) -> ListLine:
         cwd=row.cwd,
         additional_directories=row.additional_directories,
         title=row.title,
-        updated_at=iso_time(row.updated_at),
+        updated_at=iso(row.updated_at),
         meta={
             **kept,
             **meta,

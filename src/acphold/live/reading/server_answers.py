@@ -233,7 +233,7 @@ def entry_of(entry: RemoteEntry) -> Entry:
 
 def hit_of(hit: RemoteHit) -> SearchHit:
     """Return a hit of a search."""
-    return SearchHit(**{**asdict(hit), "at": milliseconds(hit.at)}, kind="")
+    return SearchHit(**{**asdict(hit), "at": milliseconds(hit.at)})
 
 
 def question_of(asked: RemoteQuestion) -> InboxQuestion:

@@ -56,7 +56,7 @@ def hit(
     excerpts = [(source, excerpt(text, patterns, length)) for source, text in texts]
     source, best = max(excerpts, key=lambda pair: pair[1].terms)
     return SearchHit(
-        *(held.session_id, entry.seq, entry.at, entry.kind, source, best.text, best.marks),
+        *(held.session_id, entry.seq, entry.at, source, best.text, best.marks),
         agent=held.agent,
         cwd=held.cwd,
         title=held.title,

@@ -53,7 +53,6 @@ class SearchHit(Struct, frozen=True):
     session_id: str
     seq: int
     at: int
-    kind: str
     speaker: Speaker
     excerpt: str
     marks: tuple[tuple[int, int], ...]
