@@ -338,7 +338,7 @@ async def test_all_tasks_are_written_to_the_log_at_a_signal(home: Home) -> None:
         [owner] = home.daemons()
         os.kill(owner, signal.SIGUSR1)
         await until(lambda: "all tasks and threads" in logs(home))
-        await until(lambda: "in _keep" in logs(home))
+        await until(lambda: "the desk of an editor" in logs(home))
         await one.new()
 
 
