@@ -212,6 +212,23 @@ async def test_what_is_no_position_of_the_session_is_refused(journal: Path, plac
         assert two.text() == "a"
 
 
+@pytest.mark.parametrize("other", ["acphold/sent", "acphold/lineage", "acphold/answered"])
+async def test_what_belongs_to_a_position_is_read_only_beside_one(
+    journal: Path, other: str
+) -> None:
+    """A client may put what it says about a prompt on every request."""
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        _, session = await house.opened()
+        two = await house.client()
+        meta = {other: {"id": "a"}}
+        refusal = await two.refused(
+            "session/resume", {**opened(session), "_meta": {**meta, "acphold/after": 0}}
+        )
+        assert refusal.code == -32602
+        assert refusal.message.startswith(f"{other}: must be ")
+        await two.resume(session, _meta=meta)
+
+
 async def test_nobody_goes_on_behind_a_position_that_was_put_together(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, session = await house.opened(**POSITIONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,23 @@ async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_
         house.agent.hangs_after["session/list"] = 1
         found = [info["sessionId"] for info in await client.sessions()]
         assert found == [session, "theirs"]  # the sessions listed before it hung
+
+
+async def test_a_session_of_the_agent_whose_id_has_a_nul_is_not_taken_for_another(
+    journal: Path,
+) -> None:
+    """A store looks up text before the NUL."""
+    async with shared(journal) as house:
+        house.agent.can("list")
+        client, session = await house.opened()
+        [(_, its)] = await house.journal.links.of(session)
+        listed = [
+            {"sessionId": it, "cwd": "/", "updatedAt": "2031-01-01T00:00:00Z"}
+            for it in (f"{its}\0more", "theirs")
+        ]
+        house.agent.results["session/list"] = json.dumps({"sessions": listed}).encode()
+        found = [info["sessionId"] for info in await client.sessions()]
+        assert sorted(found) == sorted([session, "theirs"])
 
 
 async def test_who_follows_the_list_is_told_of_a_prompt_right_behind_another(

@@ -159,7 +159,8 @@ async def test_a_rule_is_made_of_an_offer_at_the_server() -> None:
     offer = {"text": "run make", "meaning": "exactly this command", "agent": "claude", "folder": ""}
     made = json_answer("200 OK", rules=[{"number": 3, "text": "run make", "user": "bob"}])
     no = json_answer("409 Conflict", error="it would have allowed 1 question that you refused")
-    answers = json_answer("200 OK", offers=[offer]), json_answer("403 Forbidden"), made, no
+    none = json_answer("200 OK", rules=[])
+    answers = json_answer("200 OK", offers=[offer]), json_answer("403 Forbidden"), made, no, none
     async with feed(*answers) as (_, pages):
         [offered] = await pages.rule_offers("s", "q")
         assert (offered.text, offered.agent) == ("run make", "claude")
@@ -168,3 +169,4 @@ async def test_a_rule_is_made_of_an_offer_at_the_server() -> None:
         assert await accepts() == "acphold rules rm --user bob 3"
         with pytest.raises(RuleError, match="1 question that you refused"):
             await accepts()
+        assert "rules rm" in await accepts()  # of a server that names none

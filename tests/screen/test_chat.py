@@ -150,6 +150,17 @@ async def test_a_mode_option_without_any_value_is_no_mode() -> None:
         assert at.status() == ("this agent has no modes",)
 
 
+@pytest.mark.parametrize("name", ["new", "resume"])
+async def test_who_only_watches_begins_nothing_elsewhere(name: str) -> None:
+    keys = Keys()
+    at = Chat(Flow(), reads_only=True)
+    at.screen.face = keys
+    at.commands.start(name, "another")
+    await keys.next_change()
+    assert at.commands.goes_to is None
+    assert "not available here" in "".join(at.status())
+
+
 async def test_a_turn_is_over_before_what_comes_behind_its_answer() -> None:
     far, at = FarAgent(), Chat(Flow())
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from time import monotonic
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypedDict, get_args
 
 from msgspec import UNSET, Raw, UnsetType
@@ -130,28 +131,35 @@ class RunningTool:
         return f"<RunningTool {self.id!r} {self.status}: {shorten(self.title)!r}>"
 
     async def __aenter__(self) -> Self:
-        self._block = self._run()
-        await self._block.__aenter__()
+        await self._step.__aenter__()
+        try:
+            await self.start()
+        except BaseException as exc:
+            await self._step.__aexit__(type(exc), exc, exc.__traceback__)
+            raise
         return self
 
-    async def __aexit__(self, *raised: Any) -> None:
-        await self._block.__aexit__(*raised)
-
-    @asynccontextmanager
-    async def _run(self) -> AsyncIterator[None]:
-        async with self._step:
-            await self.start()
-            try:
-                yield
-            except BaseException as error:
+    # No generator with a `with` inside: its frames would stand between the author's line and ours.
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                await self.complete()
+            else:
                 why = None  # a cancellation needs no words
                 if isinstance(error, AcpError):
                     why = str(error)
                 elif isinstance(error, Exception):
                     why = f"{type(error).__name__}: {error}".removesuffix(": ")
                 await self.fail(why)
-                raise
-            await self.complete()
+        except BaseException as exc:
+            await self._step.__aexit__(type(exc), exc, exc.__traceback__)
+            raise
+        await self._step.__aexit__(kind, error, traceback)
 
     # -- how it goes ----------------------------------------------------------------------
 

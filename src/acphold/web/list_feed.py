@@ -217,6 +217,7 @@ class ListFeed:
         live = [id_ for id_, it in self._rows.items() if it.is_live]
         position = f"{self._era}.{self._last}.{','.join(live)}"
         is_exact = len(live) <= bounds.LIVE_IN_POSITION and "," not in "".join(live)
+        is_exact = is_exact and len(position) <= bounds.POSITION_CHARACTERS
         return position if is_exact and _POSITION.fullmatch(position) else "-"
 
     # -- all clients -----------------------------------------------------------------------

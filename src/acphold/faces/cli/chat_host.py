@@ -13,7 +13,15 @@ from acphold.faces.screen.sign_in import SignInProgram
 from acphold.faces.screen.turns import ChatHost
 
 
-class CommandHost(ChatHost):
+class FarHost(ChatHost):
+    """For a session at a server, of which our commands here know nothing; a log here may have what
+    it reports."""
+
+    def with_log(self, words: str) -> str:
+        return with_log(words)
+
+
+class CommandHost(FarHost):
     """The command that shows the chat.
 
     `program` is the agent's, None if it runs elsewhere; `logged` is what we logged while the screen
@@ -31,9 +39,6 @@ class CommandHost(ChatHost):
         if self._program is None:
             return None
         return f"{self._program.stderr()}\n{self._logged.getvalue()}"
-
-    def with_log(self, words: str) -> str:
-        return with_log(words)
 
     async def export(self, session_id: str, words: str) -> str:
         file = str(Path(words).expanduser()) if words else f"{session_id[:12]}.md"

@@ -381,7 +381,7 @@ class Tally(Struct):
     missed_bytes: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
     compressed: int = 0
-    failures: list[str] = []
+    failures: dict[str, None] = {}
 
     def next(self) -> Tally:
         """Return a new tally for the next look at the same sources."""
@@ -419,7 +419,7 @@ class Tally(Struct):
             where, why = str(error.filename or path), error.strerror or why
         failure = f"{on_one_line(where)}: {on_one_line(why)}"
         if failure not in self.reported and failure not in self.failures:
-            self.failures.append(failure)
+            self.failures[failure] = None
 
     def json(self) -> dict[str, object]:
         return {
@@ -427,7 +427,7 @@ class Tally(Struct):
             **{word: self.outcomes[word] for word in OUTCOMES},
             "failed": len(self.failures),
             "compressed": self.compressed,
-            "failures": self.failures,
+            "failures": [*self.failures],
             "missed": dict(self.missed),
             "missedBytes": dict(self.missed_bytes),
             "removed": dict(self.removed),

@@ -18,6 +18,8 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self
 
 from acp_wire.processes.own_program import own_command, start_detached
@@ -221,10 +223,11 @@ def memory_file(path: str) -> str:
 
 
 def _key(path: str) -> str:
-    # hashlib would bring OpenSSL, an eighth of the background process's memory.
-    from _blake2 import blake2b
-
-    return blake2b(os.fsencode(os.path.realpath(path)), digest_size=8).hexdigest()
+    # Python's own, by its name since 3.12 or before, if it has one: hashlib would bring OpenSSL,
+    # an eighth of the background process's memory.
+    own = next(name for name in ("_sha2", "_sha256", "hashlib") if find_spec(name))
+    hashed = import_module(own).sha256(os.fsencode(os.path.realpath(path)))
+    return str(hashed.hexdigest()[:16])
 
 
 async def list_growth(reader: SessionReader, location: str | None) -> None:

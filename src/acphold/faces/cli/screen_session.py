@@ -113,12 +113,11 @@ class ChatFrontend:
         all_agents: bool = False,
         host: str = "",
     ) -> None:
-        from acphold.faces.cli.chat_host import CommandHost
+        from acphold.faces.cli.chat_host import CommandHost, FarHost
         from acphold.faces.screen.answers import PersonAnswers
         from acphold.faces.screen.chat import Chat
         from acphold.faces.screen.flow import Flow
         from acphold.faces.screen.sign_in import TerminalSignIn
-        from acphold.faces.screen.turns import ChatHost
 
         self._server, self._journal, self._host_option = server, journal, host
         self._all_agents = all_agents
@@ -134,8 +133,7 @@ class ChatFrontend:
             self.flow,
             reads_only=reads_only,
             sign_in=self.sign_in,
-            # Our commands here do not know a server's session.
-            host=ChatHost() if server else CommandHost(program, journal, self._logged),
+            host=FarHost() if server else CommandHost(program, journal, self._logged),
             is_far=server is not None,
         )
         self.answers: PersonAnswers = PersonAnswers(

@@ -60,7 +60,7 @@ class Chat:
         host = host or ChatHost()
         self.screen = ChatScreen(flow, host)
         self.turns = ShownTurns(self.screen, sign_in=sign_in, is_far=is_far)
-        self.commands = ChatCommands(self.screen, self.turns, host)
+        self.commands = ChatCommands(self.screen, self.turns, host, reads_only=reads_only)
         self._reads_only = reads_only
         self._away_since: float | None = None
         self._early_updates: list[tuple[str, bytes]] = []

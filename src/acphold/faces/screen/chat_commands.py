@@ -27,8 +27,11 @@ class ChatCommands:
     `goes_to` is where the person went from here, `new` or `resume` with its arguments.
     """
 
-    def __init__(self, screen: ChatScreen, turns: ShownTurns, host: ChatHost) -> None:
+    def __init__(
+        self, screen: ChatScreen, turns: ShownTurns, host: ChatHost, *, reads_only: bool = False
+    ) -> None:
         self.goes_to: tuple[str, str] | None = None
+        self._reads_only = reads_only
         self._screen = screen
         self._turns = turns
         self._host = host
@@ -47,6 +50,10 @@ class ChatCommands:
                 flow.put(help_page())
             case "quit":
                 screen.face.close()
+            case "new" | "resume" if self._reads_only:  # a watcher would begin something elsewhere
+                screen.show_hint(
+                    "not available here: leave, then run `acphold continue` or `acphold chat`"
+                )
             case "new" | "resume" if turns.in_turn:
                 screen.show_hint("a turn is running: Ctrl-C cancels it")
             case "new" | "resume":

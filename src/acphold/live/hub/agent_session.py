@@ -250,8 +250,9 @@ def _is_same(left: Setup, right: Setup) -> bool:
 
 
 def new_session_id(answer: bytes) -> str:
-    """Return the id in the answer to `session/new`; RemoteError if there is none."""
-    if (found := session_id_in(answer)) is None:
+    """Return the id in the answer to `session/new`; RemoteError if there is none that a store can
+    look up."""
+    if (found := session_id_in(answer)) is None or "\0" in found:
         raise RemoteError(INTERNAL_ERROR, "the agent made a session without an id")
     return found
 

@@ -329,7 +329,8 @@ class _Page(Struct, rename="camel"):
 
 
 def _read(raw: bytes | Raw) -> ListLine | None:
-    """Return a line of the agent's list, without our marks; None if it cannot be read."""
+    """Return a line of the agent's list, without our marks; None if it cannot be read, or if its id
+    has a NUL: no store can look that up."""
     raw = bytes(raw)
     if may_have_marks(raw) and "_meta" in (parts := members(raw)):
         raw = splice(raw, {"_meta": meta_without_marks(parts["_meta"])})
@@ -338,6 +339,8 @@ def _read(raw: bytes | Raw) -> ListLine | None:
     except InvalidParamsError:
         return None
     info = read.value
+    if "\0" in info.session_id:
+        return None
     key = ListKey(milliseconds(info.updated_at), info.session_id)
     return ListLine(key, info, encode(info) if read.flaws else raw)
 

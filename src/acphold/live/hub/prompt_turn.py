@@ -36,7 +36,7 @@ ENDED = b'{"stopReason":"end_turn"}'
 
 
 class PromptCall(Struct, eq=False):
-    """The prompt of a turn on its way to the agent (agents.Call); `turn` is the turn's number."""
+    """The prompt of a turn on its way to the agent, an `AgentCall`; `turn` is the turn's number."""
 
     params: bytes
     take: Callable[[Answer], Awaitable[None]]

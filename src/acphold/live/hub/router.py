@@ -68,7 +68,7 @@ class Asker(Struct, frozen=True):
 
 
 class Router(Struct, eq=False):
-    """The hub's listener at the agent (agents.ListenerToMany).
+    """The hub's listener at the agent (agents.interface.ListenerToMany).
 
     `clients` are the connected ones, `_providers` those of MCP servers over ACP, by `serverId`, and
     `_askers` those of each call that the agent works on outside of sessions. `subscriptions` are
@@ -120,7 +120,7 @@ class Router(Struct, eq=False):
                 assert_never(event)
 
     async def hear_together(self, said: Sequence[Updates]) -> list[bool]:
-        """See agents.ListenerToMany."""
+        """See agents.interface.ListenerToMany."""
         together: dict[Conversation, Publication] = {}
         heard: list[bool] = []
         for updates in said:

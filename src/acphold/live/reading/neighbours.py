@@ -229,19 +229,21 @@ class SilentProcess(Struct, frozen=True):
 def silent_processes(answered: Sequence[Process]) -> list[SilentProcess]:
     """Return the background processes that are not among those that answered."""
     known = {process.path for process in answered}
-    return [SilentProcess.at(path) for path in _backgrounds(sockets) if path not in known]
+    return _backgrounds(sockets, lambda path: path not in known)
 
 
 def ending_processes() -> list[SilentProcess]:
     """Return the background processes that run without a socket: they end, or just begin."""
-    return [
-        SilentProcess.at(path) for path in _backgrounds(locked_names) if not os.path.exists(path)
-    ]
+    return _backgrounds(locked_names, lambda path: not os.path.exists(path))
 
 
-def _backgrounds(listing: Callable[[], Sequence[str]]) -> list[str]:
-    """Return those of these paths that a running background process has."""
-    return [path for path in _listed(listing) if is_background(path) and is_held(path)]
+def _backgrounds(
+    listing: Callable[[], Sequence[str]], is_wanted: Callable[[str], bool]
+) -> list[SilentProcess]:
+    """Return the running background processes at those of these paths that are wanted."""
+    found = [path for path in _listed(listing) if is_background(path) and is_wanted(path)]
+    # Last: looking takes a lock for a moment, at which a process that begins there would end.
+    return [SilentProcess.at(path) for path in found if is_held(path)]
 
 
 async def tell_owner(

@@ -223,7 +223,7 @@ class ServerReader:
 
         accepted = requests.AcceptedOffer(session_id, question_id, text, all_agents)
         made = (await self.post(requests.RULES, accepted, answers.RemoteRules)).rules
-        return revoke_words([rule.number for rule in made], made[0].user)
+        return revoke_words([rule.number for rule in made], made[0].user if made else "")
 
     async def new_rules(self, device: str) -> Sequence[str]:
         own = f"({token_id(self._route.token or '')})"  # the server knows this device by its token

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET
@@ -561,4 +562,6 @@ BEFORE_ENTRY = BEFORE_INITIALIZE | {schema.AUTHENTICATE.name, SIGNED_IN}
 
 def _page(params: bytes) -> str:
     """Return the id of the page that these params are about; "" for none."""
-    return string(members(params).get("elicitationId")) or ""
+    with suppress(errors.InvalidParamsError):
+        return string(members(params).get("elicitationId")) or ""
+    return ""

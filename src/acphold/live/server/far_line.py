@@ -30,7 +30,7 @@ from contextlib import suppress
 from acp_wire import schema
 from acp_wire.rpc import CutNotification, NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Answer, Request, hand_on
-from acp_wire.schema.methods import CANCEL_REQUEST
+from acp_wire.schema.methods import CANCEL_REQUEST, OPENING
 from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.tasks import beside, first
 from acphold import errors
@@ -75,7 +75,8 @@ full, or the journal is locked."""
 
 
 class FarLine:
-    """See the module. `dial`, `name`, `first_connection` and `on_away` as in `Reconnection`.
+    """See the module. `dial`, `name` and `on_away` as in `Reconnection`; so is `first_connection`,
+    its `first`.
 
     `introduction` are the params of the client's `initialize`, if it was answered elsewhere. A line
     that `follows_owner` is for one session: it connects again if the other process is not the owner
@@ -407,7 +408,8 @@ class FarLine:
                 self.give_up()
                 return
             result = answer if isinstance(answer, bytes) else None
-            lineage = None if result is None else lineage_of_answer(result)
+            opens = result is not None and asked.method in OPENING
+            lineage = lineage_of_answer(result or b"{}") if opens else None
             if not self._line.on_answer(asked, result, lineage):
                 return
             if result is not None and asked.method == schema.INITIALIZE.name:

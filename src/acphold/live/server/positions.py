@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
@@ -76,21 +76,34 @@ class Resuming(Struct, frozen=True):
     ids of the prompts that it has sent and has no answer to, and of its answers whose fate it does
     not know."""
 
-    after: Annotated[int, Meta(ge=0)] | None = field(name=AFTER, default=None)
-    lineage: str | None = field(name=LINEAGE, default=None)
-    sent: tuple[str, ...] = field(name=SENT, default=())
-    answered: tuple[str, ...] = field(name=ANSWERED, default=())
+    after: int | None = None
+    lineage: str | None = None
+    sent: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+
+
+_IDS = tuple[str, ...], "a list of ids"
+_SAID: Mapping[str, tuple[str, Any, str]] = {
+    "after": (AFTER, Annotated[int, Meta(ge=0)], "the `acphold/seq` of an update"),
+    "lineage": (LINEAGE, str, "the lineage from the answer that opened the session"),
+    "sent": (SENT, *_IDS),
+    "answered": (ANSWERED, *_IDS),
+}
+"""For each field its key in `_meta`, its type, and what it has to be."""
 
 
 def resuming_in(meta: Mapping[str, bytes]) -> Resuming:
-    """Return what the `_meta` of `session/resume` says; InvalidParamsError if it cannot be read."""
-    if meta.get(AFTER) == b"null":  # who names a position and has none would miss what came since
-        raise InvalidParamsError(f"_meta.{AFTER}: must be a number, not null", f"_meta.{AFTER}")
-    said = msgspec.json.encode({key: Raw(raw) for key, raw in meta.items()})
-    try:
-        return msgspec.json.decode(said, type=Resuming)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-        raise InvalidParamsError(f"_meta: {exc}", "_meta") from None
+    """Return what the `_meta` of a request says that opens a session: nothing without a position.
+    Raises InvalidParamsError for a member that is something else."""
+    said: dict[str, object] = {}
+    for name, (key, kind, what) in _SAID.items() if AFTER in meta else ():
+        if (raw := meta.get(key)) is not None:
+            try:
+                said[name] = msgspec.json.decode(raw, type=kind)
+            except UNREADABLE:
+                problem = f"{key}: must be {what}, not {raw[:40]!r}"
+                raise InvalidParamsError(problem, f"_meta.{key}") from None
+    return msgspec.convert(said, Resuming)
 
 
 class _WithMeta(Struct, gc=False):

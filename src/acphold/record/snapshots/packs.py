@@ -23,6 +23,8 @@ from acphold.record.snapshots.store import SnapshotStore
 
 OBJECT = re.compile(r"[0-9a-f]{40}")
 
+TOO_LARGE = "the files are too large to be sent"
+
 _LOOKING = ("looking for the earlier files", "the earlier files cannot be read: ")
 
 
@@ -57,9 +59,12 @@ def make_pack(
         names = _lines(f"-{it}" for it in bases) + b"".join(line + b"\n" for line in lines)
         with ExitStack() as until_packed:
             pack = until_packed.enter_context(pack_file(store))
-            git.run("pack-objects", "-q", "--stdout", stdin=names, into=pack)
+            try:
+                git.run("pack-objects", "-q", "--stdout", stdin=names, into=pack)
+            except BufferError as error:
+                raise WorkspaceError(TOO_LARGE) from error
             if pack.seek(0, os.SEEK_END) > PACK_LIMITS.pack:
-                raise WorkspaceError("the files are too large to be sent")
+                raise WorkspaceError(TOO_LARGE)
             pack.seek(0)
             until_packed.pop_all()
             return pack

@@ -145,7 +145,8 @@ class SnapshotStore:
     def working(self, seconds: float, doing: str, refusal: str = "") -> Iterator[ProgramGroup]:
         """Work with git on the store for a block, for so many seconds.
 
-        Errors become a WorkspaceError: `doing` took too long, or the reason behind a `refusal`.
+        Errors become a WorkspaceError: `doing` took too long, or failed here, on a full disk for
+        example; otherwise the reason behind a `refusal`.
         """
         deadline = time.monotonic() + seconds
         try:
@@ -154,7 +155,7 @@ class SnapshotStore:
         except TimeoutError as error:
             raise WorkspaceError(f"{doing} took too long") from error
         except OSError as error:
-            raise WorkspaceError(f"{refusal}{error.strerror or error}") from error
+            raise WorkspaceError(f"{doing}: {error.strerror or error}") from error
         except (GitError, BufferError) as error:
             raise WorkspaceError(f"{refusal}{error}") from error
 

@@ -50,7 +50,10 @@ LAYING = "laying"
 
 PIECE = 1 << 20
 
-NO_FILES = (*NOT_A_FOLDER, errno.ENXIO)
+NO_FILES = (
+    *NOT_A_FOLDER,
+    *(errno.ENXIO, errno.ENODEV, errno.EOPNOTSUPP, errno.ESTALE, errno.ENAMETOOLONG),
+)
 """Errors of opening something else than a file, or below something else than a folder."""
 
 

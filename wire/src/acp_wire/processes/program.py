@@ -313,6 +313,8 @@ def _require_executable(name: str, path: str) -> str:
 def _why_not(name: str, path: str, error: OSError | ValueError) -> str:
     """Return the message for a program that was found and still did not start."""
     match error:
+        case FileNotFoundError() if not os.path.exists(path):
+            reason = f"{path} does not exist any more; install it again"
         case FileNotFoundError():
             reason = f"the interpreter in the first line of {path} does not exist; install it"
         case PermissionError():

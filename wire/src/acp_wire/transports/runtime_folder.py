@@ -99,7 +99,11 @@ def write_private(path: str, data: bytes) -> None:
     """Replace a file, which only this user may read, in one step; raises OSError."""
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
     new = f"{path}.{os.getpid()}"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.unlink(new)  # of a process that was killed
+    except FileNotFoundError:
+        pass
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "wb") as file:
             file.write(data)

@@ -275,6 +275,7 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         for append, result in zip(appends, done, strict=True):
             if not isinstance(result, LeaseLostError):
                 append.lease.next_seq = result[-1].last_seq + 1
+        for append in appends:  # once all leases have moved on: this may fail
             self._has_appended(append.lease)
         APPENDS.note(perf_counter() - began)
         return done

@@ -223,7 +223,7 @@ def _free_number(connection: sqlite3.Connection, wanted: int) -> int:
         taken = wanted
         wanted += step
         step *= 2
-    return bisect_left(range(wanted), True, lo=taken + 1, key=is_free)
+    return bisect_left(range(taken + 1, wanted), True, key=is_free) + taken + 1
 
 
 # -- taking out -------------------------------------------------------------------------------
