@@ -85,7 +85,7 @@ class Resuming(Struct, frozen=True):
 _IDS = tuple[str, ...], "a list of ids"
 _SAID: Mapping[str, tuple[str, Any, str]] = {
     "after": (AFTER, Annotated[int, Meta(ge=0)], "the `acphold/seq` of an update"),
-    "lineage": (LINEAGE, str, "the lineage from the answer that opened the session"),
+    "lineage": (LINEAGE, str | None, "the lineage from the answer that opened the session"),
     "sent": (SENT, *_IDS),
     "answered": (ANSWERED, *_IDS),
 }
