@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Many tests wait, so two more run at once than there are cores; of the quick ones of `test` four
-# more, of `slow` three times as many, of `interop` two more.
+# more, of `interop` six, and of `slow` three times as many.
 # Each worker first imports all tests, which takes 6 s of CPU.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 CODE := src wire check tests bench examples docs release
@@ -110,7 +110,7 @@ postgresql: $(VENV)/.installed
 # their names, files that install and wait begin first, and the short ones of the page end together.
 interop: export PYTHONDONTWRITEBYTECODE =
 interop: $(VENV)/.installed page
-	$(BIN)/python -m pytest -n $$(($(JOBS) + 2)) --dist loadfile --no-loadscope-reorder -m interop $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) + 4)) --dist loadfile --no-loadscope-reorder -m interop $(PYTEST)
 
 # The page check/docs/compared.md: the check of the SDKs' examples and of some agents of `interop`.
 compared: $(VENV)/.installed
