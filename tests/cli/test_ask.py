@@ -18,7 +18,7 @@ from acp_wire.transports.first_frame import BRIEF
 from acphold.errors import AgentStartError
 from acphold.faces.cli import ask_streams, bounds
 from acphold.faces.cli.ask_streams import AskArguments, TextOutput
-from acphold.faces.cli.ask_turn import AskedAgent, AskingTurn, Inquiry
+from acphold.faces.cli.ask_turn import AgentSettings, AskingTurn, Inquiry
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.front import OwnFront, first_frame, journal_of
 from acphold.faces.cli.session_setup import AS_IT_IS
@@ -203,7 +203,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
         journal=str(journal),
     )
     content = (steps({"say": "so far"}, {"until": "cancel"}, {"say": " and no further"}),)
-    settings = AskedAgent(SECONDS, start_timeout=SECONDS)
+    settings = AgentSettings(SECONDS, start_timeout=SECONDS)
     question = Inquiry(given, agent, settings, Start("", agent.command), content, AS_IT_IS)
     frame = first_frame(question.start.words, agent.command, kind=BRIEF)
     front = OwnFront(frame, journal_of((), journal))

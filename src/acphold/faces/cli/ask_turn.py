@@ -53,7 +53,7 @@ ENDS: Final = {
 """The exit code for each stop reason of the protocol; a newer one counts as the first."""
 
 
-class AskedAgent(Struct):
+class AgentSettings(Struct):
     """The part of an agent's settings that matters here; times in seconds."""
 
     cancel_grace: float
@@ -71,7 +71,7 @@ class Inquiry(Struct, frozen=True):
 
     given: AskArguments
     agent: NamedAgent
-    settings: AskedAgent
+    settings: AgentSettings
     start: Start
     content: tuple[str | Path, ...]
     setup: SessionSetup
@@ -101,7 +101,7 @@ def question_of(
     TimeoutError."""
     given = convert(arguments, AskArguments)
     deadline = None if given.timeout is None else started + given.timeout
-    settings = convert(options_of(agent, start.options), AskedAgent)
+    settings = convert(options_of(agent, start.options), AgentSettings)
     person = None if given.permission in ("allow", "reject") else person_here()
     if given.permission == "ask" and person is None:
         raise UsageError("--permission ask needs a terminal; use allow or reject")

@@ -14,8 +14,8 @@ from acphold.faces.screen.turns import ChatHost
 
 
 class FarHost(ChatHost):
-    """For a session at a server, of which our commands here know nothing; a log here may have what
-    it reports."""
+    """The host for a session at a server: our commands do not know it, but a log here may have an
+    incident that it reports."""
 
     def with_log(self, words: str) -> str:
         return with_log(words)

@@ -1,4 +1,4 @@
-"""What a process for days needs: a watchdog over its event loop, and its code kept in memory.
+"""Services for a process that runs for days: a watchdog over its loop, its code kept in memory.
 
 A daemon that crashes loses nothing; one that hangs stops every editor. So a hang is written down,
 and does not last. The loop gives a sign of life with the ticks that an idle process has anyway, and

@@ -72,9 +72,8 @@ ids of those that were accepted."""
 
 
 class Resuming(Struct, frozen=True):
-    """What a client says where it resumes: after which position, and of which lineage that is; the
-    ids of the prompts that it has sent and has no answer to, and of its answers whose fate it does
-    not know."""
+    """The position in the params of a client that resumes, and its lineage; the ids of prompts that
+    the client has sent without an answer so far, and of its answers whose fate it does not know."""
 
     after: int | None = None
     lineage: str | None = None

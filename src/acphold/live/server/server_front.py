@@ -55,7 +55,7 @@ class ServerFronts:
     def __init__(self, desks: KeptDesks) -> None:
         self.desks = desks
         self.node_mark = secrets.token_hex(16)
-        """That of this process for other nodes, while any server is there for them."""
+        """The mark of this process for other nodes, while any server is there for them."""
         self.connected: dict[str, ServerFront] = {}
         """The servers that are there, by the marks of their clients."""
         self._kept: list[tuple[object, ServedAgents]] = []

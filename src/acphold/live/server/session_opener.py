@@ -154,7 +154,7 @@ class Openings:
             opening.cancel()
 
 
-class Wanted(Struct, frozen=True):
+class WantedSession(Struct, frozen=True):
     """A request to open a session that exists: its params, where the client resumes, and the setup.
     `open` opens it here. The client has all entries up to `after`; with None it gets only new
     ones."""
@@ -245,7 +245,8 @@ class SessionOpener:
             # too.
             self._client.known_prompts = set()
             await self._open(
-                Wanted(request, asked, resuming_in(asked.meta), setup, self._desk.load, 0), before
+                WantedSession(request, asked, resuming_in(asked.meta), setup, self._desk.load, 0),
+                before,
             )
 
     async def resume(self, request: Request) -> None:
@@ -256,7 +257,7 @@ class SessionOpener:
                 plain = asked.without(AFTER, LINEAGE, SENT, ANSWERED)
             setup = await self.setup(ResumeSessionRequest, plain)
             resume = partial(self._desk.resume, after=said.after, lineage=said.lineage)
-            await self._open(Wanted(request, asked, said, setup, resume, said.after), before)
+            await self._open(WantedSession(request, asked, said, setup, resume, said.after), before)
 
     @asynccontextmanager
     async def _track(self, request: Request) -> AsyncIterator[tuple[OpenParams, Opening | None]]:
@@ -280,7 +281,7 @@ class SessionOpener:
                 request.params = asked.params
             yield asked, before
 
-    async def _open(self, wanted: Wanted, before: Opening | None) -> None:
+    async def _open(self, wanted: WantedSession, before: Opening | None) -> None:
         """Open a session, here or at its owner, once the opening `before` has ended."""
         session_id = wanted.session_id
         if before is not None:
@@ -322,7 +323,7 @@ class SessionOpener:
             await asyncio.sleep(pause)
             pause = min(0.5, pause * 2 or 0.01)
 
-    async def _open_here(self, wanted: Wanted) -> None:
+    async def _open_here(self, wanted: WantedSession) -> None:
         """Open a session in this process. Raises HeldElsewhereError, and LeaseLostError if the
         client has seen nothing of the session yet."""
         session_id, said, setup = wanted.session_id, wanted.said, wanted.setup
@@ -348,7 +349,9 @@ class SessionOpener:
             self._tell_of_servers(session_id)
         self.go_live(conversation, attachment, setup)
 
-    async def _open_at_owner(self, wanted: Wanted, held: errors.HeldElsewhereError | None) -> bool:
+    async def _open_at_owner(
+        self, wanted: WantedSession, held: errors.HeldElsewhereError | None
+    ) -> bool:
         """Open a session over the client's line for it, which is made if it is `held` elsewhere.
 
         Return False if there is none: it may be opened here. Raises ConnectionLostError if its

@@ -79,7 +79,7 @@ Whose: TypeAlias = Free | Here | At
 
 
 def seems(silent: float, *, is_proved: bool) -> Literal["alive", "gone", "silent"]:
-    """How another owner seems that reported `silent` seconds ago; `is_proved` if something else
+    """Judge an owner by the `silent` seconds since its last report; `is_proved` if something else
     shows that it lives."""
     if silent > bounds.SILENT_SECONDS:
         return "silent"

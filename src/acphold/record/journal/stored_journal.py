@@ -1,4 +1,4 @@
-"""What every store keeps beside its tables: the durations of appends, and unread transcripts.
+"""The base of every store beside its tables: durations of appends, and unread transcripts.
 
 A session that an import has only listed is read when somebody needs it:
 

@@ -27,7 +27,7 @@ from acphold.record.redaction.names import (
     look,
     strength,
 )
-from acphold.record.redaction.rules import PASSWORD, SECRET, Found, by_form, by_place
+from acphold.record.redaction.rules import PASSWORD, SECRET, FoundSecret, by_form, by_place
 from acphold.record.redaction.texts import TextCut, apart, without
 
 ROUNDS: Final = 4
@@ -116,7 +116,7 @@ _NOTE: Final = re.compile(r"\[removed: [A-Za-z ]{1,40}\]")
 """The note that replaces a removed text; it is not searched."""
 
 
-def secrets(text: str) -> list[Found]:
+def secrets(text: str) -> list[FoundSecret]:
     """Return the secrets in a text, in order, without overlaps.
 
     One that `is_certain` is searched for everywhere else, too; another may be a common word that is
@@ -132,17 +132,17 @@ def secrets(text: str) -> list[Found]:
         cuts += found
         hidden = (cut._replace(replacement=HIDDEN * (cut.end - cut.start)) for cut in found)
         rest = without(rest, hidden)
-    return [Found(cut.kind, cut.start, cut.end) for cut in apart(cuts)]
+    return [FoundSecret(cut.kind, cut.start, cut.end) for cut in apart(cuts)]
 
 
-def secret_by_name(name: str, value: str) -> Found | None:
+def secret_by_name(name: str, value: str) -> FoundSecret | None:
     """Return a finding for the whole value if its name makes it secret: `{"password": "…"}`."""
     how_strong = strength(name)
     if how_strong is Strength.NOTHING or "\n" in value or len(value) > LONGEST:
         return None
     if look(value) < SURE[how_strong]:
         return None
-    return Found(_kind(how_strong), 0, len(value))
+    return FoundSecret(_kind(how_strong), 0, len(value))
 
 
 def _kind(how_strong: Strength) -> str:
@@ -160,7 +160,7 @@ Candidates = Iterator[tuple[Least, int, int]]
 """Candidates for a value: the required looks, and the span."""
 
 
-def by_name(text: str) -> Iterator[Found]:
+def by_name(text: str) -> Iterator[FoundSecret]:
     """Yield values that are secret because of their names."""
     low = text.lower()
     if len(low) != len(text):  # each character has to keep its place
@@ -186,7 +186,7 @@ def by_name(text: str) -> Iterator[Found]:
             continue
         for least, at, until in _values_after(text, start, done, how_strong):
             if look(text[at:until]) >= least[how_strong]:
-                yield Found(_kind(how_strong), at, until)
+                yield FoundSecret(_kind(how_strong), at, until)
                 break
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 from acphold.record.redaction.detector import is_certain
-from acphold.record.redaction.rules import Found, spotter
+from acphold.record.redaction.rules import FoundSecret, spotter
 
 SHORTEST: Final = 8
 """Shortest secret searched for, in characters: shorter ones occur by chance."""
@@ -58,7 +58,7 @@ class KnownSecrets:
         for written in ways:
             self._by_beginning[written[:SHORTEST]].setdefault(written, kind)
 
-    def find(self, text: str) -> Iterator[Found]:
+    def find(self, text: str) -> Iterator[FoundSecret]:
         """Yield their places; and at the end of the text, the beginning of one that is cut off."""
         if not self._kinds:
             return
@@ -68,14 +68,14 @@ class KnownSecrets:
             place = hit.start()
             for written, kind in self._by_beginning[text[place : place + SHORTEST]].items():
                 if text.startswith(written, place):
-                    yield Found(kind, place, place + len(written))
+                    yield FoundSecret(kind, place, place + len(written))
                 elif written.startswith(text[place:]) and is_certain(text[place:]):
-                    yield Found(kind, place, len(text))
+                    yield FoundSecret(kind, place, len(text))
 
-    def beginnings(self, text: str, end: int, least: int) -> Iterator[Found]:
+    def beginnings(self, text: str, end: int, least: int) -> Iterator[FoundSecret]:
         """Yield the beginning of a secret right before `end`, if it has `least` characters."""
         for secret, kind in self._kinds.items():
             for length in range(min(len(secret) - 1, end), least - 1, -1):
                 if text.endswith(secret[:length], 0, end):
-                    yield Found(kind, end - length, end)
+                    yield FoundSecret(kind, end - length, end)
                     break

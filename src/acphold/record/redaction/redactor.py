@@ -31,7 +31,7 @@ from acphold.record.history import Entry
 from acphold.record.history.entries import PROMPT
 from acphold.record.redaction.detector import is_certain, secret_by_name, secrets
 from acphold.record.redaction.known import KnownSecrets
-from acphold.record.redaction.rules import Found, by_form
+from acphold.record.redaction.rules import FoundSecret, by_form
 from acphold.record.redaction.texts import (
     Messages,
     Placed,
@@ -355,7 +355,9 @@ class Redactor:
                 if rule.is_personal(match[0]):
                     cuts.append(TextCut(*seen.original_span(*match.span()), rule.kind, rule.note))
         if not self._keeps_media:
-            encoded = [Found(ENCODED, *match.span()) for match in _ENCODED.finditer(seen.text)]
+            encoded = [
+                FoundSecret(ENCODED, *match.span()) for match in _ENCODED.finditer(seen.text)
+            ]
             cuts += _cuts(seen, encoded)
         if seen.text is not text:
             cuts += _in_payloads(text, self._search)
@@ -413,7 +415,7 @@ class Redactor:
         return count
 
 
-def _cuts(seen: SeenText, found: Iterable[Found]) -> list[TextCut]:
+def _cuts(seen: SeenText, found: Iterable[FoundSecret]) -> list[TextCut]:
     return [TextCut(*seen.original_span(s, e), kind, f"[removed: {kind}]") for kind, s, e in found]
 
 

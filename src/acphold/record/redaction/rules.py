@@ -26,7 +26,7 @@ HASH: Final = "password hash"
 SECRET: Final = "secret"
 
 
-class Found(NamedTuple):
+class FoundSecret(NamedTuple):
     """A secret in a text, by its kind, from `start` to `end`."""
 
     kind: str
@@ -74,7 +74,7 @@ class SecretRules:
         for rule in rules:
             self._by_letters[rule.letters[:2]].append(rule)
 
-    def find(self, text: str) -> Iterator[Found]:
+    def find(self, text: str) -> Iterator[FoundSecret]:
         """Yield the findings of these rules, which may overlap."""
         done: dict[SecretRule, int] = {}
         for hit in self._letters.finditer(text):
@@ -89,7 +89,7 @@ class SecretRules:
                 start, end = found.span(found.lastindex or 0)
                 if not rule.least or look(text[start:end]) >= rule.least:
                     done[rule] = end
-                    yield Found(rule.kind, start, end)
+                    yield FoundSecret(rule.kind, start, end)
 
 
 _compile: Final[Callable[[str], re.Pattern[str]]] = cache(re.compile)
@@ -266,14 +266,14 @@ def _form_rules() -> SecretRules:
     return SecretRules((*keys, *_FORMS))
 
 
-def by_form(text: str) -> Iterator[Found]:
+def by_form(text: str) -> Iterator[FoundSecret]:
     """Yield the secrets that are recognisable by their form."""
     for kind, start, end in _form_rules().find(text):
         if text.startswith(_ENCODED, start):  # a private key or a certificate
             head = text[start:end][:36].translate({ord("-"): "+", ord("_"): "/"})
             if b"PRIVATE" not in b64decode(head):
                 continue
-        yield Found(kind, start, end)
+        yield FoundSecret(kind, start, end)
     # And private keys whose beginning is missing.
     for last in _END.finditer(text):
         begin = last.start()
@@ -281,7 +281,7 @@ def by_form(text: str) -> Iterator[Found]:
         while begin > max(0, last.start() - LONGEST_KEY) and text[begin - 1] in _IN_KEYS:
             begin -= 1
         if found := _LINES.search(text, begin, last.start()):
-            yield Found(PRIVATE_KEY, found.start(), last.end())
+            yield FoundSecret(PRIVATE_KEY, found.start(), last.end())
 
 
 _OPTION: Final = r"(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s\"'`]+))"
@@ -393,16 +393,16 @@ _DATUM: Final = re.compile(r"(?m)^[ \t]+[\w.-]+:[ \t]+[\"']?([^\s\"']{4,})[\"']?
 _place_rules: Final = cache(partial(SecretRules, _PLACES))
 
 
-def by_place(text: str) -> Iterator[Found]:
+def by_place(text: str) -> Iterator[FoundSecret]:
     """Yield the texts that are secret because of their place."""
     yield from _place_rules().find(text)
     if "ookie" in text:
         for cookies in _COOKIES.finditer(text):
             for found in _COOKIE.finditer(text, *cookies.span(1)):
                 if look(found[1]) is Look.RANDOM or _DIGEST.fullmatch(found[1]):
-                    yield Found(TOKEN, *found.span(1))
+                    yield FoundSecret(TOKEN, *found.span(1))
     if "Secret" in text and _MANIFEST.search(text):
         for data in _DATA.finditer(text):
             for found in _DATUM.finditer(text, *data.span(1)):
                 if look(found[1]):
-                    yield Found(SECRET, *found.span(1))
+                    yield FoundSecret(SECRET, *found.span(1))
