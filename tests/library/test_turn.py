@@ -234,6 +234,25 @@ async def test_a_turn_that_is_over_can_say_and_start_nothing_more() -> None:
     assert [call.status for call in result.tool_calls] == ["failed"]
 
 
+async def test_the_log_names_the_authors_line_where_a_call_comes_after_the_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    late: list[Any] = []
+
+    async def misuse(turn: acphold.Turn) -> None:
+        if late:
+            async with late[0]:
+                pass
+        late.append(turn.tool("left open"))
+
+    async with connect(agent_that(misuse)) as client:
+        session = await client.new_session()
+        await session.prompt("go")
+        with pytest.raises(acphold.AcpError), caplog.at_level("WARNING"):
+            await session.prompt("go again")
+    assert f"({__file__}:" in caplog.text
+
+
 async def test_history_is_the_conversation_before_the_prompt() -> None:
     seen: list[list[tuple[str, str]]] = []
 

@@ -151,6 +151,25 @@ async def test_who_comes_back_is_told_what_was_missed_and_nothing_twice(web: Sit
             assert (await again.next())[1]["session"]["sessionId"] == "s3"
 
 
+async def test_a_position_fits_into_a_header_whatever_ids_an_agent_chooses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "s" * 5000
+
+    async def live_sessions() -> dict[str, tuple[LiveSession, Process]]:
+        return {long: (LiveSession(long, running=True), Process(1, "scripted", []))}
+
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", live_sessions)
+    async with site(tmp_path) as web:
+        await web.remember(long, said(1))
+        async with watching(web) as watcher:
+            await watcher.next()
+        assert len(watcher.position) < 5000
+        async with watching(web, last_event_id=watcher.position) as again:
+            event, told = await again.next()
+            assert (event, len(told["sessions"])) == ("snapshot", 1)
+
+
 async def test_who_comes_back_to_a_server_that_was_started_again_is_told_what_was_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

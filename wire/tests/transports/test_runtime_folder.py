@@ -14,7 +14,7 @@ import pytest
 
 from acp_wire.errors import RuntimeFolderError
 from acp_wire.transports import runtime_folder as place
-from acp_wire.transports.runtime_folder import own_socket, runtime_folder
+from acp_wire.transports.runtime_folder import own_socket, runtime_folder, write_private
 
 
 @pytest.fixture
@@ -120,3 +120,12 @@ def test_sockets_of_processes_that_have_gone_are_swept_and_those_of_the_living_s
         path.touch()
     place.sweep()
     assert sorted(folder.iterdir()) == sorted([mine, background])
+
+
+def test_a_private_file_follows_no_link_that_lies_where_it_is_made(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("mine")
+    (tmp_path / f"file.{os.getpid()}").symlink_to(other)
+    write_private(str(tmp_path / "file"), b"new")
+    assert (other.read_text(), (tmp_path / "file").read_bytes()) == ("mine", b"new")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
