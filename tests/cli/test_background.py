@@ -21,7 +21,8 @@ import psutil
 import pytest
 
 from acp_wire.transports.runtime_folder import lock
-from acphold.faces.cli import process_commands
+from acp_wire.transports.unix import REFUSED, TAKEN
+from acphold.faces.cli import front, process_commands
 from acphold.faces.cli.daemon import log_to_file
 from acphold.faces.cli.front import daemon_socket, journal_of
 from acphold.live.reading.neighbours import Process
@@ -263,6 +264,15 @@ async def test_an_editor_whose_process_ends_before_it_takes_it_gets_the_next_one
         async with introduced(command, journal=home.journal, env=home.env):
             await ending
             await until(lambda: len(home.daemons()) == 1)  # one refused takes its time
+
+
+def test_an_editor_that_was_served_and_let_go_before_its_front_looked_is_not_served_again() -> None:
+    fronts, daemons = socket.socketpair()
+    with fronts:
+        with daemons:
+            daemons.sendall(TAKEN + REFUSED)
+        assert front._is_accepted("", fronts, b"its frame", (0, 1, 2))
+        assert fronts.recv(1) == REFUSED
 
 
 def test_stop_takes_the_next_process_of_a_name_not_for_the_one_that_has_ended(

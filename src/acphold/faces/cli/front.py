@@ -418,8 +418,8 @@ def _is_accepted(
     try:
         sent = connection.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
         connection.sendall(frame[sent:])
-    except OSError:  # reset: it was killed
-        return False
+    except OSError:
+        pass  # it has ended, perhaps after it served them: what it has said about that comes first
     connection.settimeout(None)
     while not _is_readable(connection, silence.seconds_left):
         silence.check()
