@@ -114,6 +114,12 @@ def test_a_damaged_journal_is_replaced_and_a_damaged_backup_replaces_nothing(
     spoiled.write_bytes(backup.read_bytes()[: 3 * 4096] + bytes(backup.stat().st_size - 3 * 4096))
     assert acphold.run("journal", "restore", str(spoiled)).code != 0
     assert acphold.run("journal", "restore", str(tmp_path / "none.db")).code != 0
+    with closing(sqlite3.connect(":memory:")) as altered:
+        altered.deserialize(backup.read_bytes())
+        altered.execute("CREATE TRIGGER gone AFTER INSERT ON segments BEGIN DELETE FROM rules; END")
+        spoiled.write_bytes(altered.serialize())
+    told = acphold.run("journal", "restore", str(spoiled))
+    assert (told.code != 0, "has not made, 'gone'" in told.err) == (True, True)
     assert listed(acphold) == {"Greeting", "Later"}
     journal.write_bytes(b"x" * 10_000)
     assert acphold.run("journal", "restore", str(backup)).code == 0

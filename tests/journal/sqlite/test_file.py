@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -124,6 +124,23 @@ def test_a_database_of_another_program_is_refused(path: Path, mode: str) -> None
     refused(path, NotAJournalError, "another program")
     database.close()
     refused(path, NotAJournalError, "another program")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER row_kept AFTER INSERT ON segments BEGIN DELETE FROM segments; END",
+        "CREATE VIEW answers AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n)"
+        " SELECT x FROM n",
+    ],
+)
+async def test_a_journal_in_which_another_program_has_put_what_acts_by_itself_is_refused(
+    path: Path, statement: str
+) -> None:
+    await written(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(statement)
+    refused(path, NotAJournalError, "that acphold has not made", statement.split()[2])
 
 
 async def test_a_journal_of_a_later_release_is_refused(path: Path) -> None:

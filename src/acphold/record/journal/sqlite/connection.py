@@ -243,6 +243,9 @@ def connect(
     connection.execute("PRAGMA journal_size_limit = -1")
     # Overwrite deleted content: otherwise deleted conversations stay readable in free pages.
     connection.execute("PRAGMA secure_delete = ON")
+    # The file may come from elsewhere: it calls none of our functions, and its pages are checked.
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute(f"PRAGMA cache_size = -{bounds.CACHE_KIB}")
     return connection

@@ -39,6 +39,7 @@ from acphold.record.journal.sqlite.migrations import (
     WITH_HOMES,
     complete,
     migrate,
+    refuse_altered,
     refuse_newer,
     version_of,
 )
@@ -92,6 +93,7 @@ class JournalFile:
                 undo.callback(connection.close)
                 if fresh:
                     _claim(connection)
+                refuse_altered(connection, path)
                 if access is READ_WRITE:
                     _write_ahead(connection, path, busy_seconds)
                     if not version_of(connection):

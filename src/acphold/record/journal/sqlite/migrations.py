@@ -17,6 +17,7 @@ from contextlib import closing
 from typing import Final
 
 from acphold import journal_location
+from acphold.errors import NotAJournalError
 
 SEQ_BITS: Final = 32
 """Bits of a segment's key that hold `last_seq`; the bits above are the session's number."""
@@ -341,6 +342,23 @@ def migrate(
 def refuse_newer(version: int, path: str) -> None:
     """Raise NewerJournalError if this version of a journal is newer than this release."""
     journal_location.refuse_newer(version, VERSION, path)
+
+
+def refuse_altered(connection: sqlite3.Connection, path: str) -> None:
+    """Raise NotAJournalError if the file has triggers or views that no release has made: a file
+    from elsewhere would have them act on what is written, or hang who reads.
+
+    Source: sqlite.org, Defense Against The Dark Arts.
+    """
+    made = {statement for step in MIGRATIONS for statement in step}
+    for kind, name, sql in connection.execute(
+        "SELECT type, name, sql FROM sqlite_schema WHERE type IN ('trigger', 'view')"
+    ):
+        if sql not in made:
+            raise NotAJournalError(
+                f"the journal {path} has a {kind} that acphold has not made, {name!r}; remove it "
+                f"if it is yours, or name another journal ({journal_location.NAMED_BY})"
+            )
 
 
 def complete(connection: sqlite3.Connection, path: str) -> int:
