@@ -15,7 +15,7 @@ export function DiffView({ diff, isOneColumn = false }) {
   const { lines: all, isCut } = changes(diff);
   const lines = all.slice(0, useSome(all.length, AT_ONCE));
   return html`<figure class="diff" aria-busy=${lines.length < all.length || undefined}>
-    <figcaption><span class="path">${line(diff.path, 400)}</span> <${Sum} diff=${diff} />${diff.isPresent && (diff.differs || all.length > 0) && html` <span class=${diff.differs ? "bad" : "aside"}>${diff.differs ? "The file has other text than the agent says" : diff.oldText ? "against the file as it is" : "a new file"}</span>`}</figcaption>
+    <figcaption><span class="path">${line(diff.path, 400)}</span> <${Sum} diff=${diff} />${diff.isPresent && (diff.differs || all.length > 0) && html` · <span class=${diff.differs ? "bad" : "aside"}>${diff.differs ? "The file has other text than the agent says" : diff.oldText ? "against the file as it is" : "a new file"}</span>`}</figcaption>
     ${all.length > 0 && html`<div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${line(diff.path)}`}>
       ${isWide && !isOneColumn && diff.oldText ? html`<${TwoColumns} lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
     </div>`}
