@@ -8,12 +8,17 @@ from typing import cast
 
 import pytest
 
-from acp_wire.schema import PermissionOption, RequestPermissionRequest
-from acphold.client import PermissionQuestion
+from acp_wire.schema import (
+    ElicitationSchema,
+    PermissionOption,
+    RequestPermissionRequest,
+    StringPropertySchema,
+)
+from acphold.client import FormQuestion, PermissionQuestion
 from acphold.errors import ConnectionLostError
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
-from acphold.faces.screen.panels import Choice
+from acphold.faces.screen.panels import Choice, Field
 from acphold.live.reading.session_reader import OfferedRule
 from acphold.record.history.decisions import Came
 from acphold.record.history.timeline import ToolCall
@@ -146,3 +151,28 @@ async def test_nobody_is_told_of_a_rule_that_nobody_wanted() -> None:
         await answers.on_permission(question("a"))
         await answers.wait_for_offer()
     assert "The rule was not added" not in str(taken(flow))
+
+
+class Form(Keys):
+    """A face on which these lines are typed into fields, and these keys pressed."""
+
+    def __init__(self, keys: str, *lines: str) -> None:
+        super().__init__(*keys)
+        self.lines = list(lines)
+
+    async def enter(self, field: Field, wrong: str = "") -> str | None:
+        return self.lines.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "filled"), [("fs", {"name": "Ann"}), ("fcs", {"name": "Bob"}), ("fd", None)]
+)
+async def test_a_form_is_shown_before_it_is_sent_and_can_be_changed(
+    keys: str, filled: dict[str, str] | None
+) -> None:
+    form = ElicitationSchema(properties={"name": StringPropertySchema()})
+    answers = PersonAnswers(Flow())
+    answers.face = face = Form(keys, "Ann", "Bob")
+    async with asyncio.timeout(DEADLINE):
+        assert await answers.on_form(FormQuestion("Who?", form)) == filled
+    assert "Send this? name: Ann" in face.menus[1].title
