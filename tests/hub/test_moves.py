@@ -26,7 +26,9 @@ from acphold.live.hub.moves import (
     MovedSession,
     MoveLine,
     PackPiece,
+    SentEntry,
     SessionOffer,
+    past_entry,
 )
 from acphold.record.history.prompt_queue import QueueChange
 from acphold.record.journal import Journal, ListFilter, RowChange
@@ -413,6 +415,23 @@ async def test_what_is_no_frame_is_refused_on_either_end(tmp_path: Path, line: b
             with pytest.raises(MoveRefusedError, match="something unexpected"):
                 await end
         assert await here.owns("s-1")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        SentEntry(1, "update", 1, b"no JSON"),
+        SentEntry(1, "update", 1, b'{"a":1}\n{"b":2}'),
+        SentEntry(1, "update", 1, b'"\xff"'),
+        SentEntry(1, "up\ndate", 1, b"{}"),
+        SentEntry(1, "", 1, b"{}"),
+        SentEntry(1, "update", -1, b"{}"),
+        SentEntry(1, "update", 1 << 53, b"{}"),
+    ],
+)
+def test_what_is_no_entry_is_refused(entry: SentEntry) -> None:
+    with pytest.raises(MoveRefusedError, match="an invalid entry"):
+        past_entry(entry)
 
 
 @pytest.mark.parametrize("name", ["..", ".git", ".GIT", "git~1", ".g\u200cit"])
