@@ -261,6 +261,21 @@ async def test_a_session_goes_to_another_agent_only_when_the_client_says_so(
         assert opened["_meta"]["acphold/agent"] == "two"
 
 
+async def test_two_loads_at_once_that_name_two_agents_open_the_session_once_at_the_first(
+    served: Served,
+) -> None:
+    session_id = await held_elsewhere(served)
+    opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
+    async with client_of(served) as (client, _):
+        named = ({"acphold/agent": name} for name in ("two", "one"))
+        loads = (client.ask("session/load", **opening, _meta=meta) for meta in named)
+        opened = await asyncio.gather(*loads)
+        assert [answer["_meta"]["acphold/agent"] for answer in opened] == ["two", "two"]
+        await client.say(session_id, "said once")
+        heard = [told for told in client.told if "heard: " in told and "said once" in told]
+        assert len(heard) == 1
+
+
 @pytest.mark.parametrize("user", ["alice", "bert"])
 async def test_only_who_manages_a_session_takes_it_to_another_agent(
     served: Served, user: str

@@ -199,9 +199,7 @@ class AllAgents:
         self, session_id: str, message: Request | NotificationReceived
     ) -> Awaitable[bytes | None] | None:
         """Send a message to the counter of its session; return an awaitable if that takes time."""
-        counter = next((it for it in self._counters.values() if it.has(session_id)), None)
-        if counter is not None and counter.reads and message.method in ACTING:
-            counter = None  # it may be shared to be continued by now
+        counter = self._counter_of(session_id, message.method)
         if (waiting := self._waiting.get(session_id)) is not None:
             waiting.append(message)
         elif counter is None:
@@ -214,6 +212,13 @@ class AllAgents:
         if isinstance(message, Request):
             message.on_cancel = lambda: None  # it is answered at once then, and left out later
         return None if waiting is not None else self._look_up_and_send(session_id)
+
+    def _counter_of(self, session_id: str, method: str) -> Counter | None:
+        """Return the counter at which a session is open, or is being opened; None also if the
+        client only reads there, and would act: it may be shared to be continued by now."""
+        counter = next((it for it in self._counters.values() if it.has(session_id)), None)
+        is_fit = counter is not None and not (counter.reads and method in ACTING)
+        return counter if is_fit else None
 
     async def _send_to_agent(self, name: str, request: Request) -> None:
         counter = await self._counter(name, "", self._principal)
@@ -264,21 +269,24 @@ class AllAgents:
         that is.
         """
         name = found.agent
+        # Those before it may have opened the session, at another agent that they named.
+        counter = self._counter_of(session_id, message.method)
         if not isinstance(message, Request):
             # A notification starts no agent: the session is not open there.
-            counter = self._counters.get((name or self._default, reads))
+            counter = counter or self._counters.get((name or self._default, reads))
             if counter is None:
                 raise errors.UnknownSessionError(session_id)
             await counter.tell(message)
             return
-        if message.method in OPENING:
+        if counter is None and message.method in OPENING:
             asked = OpenParams.decode(message.params)
             if asked.agent is not None:  # the person's choice, whoever held it before
                 name = self._require_served(asked.agent)
             elif found.held is not None and not self._watches:
                 raise errors.OtherAgentError(session_id, found.held, tuple(self._agents.names))
             message.params = asked.naming(name).params
-        counter = await self._counter(name or self._default, reads, principal)
+        if counter is None:
+            counter = await self._counter(name or self._default, reads, principal)
         if not message.is_answered:
             message.on_cancel = None
             counter.begin(message, found.agent)
