@@ -336,7 +336,11 @@ async def inspect(
         try:
             to_play = _play_all(stage, cases, findings, on_check, tasks)
             playing = tasks.start(to_play, "play")
-            is_whole = await _plays_to_end(playing, tasks, stop)
+            if stop is not None:
+                await first(playing, tasks.start(stop.wait(), "stop"))
+            is_whole = stop is None or playing.done()
+            if is_whole:
+                await playing
             for check in checks:
                 id = check.rule.id
                 if id not in findings and (not check.is_observed_only or not stage.has_begun):
@@ -388,18 +392,6 @@ async def _play_all(
             await find(check)
     for task in aside:
         await task
-
-
-async def _plays_to_end(
-    playing: asyncio.Task[None], tasks: TaskSet, stop: asyncio.Event | None
-) -> bool:
-    """Return True when all is played, False when the check is to stop before that."""
-    if stop is not None:
-        await first(playing, tasks.start(stop.wait(), "stop"))
-    if stop is None or playing.done():
-        await playing
-        return True
-    return False
 
 
 def record_of(records: Sequence[Record], line: WireLine) -> Record | None:

@@ -296,7 +296,17 @@ def check(*, program: tuple[str, ...], name: str, **given: object) -> int:
             print_rules(rules, stdout_console())
         return CheckExit.OK
     if options.compare:
-        return _compare(options)
+        reports = [read_report(path) for path in options.compare]
+        if not options.report:
+            print(markdown_comparison(reports), end="")
+        for path in options.report:
+            writer = {".html": page_comparison, ".md": markdown_comparison}.get(Path(path).suffix)
+            if writer is None:
+                raise CheckUsageError(
+                    f"--report {path}: with --compare, the ending is .html or .md"
+                )
+            write_file("--report", path, [writer(reports)])
+        return CheckExit.OK
     expected = _baseline(catalogue, options.baseline)
     files = ReportFiles(options.report, options.trace)
     if options.client:
@@ -312,19 +322,6 @@ def check(*, program: tuple[str, ...], name: str, **given: object) -> int:
             f"give an agent's command after `--`, as in `{name} -- CMD`, or a --server"
         )
     return _check_agent(options, program, checks, expected, files)
-
-
-def _compare(options: _CheckOptions) -> int:
-    """Put several reports on one page."""
-    reports = [read_report(path) for path in options.compare]
-    if not options.report:
-        print(markdown_comparison(reports), end="")
-    for path in options.report:
-        writer = {".html": page_comparison, ".md": markdown_comparison}.get(Path(path).suffix)
-        if writer is None:
-            raise CheckUsageError(f"--report {path}: with --compare, the ending is .html or .md")
-        write_file("--report", path, [writer(reports)])
-    return CheckExit.OK
 
 
 def _check_agent(

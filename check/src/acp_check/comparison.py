@@ -7,7 +7,7 @@ programs, so each format escapes their text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -103,13 +103,11 @@ def _counts(report: ReadReport) -> str:
 
 def markdown_comparison(reports: Sequence[ReadReport]) -> str:
     """Return the page as Markdown."""
-    return "".join(f"{line}\n" for line in _markdown_lines(reports))
-
-
-def _markdown_lines(reports: Sequence[ReadReport]) -> Iterator[str]:
-    yield "||" + "|".join(plain(report.name) for report in reports) + "|"
-    yield "|---|" + "---|" * len(reports)
-    yield "|all|" + "|".join(map(_counts, reports)) + "|"
+    lines = [
+        "||" + "|".join(plain(report.name) for report in reports) + "|",
+        "|---|" + "---|" * len(reports),
+        "|all|" + "|".join(map(_counts, reports)) + "|",
+    ]
     verdicts = [report.verdicts for report in reports]
     alike: dict[tuple[str, ...], list[str]] = {}
     for rules in _rows(reports).values():
@@ -118,37 +116,37 @@ def _markdown_lines(reports: Sequence[ReadReport]) -> Iterator[str]:
             alike.setdefault(marks, []).append(f"[{code(rule.id)}]({rule.source.url})")
     broken = PAGE_MARKS[Verdict.FAIL][1]
     for marks, links in sorted(alike.items(), key=lambda row: broken not in row[0]):
-        yield f"|{', '.join(links)}|{'|'.join(marks)}|"
+        lines.append(f"|{', '.join(links)}|{'|'.join(marks)}|")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def page_comparison(reports: Sequence[ReadReport]) -> str:
     """Return the page as HTML: it runs no script and loads nothing."""
-    return "".join(_page_pieces(reports))
-
-
-def _page_pieces(reports: Sequence[ReadReport]) -> Iterator[str]:
     style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
-    yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-    yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    yield f"<title>acp-check: {len(reports)} programs</title>\n<style>{style}</style>\n"
-    yield "</head>\n<body>\n<main>\n<table>\n<thead><tr><th>rule<th>level"
-    yield "".join(f'<th title="{escape(it.command)}">{escape(it.name)}' for it in reports)
-    yield "</tr></thead>\n<tbody>\n<tr><th>all<td>"
-    yield "".join(f"<td>{_counts(report)}" for report in reports)
-    yield "</tr>\n"
+    page = [
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+        f"<title>acp-check: {len(reports)} programs</title>\n<style>{style}</style>\n",
+        "</head>\n<body>\n<main>\n<table>\n<thead><tr><th>rule<th>level",
+        *(f'<th title="{escape(it.command)}">{escape(it.name)}' for it in reports),
+        "</tr></thead>\n<tbody>\n<tr><th>all<td>",
+        *(f"<td>{_counts(report)}" for report in reports),
+        "</tr>\n",
+    ]
     verdicts = [report.verdicts for report in reports]
     for group, rules in _rows(reports).items():
-        yield f'<tr><th colspan="{len(reports) + 2}">{escape(group)}</tr>\n'
+        page.append(f'<tr><th colspan="{len(reports) + 2}">{escape(group)}</tr>\n')
         for rule in rules:
             source = f'<a href="{escape(rule.source.url)}" rel="noreferrer">'
             source += f"{escape(str(rule.source))}</a>"
-            yield f'<tr id="{escape(rule.id)}"><td><code>{escape(rule.id)}</code> '
-            yield f"{escape(rule.rule)} {source}<td>{escape(rule.level)}"
+            page.append(f'<tr id="{escape(rule.id)}"><td><code>{escape(rule.id)}</code> ')
+            page.append(f"{escape(rule.rule)} {source}<td>{escape(rule.level)}")
             for found in verdicts:
                 check = found.get(rule.id)
                 kind, mark = _mark(check)
                 why = "" if check is None else escape(on_one_line(check.why or check.verdict))
-                yield f'<td class="{kind}" title="{why}">{mark}'
-            yield "</tr>\n"
-    yield "</tbody>\n</table>\n</main>\n</body>\n</html>\n"
+                page.append(f'<td class="{kind}" title="{why}">{mark}')
+            page.append("</tr>\n")
+    page.append("</tbody>\n</table>\n</main>\n</body>\n</html>\n")
+    return "".join(page)

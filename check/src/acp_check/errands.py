@@ -385,7 +385,7 @@ class Script:
         if self.offers("fs", "writeTextFile"):
             await self.ask("fs/write_text_file", {"path": path, "content": text})
         else:
-            _write(path, text)
+            write_text(path, text)
 
     def old_text(self, path: str) -> str | None:
         """Return the text of a file that is about to be written; None if there is none."""
@@ -453,7 +453,8 @@ def _read(path: str) -> str:
         raise InVainError(str(error)) from None
 
 
-def _write(path: str, text: str) -> None:
+def write_text(path: str, text: str) -> None:
+    """Write a file without the client; raises InVainError."""
     try:
         Path(path).write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:

@@ -262,19 +262,15 @@ class Record:
         state = len(self.lines), len(self.awaited), self.ended, self.broken
         kept, found = self._views.get(key, (None, None))
         if kept != state:
-            found = self._view(key)
+            part_of_each = self._part_of_each()
+            found = None
+            if self.part in key or not key.isdisjoint(part_of_each):
+                found = Record(self.name, self.offers, self.part)
+                found.stderr, found.ended, found.broken = self.stderr, self.ended, self.broken
+                lines = zip(self.lines, part_of_each, strict=True)
+                found.lines = [line for line, part in lines if not part or part in key]
+                found.awaited = [line for line in self.awaited if not line.part or line.part in key]
             self._views[key] = state, found
-        return found
-
-    def _view(self, parts: frozenset[str]) -> Record | None:
-        part_of_each = self._part_of_each()
-        if self.part not in parts and parts.isdisjoint(part_of_each):
-            return None
-        found = Record(self.name, self.offers, self.part)
-        found.stderr, found.ended, found.broken = self.stderr, self.ended, self.broken
-        lines = zip(self.lines, part_of_each, strict=True)
-        found.lines = [line for line, part in lines if not part or part in parts]
-        found.awaited = [line for line in self.awaited if not line.part or line.part in parts]
         return found
 
     def _part_of_each(self) -> list[str]:
@@ -334,25 +330,19 @@ class Record:
         key = by, methods, len(self.lines)
         found = self._exchanges.get(key)
         if found is None:
-            answers = self._answers_by("agent" if by == "client" else "client")
+            answers = self._answers.get((by, len(self.lines)))
+            if answers is None:
+                answers = self._answers[by, len(self.lines)] = {}
+                for line in self.by("agent" if by == "client" else "client"):
+                    if line.is_response:
+                        answers.setdefault(id_of(line), line)
+                        answers.setdefault(loose_id(line), line)
             found = self._exchanges[key] = [
                 RecordedExchange(it, answers.get(id_of(it)) or answers.get(loose_id(it)))
                 for it in self.by(by)
                 if it.is_request and (not methods or it.method in methods)
             ]
         return found
-
-    def _answers_by(self, side: Side) -> dict[bytes | str, WireLine]:
-        """Return the first answer with each id, and with each loose_id."""
-        key = side, len(self.lines)
-        answers = self._answers.get(key)
-        if answers is None:
-            answers = self._answers[key] = {}
-            for found in self.by(side):
-                if found.is_response:
-                    answers.setdefault(id_of(found), found)
-                    answers.setdefault(loose_id(found), found)
-        return answers
 
 
 _MIDNIGHTS: WeakKeyDictionary[asyncio.AbstractEventLoop, datetime] = WeakKeyDictionary()

@@ -220,7 +220,13 @@ def sarif_report(outcome: CheckOutcome) -> str:
     """
     rules = [it.rule for it in outcome.report.findings]
     place = {rule.id: index for index, rule in enumerate(rules)}
-    file = _program_file(outcome.report.subject)
+    here, file = Path.cwd(), "README.md"
+    for path in (here / word for word in outcome.report.subject.split()):
+        if path.is_file() and path.is_relative_to(here):
+            inside = path.relative_to(here)
+            if not any(part.startswith(".") for part in inside.parts):  # an environment's
+                file = inside.as_posix()
+                break
     location = {"physicalLocation": {"artifactLocation": {"uri": file}, "region": {"startLine": 1}}}
     results = [
         {
@@ -237,39 +243,26 @@ def sarif_report(outcome: CheckOutcome) -> str:
     driver = {
         "name": "acphold check",
         "semanticVersion": __version__,
-        "rules": [_sarif_rule(rule) for rule in rules],
+        "rules": [
+            {
+                "id": rule.id,
+                "shortDescription": {"text": rule.says},
+                "fullDescription": {"text": rule.says},
+                "helpUri": rule.source.url,
+                "help": {
+                    "text": f"{rule.level.value} of {rule.source}: {rule.source.url}",
+                    "markdown": f"{plain(f'{rule.level.value} of {rule.source}')}: "
+                    f"[the page]({rule.source.url})",
+                },
+                "defaultConfiguration": {"level": SARIF_LEVELS[rule.level]},
+                "properties": {"tags": ["acp", rule.group]},
+            }
+            for rule in rules
+        ],
     }
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     return _json({"$schema": schema, "version": "2.1.0", "runs": [run]})
-
-
-def _sarif_rule(rule: Rule) -> dict[str, object]:
-    says = {"text": rule.says}
-    source = f"{rule.level.value} of {rule.source}"
-    return {
-        "id": rule.id,
-        "shortDescription": says,
-        "fullDescription": says,
-        "helpUri": rule.source.url,
-        "help": {
-            "text": f"{source}: {rule.source.url}",
-            "markdown": f"{plain(source)}: [the page]({rule.source.url})",
-        },
-        "defaultConfiguration": {"level": SARIF_LEVELS[rule.level]},
-        "properties": {"tags": ["acp", rule.group]},
-    }
-
-
-def _program_file(command: str) -> str:
-    here = Path.cwd()
-    for word in command.split():
-        path = here / word
-        if path.is_file() and path.is_relative_to(here):
-            inside = path.relative_to(here)
-            if not any(part.startswith(".") for part in inside.parts):  # an environment's
-                return inside.as_posix()
-    return "README.md"
 
 
 # -- Markdown -------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from uuid import uuid4
 
 from acp_check import bounds
@@ -28,6 +27,7 @@ from acp_check.errands import (
     Script,
     Speaker,
     errand,
+    write_text,
 )
 from acp_check.exemplar import Exemplar
 from acp_check.exemplar_line import ExemplarError
@@ -180,7 +180,8 @@ class Tour(Script):
             if reads:
                 await self._refuses("fs/read_text_file", path=path)
             if writes and await self._refuses("fs/write_text_file", path=path, content=LINES):
-                _write(path, LINES)  # does it only write where a file is?
+                with suppress(InVainError):
+                    write_text(path, LINES)  # does it only write where a file is?
                 await self._refuses("fs/write_text_file", path=path, content=LINES)
             if writes and reads:
                 at: Json
@@ -198,11 +199,11 @@ class Tour(Script):
             return
         path = self.absolute(f"{FILE}{OWN}{uuid4().hex[:8]}.txt")
         try:
-            if _write(path, OWN_LINES):
+            write_text(path, OWN_LINES)
+            await self._refuses("fs/read_text_file", path=path)
+            if self.offers("fs", "writeTextFile"):
+                await self._refuses("fs/write_text_file", path=path, content=WRITTEN)
                 await self._refuses("fs/read_text_file", path=path)
-                if self.offers("fs", "writeTextFile"):
-                    await self._refuses("fs/write_text_file", path=path, content=WRITTEN)
-                    await self._refuses("fs/read_text_file", path=path)
         finally:
             with suppress(OSError):
                 os.remove(path)
@@ -287,14 +288,6 @@ async def fence(agent: Speaker, session_id: str, behind: str) -> bool:
     except InVainError:
         return True
     except TimeoutError:
-        return False
-    return True
-
-
-def _write(path: str, text: str) -> bool:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError:
         return False
     return True
 

@@ -448,21 +448,17 @@ def terminal_kill(record: Record, witness: Witness) -> None:
             witness.saw()
             later = [it for it in terminal.uses if it.request.number > killed.request.number]
             for use, following in zip_longest(later, later[1:]):
-                if use.request.method == "terminal/wait_for_exit" and _is_late(
-                    record, use, following
-                ):
+                asked, is_late = use.request, False
+                if use.answer is None:
+                    is_late = was_given_up(record, asked) and was_passed_over(record, asked)
+                elif following is not None:  # answered after that was sent?
+                    is_late = use.answer.number > following.request.number
+                if asked.method == "terminal/wait_for_exit" and is_late:
                     witness.accuse("the command does not end", killed.request, use.request)
                 elif use.request.method != "terminal/release" and use.is_refused:
                     witness.accuse("the terminal no longer exists", killed.request, *use.lines)
                 elif use.result.get("exitCode") == 0:
                     witness.accuse("the command ran to its end", killed.request, *use.lines)
-
-
-def _is_late(record: Record, use: RecordedExchange, following: RecordedExchange | None) -> bool:
-    """Return True if a use was answered after the following one was sent, or not in its turn."""
-    if use.answer is None:
-        return was_given_up(record, use.request) and was_passed_over(record, use.request)
-    return following is not None and use.answer.number > following.request.number
 
 
 @RULES.observer(

@@ -256,12 +256,11 @@ def same_folder(record: Record, witness: Witness) -> None:
         folders |= {it.get("sessionId"): it.get("cwd") for it in sessions_in(exchange)}
         line = exchange.request
         if line.method in ("session/load", "session/resume") and line.session_id in folders:
-            folder = folders[line.session_id]
-            witness.check(
-                _is_same(line.params.get("cwd"), folder),
-                f"the session's folder is {folder!r}",
-                line,
-            )
+            folder, given = folders[line.session_id], line.params.get("cwd")
+            is_same = given == folder
+            if isinstance(given, str) and isinstance(folder, str):  # with a slash at its end or not
+                is_same = posixpath.normpath(given) == posixpath.normpath(folder)
+            witness.check(is_same, f"the session's folder is {folder!r}", line)
 
 
 @RULES.observer(
@@ -293,13 +292,6 @@ def roots_as_listed(record: Record, witness: Witness) -> None:
 def _roots(of: Json) -> set[object]:
     roots = of.get("additionalDirectories")
     return {it for it in roots if isinstance(it, str)} if isinstance(roots, list) else set()
-
-
-def _is_same(path: object, other: object) -> bool:
-    """Return True for one folder, with a slash at its end or without."""
-    if not (isinstance(path, str) and isinstance(other, str)):
-        return path == other
-    return posixpath.normpath(path) == posixpath.normpath(other)
 
 
 @RULES.observer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
 
@@ -431,16 +430,12 @@ def _apart(conversation: ReplayedConversation, kind: str) -> tuple[WireLine, ...
     sides = conversation.live, conversation.loaded.replay
     texts = (text_of(lines, kind) for lines in sides)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
-    live, replayed = (_chunks_after(lines, kind, same) for lines in sides)
+    live, replayed = ([line for line in lines if line.update_kind == kind] for lines in sides)
+    for chunks in (live, replayed):
+        length = same
+        while chunks and len(chunk_text(chunks[0])) <= length:  # it lies in what is the same
+            length -= len(chunk_text(chunks.pop(0)))
     return _both_sides(conversation, live, replayed)
-
-
-def _chunks_after(lines: Sequence[WireLine], kind: str, length: int) -> list[WireLine]:
-    """Return the chunks of a kind without those that lie in the first characters."""
-    chunks = [line for line in lines if line.update_kind == kind]
-    while chunks and len(chunk_text(chunks[0])) <= length:
-        length -= len(chunk_text(chunks.pop(0)))
-    return chunks
 
 
 def _of_call(conversation: ReplayedConversation, id: str) -> tuple[WireLine, ...]:

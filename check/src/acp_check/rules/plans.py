@@ -45,22 +45,18 @@ def _turns(record: Record) -> Iterator[PlannedTurn]:
             if line.number >= exchange.answer.number:
                 break
             id = line.update.get("toolCallId")
-            if id is not None and (steps := _steps(line.update.get("rawInput"))):
-                made[id] = line, steps
+            given = line.update.get("rawInput")
+            lists = [given.get(name) for name in LISTS] if isinstance(given, dict) else []
+            for steps in map(objects, lists):
+                is_plan = steps and all(step.get("status") in STATUSES for step in steps)
+                if id is not None and is_plan:
+                    made[id] = line, steps
+                    break
             if line.update.get("status") == "failed":
                 made.pop(id, None)
             if line.update_kind.startswith("plan"):
                 reports.append(line)
         yield PlannedTurn(tuple(made.values()), tuple(reports))
-
-
-def _steps(given: object) -> list[Json]:
-    """Return the steps of a plan that a tool is given; none if it is given something else."""
-    lists = [given.get(name) for name in LISTS] if isinstance(given, dict) else []
-    for steps in map(objects, lists):
-        if steps and all(step.get("status") in STATUSES for step in steps):
-            return steps
-    return []
 
 
 @RULES.case("plan.told", SHOULD, RuleSource(PAGE, "Creating Plans"))

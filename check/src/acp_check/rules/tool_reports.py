@@ -281,17 +281,13 @@ async def reject_turn(stage: Stage) -> RejectedTurn:
     for line in lines:
         if line.method == "session/request_permission" and line.session_id == session.id:
             call = line.params.get("toolCall") or {}
-            written = _write_of(dialogue.record, call.get("toolCallId"), lines)
+            reports = [update for _, update in _call_updates(dialogue.record)]
+            its = [it for it in reports if it["toolCallId"] == call.get("toolCallId")]
+            paths = {place["path"] for update in its for place in _places(update)}
+            writes = (line for line in lines if line.method == "fs/write_text_file")
+            written = next((it for it in writes if it.params.get("path") in paths), None)
             return RejectedTurn(turn, line, stage.has("rejected.txt"), written)
     raise NotObservable(NO_PERMISSION)
-
-
-def _write_of(record: Record, call: object, lines: Sequence[WireLine]) -> WireLine | None:
-    """Return the request that writes a file which this call names; None if there is none."""
-    updates = [update for _, update in _call_updates(record) if update["toolCallId"] == call]
-    paths = {place["path"] for update in updates for place in _places(update)}
-    writes = (line for line in lines if line.method == "fs/write_text_file")
-    return next((line for line in writes if line.params.get("path") in paths), None)
 
 
 @RULES.case("permission.rejected", EXPECTED, PERMISSION)
