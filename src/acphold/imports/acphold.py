@@ -99,7 +99,20 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
             if line.offset > begin:
                 break
             head = obj(readable(line.raw, Missed()), "session")
-            _take_head(head, source, writer)
+            # An export may have replaced the home folder by `~`; here it is the importing user's.
+            writer.facts.cwd = os.path.expanduser(text(head, "cwd"))
+            writer.facts.created_at = milliseconds(head.get("createdAt"))
+            origins: tuple[Origin, ...] = ()
+            with suppress(msgspec.ValidationError):
+                origins = _decode_origins(msgspec.json.encode(head.get("origins", [])))
+            writer.facts.kept = ExportedState(
+                source.kept_as,
+                tuple(strings(head, "additionalDirectories")),
+                head.get("renamed") is True,
+                head.get("archived") is True,
+                origins,
+            )
+            writer.set_list_title(text(head, "title"))
             continue
         try:
             entry = _entry(line.raw)
@@ -123,25 +136,6 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         yield
     if updated_at := milliseconds(head.get("updatedAt")):
         writer.facts.updated_at = updated_at
-
-
-def _take_head(head: Object, source: Source, writer: EntryWriter) -> None:
-    """Set the facts that the head of a session has."""
-    facts = writer.facts
-    # An export may have replaced the home folder by `~`; here that is the importing user's.
-    facts.cwd = os.path.expanduser(text(head, "cwd"))
-    facts.created_at = milliseconds(head.get("createdAt"))
-    origins: tuple[Origin, ...] = ()
-    with suppress(msgspec.ValidationError):
-        origins = _decode_origins(msgspec.json.encode(head.get("origins", [])))
-    facts.kept = ExportedState(
-        source.kept_as,
-        tuple(strings(head, "additionalDirectories")),
-        head.get("renamed") is True,
-        head.get("archived") is True,
-        origins,
-    )
-    writer.set_list_title(text(head, "title"))
 
 
 def _entry(raw: bytes) -> _ExportedLine:

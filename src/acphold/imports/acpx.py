@@ -141,49 +141,48 @@ class _AcpxWire:
         try:
             message = _decode(raw)
             if message.method == "session/update":
-                self._update(message)
-            elif message.id is not None:
-                if message.method:
-                    # Both sides number their requests: of an agent's, note only that it is pending.
-                    asked = self._asked if message.method in _OURS else self._asked_by_agent
-                    asked[message.id] = message.method
-                    if message.method == "session/prompt" and (
-                        prompt := bytes(_decode_params(message.params).prompt)
-                    ):
-                        self._writer.relay_prompt(prompt)
+                # It is the agent's: only acphold itself may set its marks.
+                update = without_marks(bytes(_decode_params(message.params).update))
+                if not update or "session/load" in self._asked.values():
+                    return
+                content: Object = {}
+                if any(mark in update for mark in _DECODED):
+                    with suppress(*UNREADABLE):
+                        content = decode(update)
+                if _decode_names(message.params).keys() <= {"sessionId", "update"}:
+                    self._writer.relay_update(update, UPDATE, content)
                 else:
-                    self._response(message, message.id)
+                    params = params_without_marks(bytes(message.params))
+                    self._writer.relay_update(params, PARAMS, content)
+            elif message.id is not None and message.method:
+                # Both sides number their requests: of an agent's, note only that it is pending.
+                asked = self._asked if message.method in _OURS else self._asked_by_agent
+                asked[message.id] = message.method
+                if message.method == "session/prompt" and (
+                    prompt := bytes(_decode_params(message.params).prompt)
+                ):
+                    self._writer.relay_prompt(prompt)
+            elif message.id is not None:
+                result, error = bytes(message.result), bytes(message.error)
+                # A request of the agent may have the number of one of the client: only the answer
+                # to a prompt has a stop reason, and any other is the client's, while it owes one.
+                is_prompt = self._asked.get(message.id) == "session/prompt"
+                ends_turn = is_prompt and b'"stopReason"' in result
+                is_of_client = message.id in self._asked_by_agent and not ends_turn
+                asked = self._asked_by_agent if is_of_client else self._asked
+                method = asked.pop(message.id, "")
+                if method == "session/prompt":
+                    self._writer.relay_end(b'{"error":%b}' % error if error else result)
+                elif method in _OURS and result:
+                    found = _decode_names(result)
+                    names = ("modes", "configOptions")
+                    kept = {name: found[name] for name in names if name in found}
+                    if kept:
+                        self._writer.relay(SETTINGS, msgspec.json.encode(kept))
             elif not message.method and message.type not in _OWN:
                 self._writer.missed.kind("records", message.type, raw)
         except UNREADABLE:
             self._writer.missed.add("lines that cannot be read", raw)
-
-    def _update(self, message: _AcpxLine) -> None:
-        update = without_marks(bytes(_decode_params(message.params).update))  # it is the agent's
-        if not update or "session/load" in self._asked.values():
-            return
-        content: Object = {}
-        if any(mark in update for mark in _DECODED):
-            with suppress(*UNREADABLE):
-                content = decode(update)
-        if _decode_names(message.params).keys() <= {"sessionId", "update"}:
-            self._writer.relay_update(update, UPDATE, content)
-        else:
-            self._writer.relay_update(params_without_marks(bytes(message.params)), PARAMS, content)
-
-    def _response(self, message: _AcpxLine, request_id: int | str) -> None:
-        result, error = bytes(message.result), bytes(message.error)
-        # A request of the agent may have the number of one of the client: only the answer to a
-        # prompt has a stop reason, and any other one is the client's, as long as it owes one.
-        ends_turn = self._asked.get(request_id) == "session/prompt" and b'"stopReason"' in result
-        is_of_client = request_id in self._asked_by_agent and not ends_turn
-        method = (self._asked_by_agent if is_of_client else self._asked).pop(request_id, "")
-        if method == "session/prompt":
-            self._writer.relay_end(b'{"error":%b}' % error if error else result)
-        elif method in _OURS and result:
-            found = _decode_names(result)
-            if kept := {name: found[name] for name in ("modes", "configOptions") if name in found}:
-                self._writer.relay(SETTINGS, msgspec.json.encode(kept))
 
 
 def _tell(message: Object, writer: EntryWriter) -> None:

@@ -133,7 +133,15 @@ class _ClineConverter(AgentConverter):
                     call_id, name = text(part, "id"), text(part, "name")
                     arguments = obj(part, "input")
                     self._calls[call_id] = name, arguments
-                    shown: Object = {"title": _title(name, arguments), "rawInput": arguments}
+                    # The title as on the program's screen, which shortens it.
+                    detail, most = text(arguments, "task"), TASK_CHARACTERS
+                    if not detail and arguments:
+                        detail, most = msgspec.json.encode(arguments).decode(), TITLE_CHARACTERS
+                    detail = detail if len(detail) <= most else f"{detail[: most - 3]}..."
+                    if commands := strings(arguments, "commands"):
+                        detail = ", ".join(commands)
+                    title = f"{name}: {detail}" if detail or commands else name
+                    shown: Object = {"title": title, "rawInput": arguments}
                     self._writer.call(call_id, shown | {"kind": KINDS.get(name, "other")})
                 elif kind == "text":
                     self._writer.say(text(part, "text"), text(message, "id"))
@@ -199,17 +207,6 @@ class _ClineConverter(AgentConverter):
         else:
             shown = "\n".join(text(one, "result") or text(one, "error") for one in objects(output))
         self._end_call(call_id, failed=failed, produced=contents(shown), rawOutput=output)
-
-
-def _title(name: str, arguments: Object) -> str:
-    """Return the title as on the program's screen, which shortens it."""
-    if commands := strings(arguments, "commands"):
-        return f"{name}: {', '.join(commands)}"
-    shown, size = text(arguments, "task"), TASK_CHARACTERS
-    if not shown:
-        shown, size = msgspec.json.encode(arguments).decode() if arguments else "", TITLE_CHARACTERS
-    shown = shown if len(shown) <= size else f"{shown[: size - 3]}..."
-    return f"{name}: {shown}" if shown else name
 
 
 # -- tasks of older versions, of Roo Code and of Kilo Code -----------------------------------

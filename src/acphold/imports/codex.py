@@ -257,19 +257,17 @@ class _CodexConverter(AgentConverter):
             case "exited_review_mode":
                 self._say(text(event, "review_output", "overall_explanation"))
             case "token_count":
-                self._count_tokens(obj(event, "info"))
+                info = obj(event, "info")
+                last, total = obj(info, "last_token_usage"), obj(info, "total_token_usage")
+                if not last or total == self._spent:
+                    return  # the same count again
+                self._spent = total
+                names = ("input_tokens", "output_tokens", "cached_input_tokens")
+                self._writer.tokens(**token_counts(last, *names, together=True))
+                if size := number(info, "model_context_window"):
+                    self._writer.usage(number(last, "total_tokens") or 0, size)
             case _ if kind not in _PASSED_EVENTS:
                 self._missed.kind("events", kind, event)
-
-    def _count_tokens(self, info: Object) -> None:
-        last, total = obj(info, "last_token_usage"), obj(info, "total_token_usage")
-        if not last or total == self._spent:
-            return  # the same count again
-        self._spent = total
-        names = ("input_tokens", "output_tokens", "cached_input_tokens")
-        self._writer.tokens(**token_counts(last, *names, together=True))
-        if size := number(info, "model_context_window"):
-            self._writer.usage(number(last, "total_tokens") or 0, size)
 
     def _say(self, words: str) -> None:
         self._thinking = False

@@ -16,7 +16,7 @@ JSON in strings. A name that ends in `_v2` means the same as the name without it
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -222,8 +222,26 @@ class _CursorConverter(AgentConverter):
         self._writer.clock(milliseconds(at))
         kind = bubble.get("type")
         if kind in (_HUMAN, "user"):
-            if not self._writer.caller:
-                self._prompt(bubble)
+            if self._writer.caller:
+                return
+            if not self._writer.facts.cwd:
+                folders = [path_of(uri) for uri in strings(bubble, "workspaceUris")]
+                self._writer.facts.cwd = next(filter(None, folders), "")
+            blocks = text_blocks(text(bubble, "text"))
+            context = obj(bubble, "context") or bubble
+            for chosen in objects(context, "fileSelections"):
+                # A file that was not mentioned is there because it was open.
+                path = path_of(chosen.get("uri"))
+                if path and chosen.get("addedWithoutMention") is not True:
+                    blocks.append(link(path))
+            for chosen in objects(context, "selections"):
+                path = path_of(chosen.get("uri"))
+                if path and (marked := text(chosen, "rawText") or text(chosen, "text")):
+                    blocks.append(resource(f"file://{path}", marked))
+            pictures = (text(chosen, "path") for chosen in objects(context, "selectedImages"))
+            blocks += [link(path) for path in pictures if path]
+            self._writer.prompt(blocks)
+            self._writer.model(text(bubble, "modelInfo", "modelName") or self._model)
         elif kind in (_AGENT, "ai"):
             message_id = text(bubble, "bubbleId") or text(bubble, "id")
             self._writer.model(text(bubble, "modelType"))
@@ -245,27 +263,6 @@ class _CursorConverter(AgentConverter):
                 self._writer.fail_turn(": ".join(filter(None, said)) or "The request failed")
         elif bubble:
             self._missed.kind("messages", str(kind), bubble)
-
-    def _prompt(self, bubble: Object) -> None:
-        if not self._writer.facts.cwd:
-            folders = [path_of(uri) for uri in strings(bubble, "workspaceUris")]
-            self._writer.facts.cwd = next(filter(None, folders), "")
-        words = text(bubble, "text")
-        blocks = text_blocks(words)
-        context = obj(bubble, "context") or bubble
-        for chosen in objects(context, "fileSelections"):
-            # A file that was not mentioned is there because it was open.
-            path = path_of(chosen.get("uri"))
-            if path and chosen.get("addedWithoutMention") is not True:
-                blocks.append(link(path))
-        for chosen in objects(context, "selections"):
-            path = path_of(chosen.get("uri"))
-            if path and (marked := text(chosen, "rawText") or text(chosen, "text")):
-                blocks.append(resource(f"file://{path}", marked))
-        pictures = (text(chosen, "path") for chosen in objects(context, "selectedImages"))
-        blocks += [link(path) for path in pictures if path]
-        self._writer.prompt(blocks)
-        self._writer.model(text(bubble, "modelInfo", "modelName") or self._model)
 
     def _call(self, call: Object, message_id: str) -> None:
         call_id = text(call, "toolCallId").partition("\n")[0] or f"call-{message_id}"
@@ -301,11 +298,37 @@ class _CursorConverter(AgentConverter):
         produced: list[Object] = []
         if is_done and TOOLS.get(_base_name(text(call, "name")), ("", ""))[1] == "edit":
             path = _path(values, self._writer.facts.cwd)
-            produced = _changes(path, values, result, self._content_of)
+            produced = self._changes(path, values, result)
         produced = produced or contents(_output(result))
         produced += contents(first_text(from_json(text(call, "error")), _ERRORS))
         raw: Object = {"rawOutput": result} if result else {}
         self._end_call(call_id, failed=not is_done, produced=produced, **raw)
+
+    def _changes(self, path: str, values: Object, result: object) -> list[Object]:
+        """Return the diffs of an edit: from both file versions, its chunks, or its arguments."""
+        if not path:
+            return []
+        if after := text(result, "afterContentId"):
+            before = text(result, "beforeContentId")
+            old, new = self._content_of(before) if before else None, self._content_of(after)
+            if new is not None:
+                return [diff(path, old, new)]
+        chunks = objects(look_up(result, "diff"), "chunks") or objects(result, "chunks")
+        found: list[Object] = []
+        for chunk in chunks:
+            lines = text(chunk, "diffString").split("\n")
+            old, new = (
+                "\n".join(line[2:] for line in lines if not line.startswith(other))
+                for other in ("+ ", "- ")
+            )
+            found.append(diff(path, old, new))
+        if found:
+            return found
+        for pair in objects(values, "edits") or [values]:
+            old = first_text(pair, ("old_string", "oldString"))
+            new = first_text(pair, ("new_string", "newString", "contents", "streamingContent"))
+            found += diffs(path, old, new)
+        return found
 
     def _content_of(self, content_id: str) -> str | None:
         """Return a file's content by its content id; it is stored once for all references."""
@@ -405,38 +428,6 @@ def _output(result: object) -> str:
     if parts := objects(from_json(words), "content"):  # of an MCP tool, maybe only a picture
         return "\n".join(filter(None, (text(part, "text") for part in parts)))
     return words
-
-
-def _changes(
-    path: str, values: Object, result: object, kept: Callable[[str], str | None]
-) -> list[Object]:
-    """Return the diffs of an edit: from both file versions, its chunks, or its arguments.
-
-    `kept` finds a file's content by its id.
-    """
-    if not path:
-        return []
-    if after := text(result, "afterContentId"):
-        before = text(result, "beforeContentId")
-        old, new = kept(before) if before else None, kept(after)
-        if new is not None:
-            return [diff(path, old, new)]
-    chunks = objects(look_up(result, "diff"), "chunks") or objects(result, "chunks")
-    found: list[Object] = []
-    for chunk in chunks:
-        lines = text(chunk, "diffString").split("\n")
-        old, new = (
-            "\n".join(line[2:] for line in lines if not line.startswith(other))
-            for other in ("+ ", "- ")
-        )
-        found.append(diff(path, old, new))
-    if found:
-        return found
-    for pair in objects(values, "edits") or [values]:
-        old = first_text(pair, ("old_string", "oldString"))
-        new = first_text(pair, ("new_string", "newString", "contents", "streamingContent"))
-        found += diffs(path, old, new)
-    return found
 
 
 READER: Final = Reader(NAME, KEY, find, read)

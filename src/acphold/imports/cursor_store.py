@@ -370,7 +370,14 @@ class _CursorStoreConverter(AgentConverter):
         elif kind == _TASK:
             printed = "".join(words(inside(step, 1), 1) for step in messages(done, 1))
         elif kind == _GREP:
-            printed = _search_results(done)
+            lines: list[str] = []
+            for entry in messages(done, 4):
+                union = inside(entry, 2)
+                lines += [name.decode(errors="replace") for name in several(inside(union, 2), 1)]
+                for file in messages(inside(union, 3), 1):
+                    at = words(file, 1)
+                    lines += [f"{at}:{count(it, 1)}: {words(it, 2)}" for it in messages(file, 2)]
+            printed = "\n".join(lines)
         else:
             printed = words(done, _PRINTED.get(kind, 0))
         refused = [number for number in result if number not in (1, 101, 102, 103, 104)]
@@ -400,31 +407,28 @@ class _CursorStoreConverter(AgentConverter):
                 self._writer.model(self._model)
         elif role in ("assistant", "tool"):
             for part in parts:
-                self._part(part, blob_id)
+                kind = text(part, "type")
+                call_id = text(part, "toolCallId").partition("\n")[0]
+                if kind == "text":
+                    self._writer.say(text(part, "text"), blob_id)
+                elif kind == "reasoning":
+                    self._writer.think(text(part, "text"), blob_id)
+                elif kind == "tool-call":
+                    arguments, name = obj(part, "args"), text(part, "toolName")
+                    shown = next((v for v in arguments.values() if isinstance(v, str)), "")
+                    fields: Object = {"title": f"{name} {shown}".strip(), "rawInput": arguments}
+                    fields["kind"] = _OF_NAME.get(name.lower(), "other")
+                    self._writer.call(call_id, fields)
+                elif kind == "tool-result":
+                    result = part.get("result")
+                    texts = [text(inner, "text") for inner in objects(part, "result")]
+                    printed = result if isinstance(result, str) else "\n".join(filter(None, texts))
+                    failed = part.get("isError") is True
+                    self._end_call(call_id, failed=failed, produced=[content(printed)])
+                elif kind != "redacted-reasoning":
+                    self._missed.kind("parts", kind, part)
         elif role != "system":
             self._missed.kind("messages", role, data)
-
-    def _part(self, part: Object, message_id: str) -> None:
-        kind = text(part, "type")
-        call_id = text(part, "toolCallId").partition("\n")[0]
-        if kind == "text":
-            self._writer.say(text(part, "text"), message_id)
-        elif kind == "reasoning":
-            self._writer.think(text(part, "text"), message_id)
-        elif kind == "tool-call":
-            arguments = obj(part, "args")
-            name = text(part, "toolName")
-            shown = next((v for v in arguments.values() if isinstance(v, str)), "")
-            fields: Object = {"title": f"{name} {shown}".strip(), "rawInput": arguments}
-            self._writer.call(call_id, fields | {"kind": _OF_NAME.get(name.lower(), "other")})
-        elif kind == "tool-result":
-            result = part.get("result")
-            said = [text(inner, "text") for inner in objects(part, "result")]
-            printed = result if isinstance(result, str) else "\n".join(filter(None, said))
-            failed = part.get("isError") is True
-            self._end_call(call_id, failed=failed, produced=[content(printed)])
-        elif kind != "redacted-reasoning":
-            self._missed.kind("parts", kind, part)
 
 
 _OF_NAME: Final = {
@@ -433,15 +437,3 @@ _OF_NAME: Final = {
     "webfetch": "fetch", "websearch": "fetch", "write": "edit",
 }  # fmt: skip
 """The kind of a tool by the model's name for it."""
-
-
-def _search_results(done: Fields) -> str:
-    """Return the lines and files that a search found, one per line."""
-    lines: list[str] = []
-    for entry in messages(done, 4):
-        union = inside(entry, 2)
-        lines += [name.decode(errors="replace") for name in several(inside(union, 2), 1)]
-        for file in messages(inside(union, 3), 1):
-            for line in messages(file, 2):
-                lines.append(f"{words(file, 1)}:{count(line, 1)}: {words(line, 2)}")
-    return "\n".join(lines)

@@ -167,7 +167,28 @@ class _GeminiConverter(AgentConverter):
     def _message(self, message: Object) -> None:
         kind = text(message, "type")
         if kind == "user":
-            self._user_said(message)
+            # A person's prompt; or the results of calls, which are messages of the user, too.
+            message_id = text(message, "id")
+            self._writer.clock(milliseconds(message.get("timestamp")))
+            if message_id in self._written or _words(message).startswith((*_NOT_TYPED, *_SUMMARY)):
+                return
+            self._written[message_id] = (0, 0)
+            parts = message.get("content")
+            results = [part for part in objects(parts) if "functionResponse" in part]
+            for result in (obj(part, "functionResponse") for part in results):
+                call_id = text(result, "id")
+                if call_id and call_id not in self._written_calls:
+                    # Its call is in no message: it was refused.
+                    self._written_calls.add(call_id)
+                    name, response = text(result, "name"), obj(result, "response")
+                    fields: Object = {"title": name, "kind": KINDS.get(name, "other")}
+                    fields["status"] = "failed" if text(response, "error") else "completed"
+                    fields["content"] = contents(response_text(response))
+                    self._writer.call(call_id, fields | {"rawOutput": response})
+            if not results and not self._writer.caller:
+                self._prompt_id = message_id
+                blocks = person_blocks(parts, self._writer.facts.cwd, self._missed)
+                self._writer.prompt(prompt_blocks(blocks))
         elif kind == self._speaker:
             # Only the part that is new: the log repeats a message as it grows.
             message_id, words = text(message, "id"), _words(message)
@@ -191,30 +212,6 @@ class _GeminiConverter(AgentConverter):
                 self._call(call)
         elif kind not in ("info", "warning", "error"):
             self._missed.kind("messages", kind, message)
-
-    def _user_said(self, message: Object) -> None:
-        """Write a person's prompt; or the results of calls, which are messages of the user, too."""
-        message_id = text(message, "id")
-        self._writer.clock(milliseconds(message.get("timestamp")))
-        if message_id in self._written or _words(message).startswith((*_NOT_TYPED, *_SUMMARY)):
-            return
-        self._written[message_id] = (0, 0)
-        parts = message.get("content")
-        results = [part for part in objects(parts) if "functionResponse" in part]
-        for result in (obj(part, "functionResponse") for part in results):
-            call_id = text(result, "id")
-            if call_id and call_id not in self._written_calls:
-                # Its call is in no message: it was refused.
-                self._written_calls.add(call_id)
-                name, response = text(result, "name"), obj(result, "response")
-                fields: Object = {"title": name, "kind": KINDS.get(name, "other")}
-                fields["status"] = "failed" if text(response, "error") else "completed"
-                fields["content"] = contents(response_text(response))
-                self._writer.call(call_id, fields | {"rawOutput": response})
-        if not results and not self._writer.caller:
-            self._prompt_id = message_id
-            blocks = person_blocks(parts, self._writer.facts.cwd, self._missed)
-            self._writer.prompt(prompt_blocks(blocks))
 
     def _call(self, call: Object) -> None:
         call_id, name = text(call, "id"), text(call, "name")

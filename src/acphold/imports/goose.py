@@ -155,13 +155,39 @@ class _GooseConverter(AgentConverter):
         elif row.role != "user":
             self._missed.kind("messages", row.role, row.content)
         elif not responses and not self._writer.caller:
-            self._prompt(row.content)
+            blocks: list[Object] = []  # files inserted as text are links and resources again
+            for part in row.content:
+                words = text(part, "text")
+                if text(part, "type") == "image":
+                    blocks.append(image_of(part))
+                elif linked := _LINKED.fullmatch(words):
+                    blocks.append(link(linked[1]))
+                elif embedded := _EMBEDDED.fullmatch(words):
+                    blocks.append(resource(embedded[1], embedded[2]))
+                elif words:
+                    blocks.append(text_block(words))
+                elif text(part, "type") not in ("text", "toolConfirmationResponse"):
+                    self._missed.kind("parts of prompts", text(part, "type"), part)
+            self._writer.prompt(blocks)
 
     def _part(self, part: Object, message_id: str) -> None:
         """Write a part of an answer; of a subagent's, only its calls and compactions."""
         kind = text(part, "type")
         if kind == "toolRequest":
-            self._call(text(part, "id"), obj(part, "toolCall", "value"))
+            call_id, asked = text(part, "id"), obj(part, "toolCall", "value")
+            name, arguments = text(asked, "name"), obj(asked, "arguments")
+            self._calls[call_id] = name, arguments
+            short = name.rpartition("__")[2]
+            title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
+            if detail := text(arguments, _SHOWN.get(short, "")):
+                title = f"{short} · {detail}"
+            fields: Object = {"title": title, "rawInput": arguments}
+            fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
+            if short in KINDS:
+                fields["kind"] = KINDS[short]
+            self._writer.call(call_id, fields)
+            if short == "todo_write" and not self._writer.caller:
+                self._writer.plan(checklist(text(arguments, "content")))
         elif kind == "systemNotification":
             if self._summary:
                 output: Object = {"rawOutput": text(part, "msg")}
@@ -178,38 +204,6 @@ class _GooseConverter(AgentConverter):
             self._writer.show(image_of(part), message_id)
         elif kind not in ("redactedThinking", "toolConfirmationRequest"):
             self._missed.kind("parts", kind, part)
-
-    def _call(self, call_id: str, asked: Object) -> None:
-        name, arguments = text(asked, "name"), obj(asked, "arguments")
-        self._calls[call_id] = name, arguments
-        short = name.rpartition("__")[2]
-        title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
-        if detail := text(arguments, _SHOWN.get(short, "")):
-            title = f"{short} · {detail}"
-        fields: Object = {"title": title, "rawInput": arguments}
-        fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
-        if short in KINDS:
-            fields["kind"] = KINDS[short]
-        self._writer.call(call_id, fields)
-        if short == "todo_write" and not self._writer.caller:
-            self._writer.plan(checklist(text(arguments, "content")))
-
-    def _prompt(self, parts: list[Object]) -> None:
-        """Write a person's prompt: files inserted as text become links and resources again."""
-        blocks: list[Object] = []
-        for part in parts:
-            words = text(part, "text")
-            if text(part, "type") == "image":
-                blocks.append(image_of(part))
-            elif linked := _LINKED.fullmatch(words):
-                blocks.append(link(linked[1]))
-            elif embedded := _EMBEDDED.fullmatch(words):
-                blocks.append(resource(embedded[1], embedded[2]))
-            elif words:
-                blocks.append(text_block(words))
-            elif text(part, "type") not in ("text", "toolConfirmationResponse"):
-                self._missed.kind("parts of prompts", text(part, "type"), part)
-        self._writer.prompt(blocks)
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         value = obj(result, "value")

@@ -224,30 +224,30 @@ class _HermesConverter(AgentConverter):
             if message.get("finish_reason") == "stop" and not calls:
                 self._writer.finish_answer()
         elif role == "tool":
-            if asked := self._call_of(text(message, "tool_call_id"), words):
-                self._result(words, *asked)
+            asked = self._call_of(text(message, "tool_call_id"), words)
+            if asked is None:
+                return
+            call_id, name, arguments = asked
+            output = from_json(words)
+            failed = bool(text(output, "error") or number(output, "exit_code"))
+            failed = failed or look_up(output, "success") is False
+            produced: list[Object] = []
+            path = self._place(name, arguments)
+            if path and not failed and TOOLS[name][1] == "edit":
+                new = first_text(arguments, ("new_string", "content"))
+                produced = contents(text(arguments, "patch")) or diffs(
+                    path, text(arguments, "old_string"), new
+                )
+            printed = first_text(output, ("output", "content", "error")) or words
+            raw: Object = {"rawOutput": output} if isinstance(output, dict) else {}
+            produced = produced or contents(printed)
+            self._end_call(call_id, failed=failed, produced=produced, **raw)
         elif role not in ("system", "session_meta"):
             self._missed.kind("messages", role, words)
 
     def _place(self, name: str, arguments: Object) -> str:
         is_file = name in ("patch", "read_file", "write_file")
         return self._absolute(text(arguments, "path")) if is_file else ""
-
-    def _result(self, words: str, call_id: str, name: str, arguments: Object) -> None:
-        output = from_json(words)
-        code = number(output, "exit_code")
-        failed = bool(text(output, "error") or code)
-        failed = failed or look_up(output, "success") is False
-        produced: list[Object] = []
-        path = self._place(name, arguments)
-        if path and not failed and TOOLS[name][1] == "edit":
-            new = first_text(arguments, ("new_string", "content"))
-            produced = contents(text(arguments, "patch")) or diffs(
-                path, text(arguments, "old_string"), new
-            )
-        produced = produced or contents(first_text(output, ("output", "content", "error")) or words)
-        raw: Object = {"rawOutput": output} if isinstance(output, dict) else {}
-        self._end_call(call_id, failed=failed, produced=produced, **raw)
 
 
 def _parts(said: object, writer: EntryWriter) -> list[Object]:

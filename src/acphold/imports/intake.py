@@ -25,7 +25,7 @@ from acphold import errors
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
 from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, pieces, turns
 from acphold.imports.readers import Reader
-from acphold.imports.sources import ExportedState, Facts, Manner, Source
+from acphold.imports.sources import ExportedState, Facts, Manner, Source, is_text
 from acphold.record.history import PastEntry
 from acphold.record.history.entries import PROMPT, Entry, now_ms
 from acphold.record.journal import (
@@ -202,7 +202,7 @@ class Intake:
                 candidates = [
                     (place, source, replace(source, apart=True))
                     for place, source in enumerate(batch)
-                    if (source.agent or reader.key) == agent and _has_text_id(source)
+                    if (source.agent or reader.key) == agent and is_text(source.downstream_id)
                 ]
                 plain = [source.downstream_id for _, source, _ in candidates]
                 apart = [source.downstream_id for _, _, source in candidates]
@@ -520,15 +520,6 @@ def _marker_in(raw: bytes) -> Marker | None:
         return msgspec.json.decode(raw, type=Marker)
     except msgspec.MsgspecError:
         return None
-
-
-def _has_text_id(source: Source) -> bool:
-    """Return True if the journal can look up its id, which has to be valid text."""
-    try:
-        source.downstream_id.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _marker_of(last: Entry | None) -> Marker | None:

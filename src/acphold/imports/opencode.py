@@ -305,15 +305,8 @@ class _OpencodeConverter(AgentConverter):
             converter = _OpencodeConverter(self._store, below, is_old=self._is_old)
             for message in self._store.messages(child):
                 converter.message(message)
-        self._result(call_id, name, state)
-
-    def _result(self, call_id: str, name: str, state: Object) -> None:
-        """Write how a call ended; of one without an end, its output so far."""
-        status, about, arguments = (
-            text(state, "status"),
-            obj(state, "metadata"),
-            obj(state, "input"),
-        )
+        # How it ended; of one without an end, its output so far.
+        status, about = text(state, "status"), obj(state, "metadata")
         if status == "completed":
             output = text(state, "output")
             shown = text(about, "display", "text") if name == "read" else ""
@@ -321,7 +314,7 @@ class _OpencodeConverter(AgentConverter):
             if KINDS.get(name) == "edit" and (path := text(arguments, "filePath")):
                 new = text(arguments, "newString") or text(arguments, "content")
                 produced.append(diff(path, text(arguments, "oldString") or None, new))
-            fields: Object = {"status": "completed", "title": text(state, "title") or name}
+            fields = {"status": "completed", "title": text(state, "title") or name}
             fields["content"] = produced
             fields["rawOutput"] = {"output": output, "metadata": about}
             self._writer.update(call_id, fields)

@@ -180,7 +180,23 @@ class _PiConverter(AgentConverter):
             elif kind == "thinking":
                 writer.think(text(part, "thinking"), message_id)
             elif kind == "toolCall":
-                self._call(part)
+                name, arguments = text(part, "name"), obj(part, "arguments")
+                kind = KINDS.get(name, "other")
+                path = first_text(arguments, ("path", "file_path"))
+                what = text(arguments, "command")
+                what = what or f"{name} {text(arguments, 'pattern') or path}".strip()
+                path = self._absolute(path)
+                places = [path] if kind in ("edit", "read") else []
+                fields = call_fields(what or "Tool", kind, arguments, *places)
+                if name == "write" and path:
+                    fields["content"] = [diff(path, None, text(arguments, "content"))]
+                elif name == "edit" and path:
+                    # Several at once since spring 2026.
+                    fields["content"] = [
+                        diff(path, text(edit, "oldText") or None, text(edit, "newText"))
+                        for edit in objects(arguments, "edits") or [arguments]
+                    ]
+                writer.call(text(part, "id"), fields)
             else:
                 self._missed.kind("parts", kind, part)
         writer.model(text(message, "responseModel") or text(message, "model"))
@@ -209,24 +225,6 @@ class _PiConverter(AgentConverter):
             else:
                 self._missed.kind("parts of messages", text(part, "type"), part)
         return blocks
-
-    def _call(self, part: Object) -> None:
-        name, arguments = text(part, "name"), obj(part, "arguments")
-        kind = KINDS.get(name, "other")
-        path = first_text(arguments, ("path", "file_path"))
-        what = text(arguments, "command") or f"{name} {text(arguments, 'pattern') or path}".strip()
-        path = self._absolute(path)
-        places = [path] if kind in ("edit", "read") else []
-        fields = call_fields(what or "Tool", kind, arguments, *places)
-        if name == "write" and path:
-            fields["content"] = [diff(path, None, text(arguments, "content"))]
-        elif name == "edit" and path:
-            # Several at once since spring 2026.
-            fields["content"] = [
-                diff(path, text(edit, "oldText") or None, text(edit, "newText"))
-                for edit in objects(arguments, "edits") or [arguments]
-            ]
-        self._writer.call(text(part, "id"), fields)
 
     def _count(self, usage: Object) -> None:
         self._writer.tokens(**token_counts(usage, "input", "output", "cacheRead", "cacheWrite"))

@@ -15,7 +15,7 @@ import errno
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
@@ -74,19 +74,6 @@ class RecordLine(NamedTuple):
     raw: bytes
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a text file, decompressed if its name ends in `.zst`; raises OSError."""
-    with open(regular_files.open_fd(path), "rb", buffering=_BUFFER) as file:
-        if path.suffix != ".zst":
-            yield file
-            return
-        from acphold.record.journal.compression import WINDOW, zstd
-
-        with zstd.ZstdFile(file, options=WINDOW) as unpacked:
-            yield cast("BinaryIO", unpacked)
-
-
 def lines(
     path: Path, missed: Missed, *, begin: int = 0, as_written: bool = False
 ) -> Iterator[RecordLine]:
@@ -100,16 +87,32 @@ def lines(
     A last line without a newline is yielded too: its writer may not be done, and its decoder counts
     half a line as unreadable. Damage in a compressed file ends it.
     """
-    with _open(path) as file:
-        most = sys.maxsize
+    descriptor = regular_files.open_fd(path)
+    with open(descriptor, "rb", buffering=_BUFFER) as packed, ExitStack() as stack:
+        file, most = packed, sys.maxsize
         if path.suffix == ".zst":
+            from acphold.record.journal.compression import WINDOW, zstd
+
+            unpacked = stack.enter_context(zstd.ZstdFile(file, options=WINDOW))
+            file = cast("BinaryIO", unpacked)
             most = max(UNPACKED_BYTES, UNPACKED_TIMES * path.stat().st_size)
         end = min(most, _end.get(sys.maxsize))
         if begin:  # a compressed file can only be read from its beginning
             file.seek(begin)
         offset, count = begin, 0
         most_lines = sys.maxsize if most == sys.maxsize else UNPACKED_LINES
-        while offset < end and count < most_lines and (raw := _line(file, path, missed)):
+        while offset < end and count < most_lines:
+            try:
+                raw = file.readline(LINE_BYTES + 1)
+            except OSError:
+                raise
+            except Exception as error:  # zstd.ZstdError, without importing it for every file
+                if path.suffix != ".zst":
+                    raise
+                missed.add(f"the rest of a damaged file ({error})", 0)
+                break
+            if not raw:
+                break
             size = len(raw)
             if size > LINE_BYTES and not raw.endswith(b"\n"):
                 while size < most and (piece := file.readline(_BUFFER)):
@@ -123,18 +126,6 @@ def lines(
             count += 1
         if offset >= most or count >= most_lines:
             missed.add("the rest of a file that is too large when unpacked", 0)
-
-
-def _line(file: BinaryIO, path: Path, missed: Missed) -> bytes:
-    try:
-        return file.readline(LINE_BYTES + 1)
-    except OSError:
-        raise
-    except Exception as error:  # zstd.ZstdError, without importing it for every file
-        if path.suffix != ".zst":
-            raise
-        missed.add(f"the rest of a damaged file ({error})", 0)
-        return b""
 
 
 def records(path: Path, missed: Missed) -> Iterator[Object]:

@@ -222,7 +222,24 @@ class _VscodeConverter(AgentConverter):
         for call_id, answer in obj(about, "toolCallResults").items():
             self._answers[call_id.partition(_BEHIND_ID)[0]] = obj(answer)
         if request.get("isSystemInitiated") is not True:
-            writer.prompt(self._prompt())
+            said = request.get("message")
+            blocks = text_blocks(text(said) or text(said, "text"))
+            for attached in objects(request, "variableData", "variables"):
+                kind, name = text(attached, "kind"), text(attached, "name")
+                value = attached.get("value")
+                path = path_of(value) or path_of(look_up(value, "uri"))
+                if kind in _BESIDE_WORDS:
+                    continue
+                if path:
+                    blocks.append(link(path))
+                elif kind in ("paste", "string", "terminalCommand"):
+                    words = text(attached, "code") or text(value)
+                    blocks.append(resource(f"context:{name}", words))
+                elif kind in ("", "file", "image", "symbol"):
+                    blocks.append(resource_link(name, f"context:{name}"))
+                else:
+                    self._missed.kind("attachments", kind, attached)
+            writer.prompt(blocks)
         for part in objects(request, "response"):
             self._part(part)
         model = text(about, "resolvedModel") or text(request, "modelId").rpartition("/")[2]
@@ -240,26 +257,6 @@ class _VscodeConverter(AgentConverter):
             writer.finish_answer()
 
     # -- the prompt ------------------------------------------------------------------------
-
-    def _prompt(self) -> list[Object]:
-        said = self._request.get("message")
-        blocks = text_blocks(text(said) or text(said, "text"))
-        for attached in objects(self._request, "variableData", "variables"):
-            kind, name = text(attached, "kind"), text(attached, "name")
-            value = attached.get("value")
-            path = path_of(value) or path_of(look_up(value, "uri"))
-            if kind in _BESIDE_WORDS:
-                continue
-            if path:
-                blocks.append(link(path))
-            elif kind in ("paste", "string", "terminalCommand"):
-                words = text(attached, "code") or text(value)
-                blocks.append(resource(f"context:{name}", words))
-            elif kind in ("", "file", "image", "symbol"):
-                blocks.append(resource_link(name, f"context:{name}"))
-            else:
-                self._missed.kind("attachments", kind, attached)
-        return blocks
 
     # -- the answer ------------------------------------------------------------------------
 
@@ -285,28 +282,25 @@ class _VscodeConverter(AgentConverter):
         elif kind == "toolInvocationSerialized":
             self._call(part)
         elif kind in ("textEditGroup", "notebookEditGroup"):
-            self._edit(part)
+            # An edit that had no call.
+            path = path_of(part.get("uri"))
+            if not path or path in self._changed:
+                return
+            pieces = part.get("edits")
+            edits: list[Object] = []
+            for group in pieces if isinstance(pieces, list) else []:
+                edits += objects(group) if isinstance(group, list) else [obj(group)]
+            written = [words for edit in edits if (words := text(edit, "text"))]
+            fields: Object = {"title": f"Edit {path}", "kind": "edit", "status": "completed"}
+            fields["locations"] = [{"path": path}]
+            if written:
+                fields["content"] = [content(words) for words in written]
+            self._count += 1
+            call_id = f"edit-{text(self._request, 'requestId')}-{self._count}"
+            self._changed.add(path)
+            self._writer.call(call_id, fields)
         elif kind not in _PASSED:
             self._missed.kind("parts", kind, part)
-
-    def _edit(self, part: Object) -> None:
-        """Write an edit that had no call."""
-        path = path_of(part.get("uri"))
-        if not path or path in self._changed:
-            return
-        pieces = part.get("edits")
-        edits: list[Object] = []
-        for group in pieces if isinstance(pieces, list) else []:
-            edits += objects(group) if isinstance(group, list) else [obj(group)]
-        written = [words for edit in edits if (words := text(edit, "text"))]
-        fields: Object = {"title": f"Edit {path}", "kind": "edit", "status": "completed"}
-        fields["locations"] = [{"path": path}]
-        if written:
-            fields["content"] = [content(words) for words in written]
-        self._count += 1
-        call_id = f"edit-{text(self._request, 'requestId')}-{self._count}"
-        self._changed.add(path)
-        self._writer.call(call_id, fields)
 
     def _call(self, part: Object) -> None:
         self._count += 1

@@ -153,30 +153,28 @@ def _messages(thread: Object) -> Iterator[Object]:
     """Yield the messages, those from before 0.3.0 converted to today's form."""
     found = thread.get("messages")
     for message in found if isinstance(found, list) else []:
-        if isinstance(message, dict) and "role" in message:
-            yield from _of_before(message)
-        elif isinstance(message, dict):
+        if not isinstance(message, dict):
+            continue
+        if "role" not in message:
             yield message
-
-
-def _of_before(message: Object) -> Iterator[Object]:
-    role = text(message, "role").lower()
-    if message.get("is_hidden") is True or role == "system":
-        return
-    segments = objects(message, "segments") or [{"type": "text", "text": text(message, "text")}]
-    said: list[Object] = []
-    for one in segments:
-        is_thought = text(one, "type") == "thinking"
-        said.append({"Thinking": one} if is_thought else {"Text": text(one, "text")})
-    if role == "user":
-        said += [{"Context": attached}] if (attached := text(message, "context")) else []
-        if any(text(part, "Text") or text(part, "Context") for part in said):
-            yield {"User": {"content": said}}
-        said = []
-    said += [{"ToolUse": call} for call in objects(message, "tool_uses")]
-    results = {text(one, "tool_use_id"): one for one in objects(message, "tool_results")}
-    if said or results:
-        yield {"Agent": {"content": said, "tool_results": results}}
+            continue
+        role = text(message, "role").lower()
+        if message.get("is_hidden") is True or role == "system":
+            continue
+        segments = objects(message, "segments") or [{"type": "text", "text": text(message, "text")}]
+        said: list[Object] = []
+        for one in segments:
+            is_thought = text(one, "type") == "thinking"
+            said.append({"Thinking": one} if is_thought else {"Text": text(one, "text")})
+        if role == "user":
+            said += [{"Context": attached}] if (attached := text(message, "context")) else []
+            if any(text(part, "Text") or text(part, "Context") for part in said):
+                yield {"User": {"content": said}}
+            said = []
+        said += [{"ToolUse": call} for call in objects(message, "tool_uses")]
+        results = {text(one, "tool_use_id"): one for one in objects(message, "tool_results")}
+        if said or results:
+            yield {"Agent": {"content": said, "tool_results": results}}
 
 
 class _ZedConverter(AgentConverter):
