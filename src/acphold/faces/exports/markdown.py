@@ -8,7 +8,7 @@ run, or pose as another speaker.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from html import escape
 
 from acp_wire.markdown_text import code, code_block, plain
@@ -19,7 +19,7 @@ from acphold.live.presentation.diffs import diff_lines
 from acphold.live.presentation.visible_text import local, on_one_line, quantity, visible
 from acphold.record.history import Entry
 from acphold.record.history.timeline import ContextCompaction, Message, SubAgent, ToolCall
-from acphold.record.reports.transcript import Planned, Scene, ToldTurn, turns
+from acphold.record.reports.transcript import Planned, Scene, turns
 
 _TAG = re.compile(r"<(?=[A-Za-z/!?])(?!(?:https?://|mailto:)[^\s<>]*>)")
 _CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
@@ -35,7 +35,22 @@ async def markdown(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[s
     for name, value in head.facts():
         yield f"- {name}: {code(value)}\n"
     async for turn in turns(entries):
-        yield "".join(_turn(turn))
+        parts = [f"\n---\n\n*{local(turn.at)}*\n"]
+        before: Scene | None = None
+        speaking = ""
+        for scene in turn.scenes:
+            if (
+                isinstance(scene, Message)
+                and scene.role != "thought"
+                and (who := scenes.speaker(scene)) != speaking
+            ):
+                speaking = who
+                parts.append(f"\n{_label(speaking)}\n")
+            if text := _scene(scene):
+                follows = _is_prose(scene) and _is_prose(before)
+                parts.append(f"\n{_END_OF_LIST if follows else ''}{text}\n")
+                before = scene
+        yield "".join(parts)
     yield "\n"
 
 
@@ -47,24 +62,6 @@ def index(heads: Iterable[Head], suffix: str) -> str:
         for head in heads
     ]
     return f"# {quantity(len(rows), 'session')}\n\n{''.join(rows)}"
-
-
-def _turn(turn: ToldTurn) -> Iterator[str]:
-    yield f"\n---\n\n*{local(turn.at)}*\n"
-    before: Scene | None = None
-    speaking = ""
-    for scene in turn.scenes:
-        if (
-            isinstance(scene, Message)
-            and scene.role != "thought"
-            and (who := scenes.speaker(scene)) != speaking
-        ):
-            speaking = who
-            yield f"\n{_label(speaking)}\n"
-        if text := _scene(scene):
-            follows = _is_prose(scene) and _is_prose(before)
-            yield f"\n{_END_OF_LIST if follows else ''}{text}\n"
-            before = scene
 
 
 def _is_prose(scene: Scene | None) -> bool:
@@ -187,22 +184,17 @@ def _escape_tags(text: str, *, keeps_code: bool) -> str:
             # An indented fence may belong to a list, and end with it.
             fence = mark[1]
             lines.append(_escape(line))
+        elif keeps_code and ("<" in line or "![" in line):
+            done, place = "", 0
+            for span in _CODE.finditer(line):
+                done += _escape(line[place : span.start()]) + span[0]
+                place = span.end()
+            lines.append(done + _escape(line[place:]))
         else:
-            lines.append(_without_tags(line) if keeps_code else _escape(line))
+            lines.append(_escape(line))
     return "\n".join([*lines, fence] if fence else lines)
 
 
 def _escape(text: str) -> str:
     """Escape tags, and pictures: who looks at one fetches it from wherever the agent says."""
     return _TAG.sub("&lt;", text).replace("![", "!\\[")
-
-
-def _without_tags(line: str) -> str:
-    if "<" not in line and "![" not in line:
-        return line
-    done = ""
-    place = 0
-    for span in _CODE.finditer(line):
-        done += _escape(line[place : span.start()]) + span[0]
-        place = span.end()
-    return done + _escape(line[place:])

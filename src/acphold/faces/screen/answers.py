@@ -239,9 +239,13 @@ class PersonAnswers:
         async with self._turn_to_ask():
             self._show(_request(question.message))
             # Fields take typed text, so the person first confirms that they begin.
-            if question.form.properties and await self._choose(_begin(question)) != "fill":
-                self._show(passage(DecidedQuestion(question.message, Came("decline"))))
-                return None
+            if fields := question.form.properties:
+                titles = [getattr(form, "title", None) or name for name, form in fields.items()]
+                asked = f"The agent asks for: {', '.join(map(on_one_line, titles))}"
+                keys = (Key("f", "fill it in", "fill"), Key("d", "decline", "decline"))
+                if await self._choose(Choice(asked, keys)) != "fill":
+                    self._show(passage(DecidedQuestion(question.message, Came("decline"))))
+                    return None
             while True:
                 if (values := await self._fill_in(question)) is None:
                     return "dismissed"
@@ -327,10 +331,3 @@ def _title_of(question: PermissionQuestion) -> str:
 
 def _request(words: str) -> Passage:
     return Passage("asks", "acphold", [Text(line) for line in visible(words).splitlines()])
-
-
-def _begin(question: FormQuestion) -> Choice:
-    fields = question.form.properties.items()
-    names = ", ".join(on_one_line(getattr(form, "title", None) or name) for name, form in fields)
-    keys = (Key("f", "fill it in", "fill"), Key("d", "decline", "decline"))
-    return Choice(f"The agent asks for: {names}", keys)

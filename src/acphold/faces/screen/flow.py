@@ -140,9 +140,30 @@ class Flow:
             case _ if kind in ROLES:
                 self._chunk(ROLES[kind], parts)
             case "tool_call" | "tool_call_update":
-                self._tool(kind, parts)
+                tool_call_id = string(parts.get("toolCallId"))
+                is_over = kind != "tool_call" and tool_call_id in self._finished_tools
+                if not tool_call_id or is_over:
+                    return
+                if tool_call_id not in self._tools:
+                    self._close()
+                self.is_open = True
+                draft = self._tools.setdefault(tool_call_id, ToolDraft(tool_call_id))
+                draft.patch(kind, parts)
+                self._running_tools.pop(tool_call_id, None)
+                if string(draft.fields.get("status")) in FINAL_STATUSES:
+                    self._put_tool(self._tools.pop(tool_call_id).tool_call())
+                    self._finished_tools.add(tool_call_id)
             case "compaction_update" | "compaction_summary_chunk":
-                self._compact(kind, parts)
+                its_id = string(parts.get("compactionId")) or ""
+                compaction = self._compactions.setdefault(its_id, CompactionDraft(its_id))
+                self.is_open = True
+                if kind == "compaction_summary_chunk":
+                    compaction.summary.add_block(parts.get("content", b"{}"))
+                    return
+                compaction.patch(parts)
+                if compaction.status != "in_progress":
+                    del self._compactions[its_id]
+                    self._put(partial(passage, compaction.compaction()))
             case _ if kind in SPEAKS_OF_CHILDREN:
                 self._about_children(Entry(0, UPDATE, 0, raw))
             case "plan":
@@ -295,7 +316,16 @@ class Flow:
         if self._plan is not None:
             shown.append(_plan_passage(self._plan))
         at_work = [id_ for id_ in self._tools if id_ != self.in_question]
-        shown += map(self._working, at_work[-bounds.LIVE_TOOLS :])
+        for tool_call_id in at_work[-bounds.LIVE_TOOLS :]:
+            if tool_call_id not in self._running_tools:
+                call = self._tools[tool_call_id].tool_call()
+                if self._brief and tool_call_id in self._shown_contents:
+                    call = ToolCall(tool_call_id, {**call.fields, "content": b"[]"})
+                whole = passage(call, full=True)
+                head, *output = whole.lines
+                lines = [head, *_last(output[-LIVE_OUTPUT:])]  # its line, and the output's end
+                self._running_tools[tool_call_id] = replace(whole, lines=lines)
+            shown.append(self._running_tools[tool_call_id])
         for going in self._compactions.values():  # maybe too long to lay out
             compaction = passage(going.compaction())
             shown.append(replace(compaction, lines=_last(compaction.lines)))
@@ -316,17 +346,6 @@ class Flow:
             elif message.role == "user":
                 shown.append(_by(message.end, message.client))
         return shown
-
-    def _working(self, tool_call_id: str) -> Passage:
-        if tool_call_id not in self._running_tools:
-            call = self._tools[tool_call_id].tool_call()
-            if self._brief and tool_call_id in self._shown_contents:
-                call = ToolCall(tool_call_id, {**call.fields, "content": b"[]"})
-            shown = passage(call, full=True)
-            head, *output = shown.lines
-            lines = [head, *_last(output[-LIVE_OUTPUT:])]  # its line, and the end of its output
-            self._running_tools[tool_call_id] = replace(shown, lines=lines)
-        return self._running_tools[tool_call_id]
 
     # -- messages -------------------------------------------------------------------------
 
@@ -378,32 +397,6 @@ class Flow:
         self._done.append(_pieces(lay_out))
 
     # -- tool calls and other asides -----------------------------------------------------------
-
-    def _tool(self, kind: str, parts: Mapping[str, bytes]) -> None:
-        tool_call_id = string(parts.get("toolCallId"))
-        if not tool_call_id or (kind != "tool_call" and tool_call_id in self._finished_tools):
-            return
-        if tool_call_id not in self._tools:
-            self._close()
-        self.is_open = True
-        draft = self._tools.setdefault(tool_call_id, ToolDraft(tool_call_id))
-        draft.patch(kind, parts)
-        self._running_tools.pop(tool_call_id, None)
-        if string(draft.fields.get("status")) in FINAL_STATUSES:
-            self._put_tool(self._tools.pop(tool_call_id).tool_call())
-            self._finished_tools.add(tool_call_id)
-
-    def _compact(self, kind: str, parts: Mapping[str, bytes]) -> None:
-        compaction_id = string(parts.get("compactionId")) or ""
-        compaction = self._compactions.setdefault(compaction_id, CompactionDraft(compaction_id))
-        self.is_open = True
-        if kind == "compaction_summary_chunk":
-            compaction.summary.add_block(parts.get("content", b"{}"))
-            return
-        compaction.patch(parts)
-        if compaction.status != "in_progress":
-            del self._compactions[compaction_id]
-            self._put(partial(passage, compaction.compaction()))
 
     def _put_tool(self, call: ToolCall) -> None:
         if not self._brief:

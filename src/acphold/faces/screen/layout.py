@@ -101,7 +101,13 @@ def passage(scene: Scene, *, full: bool = False, more: str = "", brief: bool = F
             kept = _lines(block_text(scene.summary), "faint")
             return Passage("context", "faint", [*_lines(scenes.compaction_text(scene)), *kept])
         case Planned():
-            return Passage("plan", "plan", [_step(step.status, step.text) for step in scene.steps])
+            steps: list[Text] = []
+            for step in scene.steps:
+                done = step.status == "completed"
+                mark = "✓" if done else scenes.step_mark(step.status)  # a plan is ticked off
+                style = STATUS_STYLES.get(step.status, "faint")
+                steps.append(Text.assemble((f"{mark} ", style), on_one_line(step.text)))
+            return Passage("plan", "plan", steps)
         case Noticed(is_ours=True):
             return Passage("acphold", "acphold", _lines(scenes.notice_text(scene)))
         case Noticed():
@@ -128,11 +134,6 @@ def passage(scene: Scene, *, full: bool = False, more: str = "", brief: bool = F
 
 def _lines(text: str, style: str = "") -> list[Text]:
     return [Text(line, style) for line in visible(text).splitlines()]
-
-
-def _step(status: str, text: str) -> Text:
-    mark = "✓" if status == "completed" else scenes.step_mark(status)  # a plan is ticked off
-    return Text.assemble((f"{mark} ", STATUS_STYLES.get(status, "faint")), on_one_line(text))
 
 
 # -- tool calls -----------------------------------------------------------------------------

@@ -15,7 +15,6 @@ at once is bounded, whatever an agent writes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -138,13 +137,11 @@ class ParagraphPiece(Struct, frozen=True):
     """True if it continues the block of the piece before."""
 
 
-@cache
-def _parser() -> MarkdownIt:
-    """Return a parser of block structure only, without inline text.
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable("table").disable("inline")
+"""A parser of block structure only, without inline text.
 
-    It is shared by all messages: making it costs more than parsing most of them.
-    """
-    return MarkdownIt("commonmark", {"html": False}).enable("table").disable("inline")
+It is shared by all messages: making it costs more than parsing most of them.
+"""
 
 
 class Paragraphs:
@@ -180,7 +177,7 @@ class Paragraphs:
         above = self._opening.count("\n")
         found = [
             (token.map[0] - above, token)
-            for token in _parser().parse(self._opening + read)
+            for token in _PARSER.parse(self._opening + read)
             if token.level <= 1 and token.nesting >= 0 and token.map is not None
         ]
         # More text cannot change the kind of a line that is clear.

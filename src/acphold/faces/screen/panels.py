@@ -342,7 +342,13 @@ def value_of(
                 raise DeclarationError("answer y or n")
             return text.lower() in ("y", "yes", "true")
         case schema.IntegerPropertySchema() | schema.NumberPropertySchema():
-            return _number(text, form)
+            is_whole = isinstance(form, schema.IntegerPropertySchema)
+            with suppress(ValueError):
+                number = int(text) if is_whole else float(text)
+                low = form.minimum is not None and number < form.minimum
+                if not low and (form.maximum is None or number <= form.maximum):
+                    return number
+            raise DeclarationError(f"this must be {_input_hint(form)}")
         case schema.MultiSelectPropertySchema():
             found = tuple(_choice(word, form) for word in text.replace(",", " ").split())
             if form.min_items is not None and len(found) < form.min_items:
@@ -351,18 +357,6 @@ def value_of(
                 raise DeclarationError(f"choose at most {form.max_items}")
             return found
     return _text(text, form)
-
-
-def _number(
-    text: str, form: schema.IntegerPropertySchema | schema.NumberPropertySchema
-) -> int | float:
-    is_whole = isinstance(form, schema.IntegerPropertySchema)
-    with suppress(ValueError):
-        number = int(text) if is_whole else float(text)
-        low = form.minimum is not None and number < form.minimum
-        if not low and (form.maximum is None or number <= form.maximum):
-            return number
-    raise DeclarationError(f"this must be {_input_hint(form)}")
 
 
 def _text(text: str, form: ElicitationPropertySchema) -> str:

@@ -114,7 +114,17 @@ class PlainFace:
 
     async def prompt_each(self, turns: ShownTurns) -> None:
         """Run a turn for each nonempty line of stdin, one after the other."""
-        lines = _lines_of(sys.stdin)
+        lines: asyncio.Queue[str] = asyncio.Queue()  # "" at the end
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            with suppress(RuntimeError):  # the loop has ended: no more lines are needed
+                while line := sys.stdin.readline():
+                    loop.call_soon_threadsafe(lines.put_nowait, line)
+                loop.call_soon_threadsafe(lines.put_nowait, "")
+
+        # A daemon: a pipe that stays open must not keep the process alive.
+        threading.Thread(target=read, name="prompts", daemon=True).start()
         async with beside(self._closed.wait(), "chat over") as over:
             while line := await _first(lines.get(), over):
                 if line.strip():
@@ -278,19 +288,3 @@ async def _first(doing: Coroutine[Any, Any, T], over: asyncio.Task[bool]) -> T |
     async with beside(doing, "before the chat is over") as task:
         await first(task, over)
         return task.result() if task.done() else None
-
-
-def _lines_of(stream: TextIO) -> asyncio.Queue[str]:
-    """Return a queue of the stream's lines, "" at its end."""
-    lines: asyncio.Queue[str] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-
-    def read() -> None:
-        with suppress(RuntimeError):  # the loop has ended: no more lines are needed
-            while line := stream.readline():
-                loop.call_soon_threadsafe(lines.put_nowait, line)
-            loop.call_soon_threadsafe(lines.put_nowait, "")
-
-    # A daemon: a pipe that stays open must not keep the process alive.
-    threading.Thread(target=read, name="prompts", daemon=True).start()
-    return lines

@@ -221,7 +221,15 @@ class _Pages(io.RawIOBase):
         """
         if not self._is_started:
             self._is_started = True
-            self._pager = _start_pager()
+            environment = {"LV": "-c", "LESSCHARSET": "utf-8", **os.environ}
+            environment["LESS"] = f"-R {os.environ['LESS']}" if "LESS" in os.environ else "FRX"
+            try:
+                named = shlex.split(os.environ.get("PAGER", ""))
+                commands = [named] if named else [[usual] for usual in USUAL]
+            except ValueError:  # an unclosed quote
+                commands = []
+            started = (start_in_front(command, environment) for command in commands)
+            self._pager = next(filter(None, started), None)
         piece = memoryview(data).cast("B")
         if self.is_left:
             return len(piece)
@@ -236,16 +244,3 @@ class _Pages(io.RawIOBase):
         if not self.closed and self._pager is not None:
             self._pager.wait()
         super().close()
-
-
-def _start_pager() -> InFront | None:
-    environment = {"LV": "-c", "LESSCHARSET": "utf-8", **os.environ}
-    environment["LESS"] = f"-R {os.environ['LESS']}" if "LESS" in os.environ else "FRX"
-    try:
-        named = shlex.split(os.environ.get("PAGER", ""))
-    except ValueError:  # an unclosed quote
-        return None
-    for command in [named] if named else [[usual] for usual in USUAL]:
-        if started := start_in_front(command, environment):
-            return started
-    return None
