@@ -48,14 +48,13 @@ def alert_rules(settings: Mapping[str, object], path: str) -> AlertRules:
             meant = near_to(key, (*COMMANDS, *SECONDS))
             raise SettingsError(f"{place} has an unknown key {key!r}{meant}")
     commands = {key: command_words(table[key], place, key) for key in COMMANDS if key in table}
-    seconds = {key: _seconds(table[key], f"{place} {key}") for key in SECONDS if key in table}
+    seconds: dict[str, float] = {}
+    for key in (key for key in SECONDS if key in table):
+        value = table[key]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+            raise SettingsError(f"{place} {key}: a number of seconds is required, such as 20")
+        seconds[key] = float(value)
     return replace(NONE, **commands, **seconds)
-
-
-def _seconds(value: object, place: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-        raise SettingsError(f"{place}: a number of seconds is required, such as 20")
-    return float(value)
 
 
 class AlertFile(AlertCommands):
@@ -99,14 +98,11 @@ class AlertFile(AlertCommands):
             found = os.stat(self._path)
             seen = (found.st_ino, found.st_size, found.st_mtime_ns)
         if seen != self._seen:
-            self._seen, self._rules = seen, NONE if seen is None else _read(self._path)
+            self._seen, self._rules = seen, NONE
+            try:
+                if seen is not None:
+                    self._rules = alert_rules(read_settings(self._path) or {}, self._path)
+            except SettingsError as error:
+                log.warning("no alerts: %s", error)
         self._look_at = now + bounds.ALERT_RULES_SECONDS
         return self._rules
-
-
-def _read(path: str) -> AlertRules:
-    try:
-        return alert_rules(read_settings(path) or {}, path)
-    except SettingsError as error:
-        log.warning("no alerts: %s", error)
-        return NONE

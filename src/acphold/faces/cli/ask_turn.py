@@ -191,21 +191,18 @@ class AskingTurn:
                         with self._beside_question():
                             self._output.updates(raws)
                 except AuthRequiredError as error:
-                    await self._sign_in(agent, error)
+                    from acphold.faces.cli.sign_in import sign_in_program
+                    from acphold.faces.screen.flow import Flow
+                    from acphold.faces.screen.sign_in import TerminalSignIn
+
+                    program, person = sign_in_program(self._question.start), self._question.person
+                    flow = Flow() if person is None else person.flow
+                    await TerminalSignIn(program, person, flow).sign_in(agent, error)
                 else:
                     break
             self._end = self._stopped or ENDS.get(turn.stop_reason or "", Exit.OK)
             with self._beside_question():
                 self._output.show_end(turn.stop_reason, self._end)
-
-    async def _sign_in(self, agent: RemoteAgent, error: AuthRequiredError) -> None:
-        from acphold.faces.cli.sign_in import sign_in_program
-        from acphold.faces.screen.flow import Flow
-        from acphold.faces.screen.sign_in import TerminalSignIn
-
-        program, person = sign_in_program(self._question.start), self._question.person
-        flow = Flow() if person is None else person.flow
-        await TerminalSignIn(program, person, flow).sign_in(agent, error)
 
     # -- the agent and the session --------------------------------------------------------
 

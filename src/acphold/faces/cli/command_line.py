@@ -194,12 +194,19 @@ class Parser(argparse.ArgumentParser):
         if stray:
             place = own.index(stray[0] if named is None else named)
             unknown = f"unrecognized arguments: {stray[0]}; " if named else ""
-            if named is not None and not _is_command(own[place:]):
-                # It may be the name of an agent, with the agent's command after `--`.
-                raise UsageError(
-                    f"{unknown}nothing can follow an agent's name, and a command goes after `--`, "
-                    f"as in `{' '.join([self.prog, *own[:place], '-- CMD'])}`"
-                )
+            if named is not None:
+                from acphold.known_agents import KNOWN_AGENTS
+
+                # An agent's name may be a program's, too. Can this only be an agent's command?
+                rest = own[place:]
+                commands = [it for known in KNOWN_AGENTS.values() for it in known.commands]
+                is_command = any(tuple(rest[: len(it)]) == it for it in commands)
+                is_command = is_command or rest[0] in ("npx", "uvx", "node", "python3")
+                if not is_command and "/" not in rest[0]:
+                    raise UsageError(
+                        f"{unknown}nothing can follow an agent's name, and a command goes after "
+                        f"`--`, as in `{' '.join([self.prog, *own[:place], '-- CMD'])}`"
+                    )
             words = " ".join([self.prog, *own[:place], "--", *own[place:]])
             raise UsageError(f"{unknown}the agent's command goes after `--`: {words}")
         return {**vars(found), "program": tuple(program)}
@@ -316,19 +323,20 @@ class _Help(argparse.HelpFormatter):
         super().__init__(prog, max_help_position=30, width=width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n\n".join(
-            "\n".join(_wrap(line, width) for line in paragraph.splitlines())
-            if "\n " in f"\n{paragraph}"
-            else textwrap.fill(paragraph, width)
-            for paragraph in text.split("\n\n")
-        )
-
-
-def _wrap(line: str, width: int) -> str:
-    """Wrap a line of two columns in the second one."""
-    first = re.match(r" *\S+  +", line)
-    indent = " " * (len(first[0]) if first else 4)
-    return textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False)
+        filled: list[str] = []
+        for paragraph in text.split("\n\n"):
+            if "\n " not in f"\n{paragraph}":
+                filled.append(textwrap.fill(paragraph, width))
+                continue
+            lines: list[str] = []
+            for line in paragraph.splitlines():  # of two columns: wrapped in the second one
+                first = re.match(r" *\S+  +", line)
+                indent = " " * (len(first[0]) if first else 4)
+                lines += textwrap.wrap(
+                    line, width, subsequent_indent=indent, break_on_hyphens=False
+                )
+            filled.append("\n".join(lines))
+        return "\n\n".join(filled)
 
 
 @cache
@@ -338,15 +346,6 @@ def _fields(options: type[Struct]) -> tuple[FieldInfo, ...]:
     from msgspec.structs import fields  # late: `--help` and `--version` do without msgspec
 
     return fields(options)
-
-
-def _is_command(words: Sequence[str]) -> bool:
-    """Return True if this can only be an agent's command; a name may be a program's, too."""
-    from acphold.known_agents import KNOWN_AGENTS
-
-    commands = [command for known in KNOWN_AGENTS.values() for command in known.commands]
-    is_known = any(tuple(words[: len(command)]) == command for command in commands)
-    return is_known or "/" in words[0] or words[0] in ("npx", "uvx", "node", "python3")
 
 
 def split_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

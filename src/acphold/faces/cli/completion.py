@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from argparse import SUPPRESS, Action
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from acphold.errors import AcpError
 from acphold.faces.cli import bounds
@@ -19,7 +19,7 @@ from acphold.faces.cli.settings import agent_name, agent_names
 from acphold.faces.cli.terminal_text import cut, on_one_line
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.live.reading.local_reader import rows_of
-from acphold.record.journal import Journal, ListFilter, SessionRow, stores
+from acphold.record.journal import ListFilter, SessionRow, stores
 
 SCRIPTS = {
     # A loop, and not a word list: bash would expand `$(…)` in an id that an agent chose.
@@ -61,8 +61,6 @@ JOURNAL = "use another journal"
 
 SESSIONS = ("session_id", "session_ids", "session", "resume")
 """Names of options and arguments that take a session's id."""
-
-T = TypeVar("T")
 
 
 class Candidate(NamedTuple):
@@ -114,7 +112,15 @@ def candidates(words: Sequence[str]) -> list[Candidate]:
             if name.startswith(f"{command} ")
         )
     elif command in COMMANDS and "--" in arguments:
-        found = _programs(begun) if before[-1] == "--" else ()
+        if before[-1] == "--" and "/" not in begun:  # the shell completes a path by itself
+            programs = {
+                name
+                for folder in os.get_exec_path()
+                if os.path.isdir(folder)
+                for name in os.listdir(folder)
+                if name.startswith(begun) and os.access(os.path.join(folder, name), os.X_OK)
+            }
+            found = map(Candidate, islice(sorted(programs), bounds.CANDIDATES))
     elif command in COMMANDS:
         found = _arguments(command, arguments, begun)
     return [candidate for candidate in found if candidate.word.startswith(begun)]
@@ -146,27 +152,24 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
         else:
             wanted += arguments[:1]
     for action in wanted:
-        if not (is_far and _names_session(command, action)):  # ids of the server are not known here
-            yield from _values(command, action, before)
+        if is_far and _names_session(command, action):
+            continue  # ids of the server are not known here
+        yield from map(Candidate, action.choices or ())
+        if action.metavar == "LEVEL":
+            yield from map(Candidate, LEVELS)
+        elif action.metavar == "AGENT":
+            yield from _agents(agent_names())
+        elif action.dest == "agent":
+            yield from _agents([*agent_names(), *(agent_name(it.agent) for it in _sessions())])
+        elif action.dest == "server":
+            from acp_wire.transports.known_servers import names
 
-
-def _values(command: str, action: Action, before: Sequence[str]) -> Iterator[Candidate]:
-    """Yield the possible values of an option or an argument, after these words of a command."""
-    yield from map(Candidate, action.choices or ())
-    if action.metavar == "LEVEL":
-        yield from map(Candidate, LEVELS)
-    elif action.metavar == "AGENT":
-        yield from _agents(agent_names())
-    elif action.dest == "agent":
-        yield from _agents([*agent_names(), *_from_journal(_agents_of_sessions)])
-    elif action.dest == "server":
-        from acp_wire.transports.known_servers import names
-
-        with suppress(AcpError):  # as in `_from_journal`
-            yield from (Candidate(name) for name in names() if set(name) <= SAFE)
-    elif _names_session(command, action):
-        is_live = {command, *before} & LIVE_ONLY
-        yield from _from_journal(_live if is_live else _newest)
+            with suppress(AcpError):  # as in `_sessions`
+                yield from (Candidate(name) for name in names() if set(name) <= SAFE)
+        elif _names_session(command, action):
+            for row in _sessions(are_live=bool({command, *before} & LIVE_ONLY)):
+                if set(row.session_id) <= SAFE:
+                    yield Candidate(row.session_id, cut(on_one_line(row.title or ""), 60))
 
 
 def _names_session(command: str, action: Action) -> bool:
@@ -189,12 +192,16 @@ def _agents(names: Sequence[str]) -> Iterator[Candidate]:
             yield Candidate(name, "" if known is None else known.title)
 
 
-def _from_journal(look: Callable[[Journal], Awaitable[list[T]]]) -> list[T]:
-    """Look into the journal; returns nothing if it cannot be read."""
+def _sessions(*, are_live: bool = False) -> list[SessionRow]:
+    """Return the newest sessions, or the live ones; none if the journal cannot be read."""
 
-    async def find() -> list[T]:
+    async def find() -> list[SessionRow]:
         async with existing_journal(None) as journal:
-            return await look(journal)
+            if are_live:
+                from acphold.live.reading.neighbours import live_sessions  # late: brings the server
+
+                return [row async for row in rows_of(journal, await live_sessions())]
+            return await journal.page(ListFilter(archived="include"), None, bounds.CANDIDATES)
 
     try:
         return asyncio.run(find()) if stores.exists(None) else []
@@ -202,39 +209,4 @@ def _from_journal(look: Callable[[Journal], Awaitable[list[T]]]) -> list[T]:
         return []  # nobody to tell here; the command itself will report it
 
 
-async def _newest(journal: Journal) -> list[Candidate]:
-    rows = await journal.page(ListFilter(archived="include"), None, bounds.CANDIDATES)
-    return [_session(row) for row in rows if set(row.session_id) <= SAFE]
-
-
-async def _live(journal: Journal) -> list[Candidate]:
-    from acphold.live.reading.neighbours import live_sessions  # late: it brings the server
-
-    live = await live_sessions()
-    return [_session(row) async for row in rows_of(journal, live) if set(row.session_id) <= SAFE]
-
-
-async def _agents_of_sessions(journal: Journal) -> list[str]:
-    rows = await journal.page(ListFilter(archived="include"), None, bounds.CANDIDATES)
-    return [agent_name(row.agent) for row in rows]
-
-
-def _session(row: SessionRow) -> Candidate:
-    return Candidate(row.session_id, cut(on_one_line(row.title or ""), 60))
-
-
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
-
-
-def _programs(begun: str) -> Iterator[Candidate]:
-    """Yield programs on PATH; none for a path, which the shell completes by itself."""
-    if "/" in begun:
-        return
-    found = {
-        name
-        for folder in os.get_exec_path()
-        if os.path.isdir(folder)
-        for name in os.listdir(folder)
-        if name.startswith(begun) and os.access(os.path.join(folder, name), os.X_OK)
-    }
-    yield from map(Candidate, islice(sorted(found), bounds.CANDIDATES))

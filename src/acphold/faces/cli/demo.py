@@ -120,8 +120,7 @@ class Demo:
         self._console.print(Text(TITLE, "heading"))
         self._console.print(Text(ABOUT, "faint"), width=min(self._console.width, MAX_WIDTH))
         try:
-            session_id, seen, killed = await self._talk_and_kill()
-            await self._load_and_go_on(session_id, seen, killed)
+            session_id = await self._survive_kill()
         finally:
             await self._end(signal.SIGTERM)  # the demo's folder goes, and it would linger
         self.part("5", "What the journal contains")
@@ -136,9 +135,9 @@ class Demo:
             if code:
                 self.claim(False, f"`acphold {arguments[0]}` works: exit code {code}")
 
-    async def _talk_and_kill(self) -> tuple[str, SessionState, set[int]]:
-        """Run a turn, and kill acphold in the middle of the next; return the session's id, its
-        state as the editor saw it, and the processes that ran it."""
+    async def _survive_kill(self) -> str:
+        """Run a turn, kill acphold in the middle of the next, load the session in a new process,
+        compare it with what was seen, and continue it; return its id."""
         self.part("1", "A turn, behind `acphold wrap`")
         async with self._editor() as agent:
             session = await agent.new_session(self._project)
@@ -158,12 +157,10 @@ class Demo:
             self.claim(is_cut, "it was killed mid-turn: the answer never arrived")
             stay = "".join(f" {pid}" for pid in left)
             self.claim(not left, f"no process is left: the agent has exited too{stay}")
-            return session.id, session.state, killed
+            session_id, seen = session.id, session.state
 
-    async def _load_and_go_on(self, session_id: str, seen: SessionState, killed: set[int]) -> None:
-        """Load the session in a new process, compare it with what was seen, and continue it."""
         self.part("3", "A new process: list, load")
-        shown = len(self.heard)
+        heard = len(self.heard)
         async with self._editor() as agent:
             listed = {info.session_id: info.title async for info in agent.sessions(self._project)}
             began = time.perf_counter()
@@ -174,7 +171,7 @@ class Demo:
             self.claim(is_new, f"acphold ({self._daemon}) and the agent are new processes")
             self.claim(title == FIRST, f"session/list: {session_id}, “{title}”")
             gone = differences(seen, replayed)
-            back = f"all {shown} updates that were shown are back, unchanged ({took})"
+            back = f"all {heard} updates that were shown are back, unchanged ({took})"
             self.claim(not gone, "\n  but not ".join([f"session/load: {back}", *gone]))
             words = last_said(seen)
             has_words = last_said(replayed).startswith(words) and ENOUGH in words
@@ -196,6 +193,7 @@ class Demo:
             self.claim(
                 knows, "the agent, which remembers nothing, knows what was said before the kill"
             )
+        return session_id
 
     @asynccontextmanager
     async def _editor(self) -> AsyncIterator[RemoteAgent]:

@@ -101,7 +101,17 @@ class FileEditor(NamedTuple):
 
     def commands(self, text: str) -> dict[str, list[str]]:
         """Return the command of each agent in the file by name; [] if the entry has none."""
-        return {name: _words(entry) for name, entry in self._entries(text).items()}
+        found: dict[str, list[str]] = {}
+        for name, entry in self._entries(text).items():
+            words = []
+            if isinstance(entry, dict) and isinstance(argv := entry.get("argv"), list):
+                words = argv
+            elif isinstance(entry, dict):
+                args = entry.get("args", [])
+                words = [entry.get("command"), *(args if isinstance(args, list) else [None])]
+            is_command = all(isinstance(word, str) for word in words) and any(words[:1])
+            found[name] = words if is_command else []
+        return found
 
     def _entries(self, text: str) -> dict[str, object]:
         found = value_at(text, [self.table])
@@ -286,19 +296,6 @@ def is_written(words: Sequence[str]) -> bool:
     return False
 
 
-def _words(entry: object) -> list[str]:
-    """Return the command of an entry: `command` and `args`, or `argv`."""
-    if not isinstance(entry, dict):
-        return []
-    if isinstance(argv := entry.get("argv"), list):
-        words = argv
-    else:
-        args = entry.get("args", [])
-        words = [entry.get("command"), *(args if isinstance(args, list) else [None])]
-    is_command = all(isinstance(word, str) for word in words) and any(words[:1])
-    return words if is_command else []
-
-
 class PasteEditor(NamedTuple):
     """An editor whose settings are a program: the person pastes the entry into it.
 
@@ -321,18 +318,6 @@ def _user_folder(variable: str, otherwise: str, on_mac: str) -> str:
     return folder if os.path.isabs(folder) else os.path.expanduser(otherwise)
 
 
-def _zed() -> list[str]:
-    # The same on macOS: only Zed's data is in ~/Library.
-    folder = _user_folder("XDG_CONFIG_HOME", "~/.config", "~/.config")
-    return [os.path.join(folder, "zed", "settings.json")]
-
-
-def _vscode() -> list[str]:
-    folder = _user_folder("XDG_CONFIG_HOME", "~/.config", "~/Library/Application Support")
-    codes = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
-    return [os.path.join(folder, code, "User", "settings.json") for code in codes]
-
-
 _REGISTERED: Final = "acp.registry."
 """JetBrains' own word before an agent's id in ACP's registry."""
 
@@ -351,6 +336,14 @@ def _jetbrains_agents() -> list[str]:
 
 def _in_home(path: str) -> Callable[[], list[str]]:
     return lambda: [os.path.expanduser(path)]
+
+
+def _in_config(on_mac: str, *paths: str) -> Callable[[], list[str]]:
+    def places() -> list[str]:
+        folder = _user_folder("XDG_CONFIG_HOME", "~/.config", on_mac)
+        return [os.path.join(folder, path) for path in paths]
+
+    return places
 
 
 # -- what is pasted -------------------------------------------------------------------------
@@ -450,7 +443,7 @@ def quote(text: str) -> str:
 EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
     "zed": FileEditor(
         "Zed",
-        _zed,
+        _in_config("~/.config", "zed/settings.json"),  # on macOS only Zed's data is in ~/Library
         "agent_servers",
         "Find it in the agent panel's `+` menu. For earlier conversations: Threads Sidebar, "
         "archive, Import ACP Threads.",
@@ -466,7 +459,14 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
     ),
     "vscode": FileEditor(
         "VS Code",
-        _vscode,
+        _in_config(
+            "~/Library/Application Support",
+            "Code/User/settings.json",
+            "Code - Insiders/User/settings.json",
+            "VSCodium/User/settings.json",
+            "Cursor/User/settings.json",
+            "Windsurf/User/settings.json",
+        ),
         "acp.agents",
         "Find it in the list of the extension ACP Client (formulahendry.acp-client).",
         unit="    ",

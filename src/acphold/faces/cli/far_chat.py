@@ -107,27 +107,20 @@ async def _open(
 async def _load(
     agent: RemoteAgent, info: SessionInfo, wanted: WantedConversation, server: FarServer
 ) -> RemoteSession | None:
-    """Load the session; None when no agent is to continue it."""
+    """Load the session. If its own agent is not served, the person chooses another one: None when
+    none is to continue it, UsageError if nobody can be asked."""
     load = partial(agent.load_session, info, wanted.cwd, mcp_servers=wanted.setup.servers)
     try:
         return await load()
     except errors.RemoteError as error:
         if error.code != errors.OTHER_AGENT:
             raise
-        named = wanted.agent or await _continuing(info, server, error)
-        if named is None:
-            return None
-    return await load(agent=named)
-
-
-async def _continuing(
-    info: SessionInfo, server: FarServer, refusal: errors.RemoteError
-) -> str | None:
-    """Ask the person which agent continues a session whose own is not served; None for none.
-    UsageError if nobody can be asked."""
+        if wanted.agent:
+            return await load(agent=wanted.agent)
+        refusal = error.raw
     served: tuple[str, ...] = ()
     with suppress(msgspec.MsgspecError):  # the server names them in its refusal
-        served = msgspec.json.decode(refusal.raw, type=_RefusalData).data.served
+        served = msgspec.json.decode(refusal, type=_RefusalData).data.served
     held_with = on_one_line(str((info.meta or {}).get(AGENT, "another agent")))
     why = f"this session's agent is {held_with}, which {origin_of(server.url)} does not serve"
     names = [on_one_line(name) for name in served]
@@ -145,7 +138,8 @@ async def _continuing(
         for number, (name, given) in enumerate(zip(names, served, strict=True), 1)
     ]
     choice = Choice("Which agent should continue it?", (*keys, Key("n", "none", "")))
-    return await person.choose(choice) or None
+    named = await person.choose(choice)
+    return await load(agent=named) if named else None
 
 
 class _Data(Struct):

@@ -47,7 +47,6 @@ from acphold.record.journal.seams import InFile, TurnSnapshot
 from acphold.record.snapshots.checkouts import checkout_of
 from acphold.record.snapshots.git import program
 from acphold.record.snapshots.snapshot import is_too_high
-from acphold.record.snapshots.store import Stores
 
 GUTTER = 5
 """Columns for the marks."""
@@ -363,7 +362,23 @@ async def check_files(location: str | None) -> list[Diagnosis]:
             begun = await remains(journal)
     except errors.AcpError:  # reported with the journal
         return findings
-    findings += _check_stores(stores, rows, is_off=is_off)
+    here = {store.id: store for store in stores}
+    if here:
+        total = size(sum(store.size() for store in here.values()))
+        text = f"{folder(stores.folder)}: {quantity(len(here), 'project')}, {total}"
+        if is_off:
+            text += "; `acphold doctor --repair` removes them"
+        findings.append(Diagnosis(text, is_past=is_off))
+    for other in relatives(stores):
+        text = (
+            f"{folder(other.folder)}: belongs to a copy of this journal, or to a database that "
+            "held it before; remove the folder if that no longer exists"
+        )
+        findings.append(Diagnosis(text, is_past=True))
+    elsewhere = {its for its, one in rows if one.is_kept and one.store not in here}
+    if elsewhere:
+        text = f"the files of {quantity(len(elsewhere), 'session')} are not on this machine"
+        findings.append(Diagnosis(text, is_past=True))
     for place in (it for it, is_used in begun.items() if os.path.isdir(it) and not is_used):
         text = (
             f"{folder(place)}: a fork or a move was cut off while it laid files out here; the next "
@@ -391,30 +406,6 @@ def _setting() -> str:
         without = ", ".join(name for name in values if name and not values[name])
         names = f"for all agents{without and f' but {without}'}"
     return on_one_line(f"kept at the beginning and the end of each turn: {names}")
-
-
-def _check_stores(
-    stores: Stores, rows: list[tuple[str, TurnSnapshot]], *, is_off: bool
-) -> list[Diagnosis]:
-    here = {store.id: store for store in stores}
-    findings = []
-    if here:
-        total = size(sum(store.size() for store in here.values()))
-        text = f"{folder(stores.folder)}: {quantity(len(here), 'project')}, {total}"
-        if is_off:
-            text += "; `acphold doctor --repair` removes them"
-        findings.append(Diagnosis(text, is_past=is_off))
-    for other in relatives(stores):
-        text = (
-            f"{folder(other.folder)}: belongs to a copy of this journal, or to a database that "
-            "held it before; remove the folder if that no longer exists"
-        )
-        findings.append(Diagnosis(text, is_past=True))
-    elsewhere = {its for its, one in rows if one.is_kept and one.store not in here}
-    if elsewhere:
-        text = f"the files of {quantity(len(elsewhere), 'session')} are not on this machine"
-        findings.append(Diagnosis(text, is_past=True))
-    return findings
 
 
 async def remove_files(location: str | None) -> list[Diagnosis]:

@@ -276,18 +276,15 @@ def _connect(path: str) -> socket.socket | None:
             connection.close()
             return None
     connection.setblocking(True)
-    if _peer(connection) != os.getuid():
-        raise PermissionError(f"{path} belongs to another user")
-    return connection
-
-
-def _peer(connection: socket.socket) -> int:
-    """Return the user of the listener."""
     if sys.platform == "linux":  # unix(7), SO_PEERCRED
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        return int(struct.unpack("3i", raw)[1])
-    raw = connection.getsockopt(0, 1, 128)  # SOL_LOCAL, LOCAL_PEERCRED: a struct xucred
-    return int(struct.unpack_from("2I", raw)[1])
+        user = int(struct.unpack("3i", raw)[1])
+    else:
+        raw = connection.getsockopt(0, 1, 128)  # SOL_LOCAL, LOCAL_PEERCRED: a struct xucred
+        user = int(struct.unpack_from("2I", raw)[1])
+    if user != os.getuid():
+        raise PermissionError(f"{path} belongs to another user")
+    return connection
 
 
 class _Silence:
@@ -367,7 +364,12 @@ def _start(path: str, journal: str, frame: bytes) -> str:
     try:
         # It gets none of our descriptors but these: an editor waits for the end of the others.
         try:
-            _give(giving, frame)
+            os.set_blocking(giving, False)
+            try:
+                if len(frame) <= FRAME_BYTES:
+                    os.write(giving, frame)
+            except OSError:
+                pass  # the pipe does not take it at once: the daemon can do without
             streams = {FRAME: its_frame, REPORT: write_end}
             started = start_detached(own_command("daemon", path), streams, own)
         finally:
@@ -385,16 +387,6 @@ def _start(path: str, journal: str, frame: bytes) -> str:
         return line.decode(errors="replace").strip()
     finally:
         os.close(read_end)
-
-
-def _give(pipe: int, frame: bytes) -> None:
-    """Write a frame to an empty pipe, if that takes it at once: the daemon can do without."""
-    os.set_blocking(pipe, False)
-    try:
-        if len(frame) <= FRAME_BYTES:
-            os.write(pipe, frame)
-    except OSError:
-        pass
 
 
 def _is_readable(source: int | socket.socket, seconds: float) -> bool:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -236,14 +236,23 @@ class _ImportRun(Struct):
         new: list[Source] = []
         for name, tally in self.tallies.items():
             wanted[name] = []
-            for source in await self._new_sources(name, intake):
-                with tally.counting(source) as count:
+            # A file that became quiet counts as changed: its last turn may have been left out.
+            found = self._sources(reader(name))
+            states = {source.place: (source, imports.is_quiet(source)) for source in found}
+            asked = [s for s in found if self.settled.get(s.place) != states[s.place]]
+            changed = await intake.select_changed(asked, reader(name))
+            tally.outcomes["same"] += len(found) - len(changed)
+            if self.selection.whole_turns:  # --watch does not look again at those until they change
+                places = {source.place for source in changed}
+                self.settled |= {s.place: states[s.place] for s in asked if s.place not in places}
+            for source in changed:
+                with tally.counting(source):
                     outcome = await intake.expect(source, reader(name))
                     if outcome in ("new", "grown"):
                         wanted[name].append(source)
                         progress.expect(name)
                     else:
-                        count(TakenSource(outcome))
+                        tally.count(TakenSource(outcome))
                     if outcome == "new":
                         new.append(source)
         if indexing is not None and sum(source.size for source in new) >= imports.WORTH_LISTING:
@@ -253,9 +262,9 @@ class _ImportRun(Struct):
         async def take(source: Source, read_pieces: imports.PieceReader) -> None:
             tally = self.tallies[source.reader]
             was_quiet = imports.is_quiet(source)
-            with tally.counting(source) as count:
+            with tally.counting(source):
                 taken = await intake.take(source, reader(source.reader), read_pieces)
-                count(taken)
+                tally.count(taken)
                 if taken.outcome != "busy":
                     self.settled[source.place] = source, was_quiet
             progress.advance(source.reader)
@@ -266,33 +275,17 @@ class _ImportRun(Struct):
             sources.sort(key=lambda source: -source.changed_at)
             await imports.each(sources, take)
 
-    async def _new_sources(self, name: str, intake: Intake) -> list[Source]:
-        """Return the sources of an agent that may have something new; count the others.
-
-        With --watch, the others are remembered and not looked at again until they change. A file
-        that became quiet counts as changed: its last turn may have been left out before.
-        """
-        found = self._sources(reader(name))
-        states = {source.place: (source, imports.is_quiet(source)) for source in found}
-        asked = [s for s in found if self.settled.get(s.place) != states[s.place]]
-        changed = await intake.select_changed(asked, reader(name))
-        self.tallies[name].outcomes["same"] += len(found) - len(changed)
-        if self.selection.whole_turns:
-            places = {source.place for source in changed}
-            self.settled |= {s.place: states[s.place] for s in asked if s.place not in places}
-        return changed
-
     async def dry(self, location: str) -> None:
         """Count what `real` would import."""
         async with journal_if_any(location) as journal:
             intake = Intake(journal, self.selection) if journal else None
             for name, tally in self.tallies.items():
                 for source in self._sources(reader(name)):
-                    with tally.counting(source) as count:
+                    with tally.counting(source):
                         outcome = await intake.expect(source, reader(name)) if intake else "new"
                         if outcome == "new":
                             outcome = imports.forecast(source, reader(name), self.selection)
-                        count(TakenSource(outcome))
+                        tally.count(TakenSource(outcome))
 
     def _sources(self, reading: imports.Reader) -> list[Source]:
         """Find the sources that were asked for."""
@@ -399,14 +392,15 @@ class Tally(Struct):
         return any(self.outcomes[word] for word in news) or bool(self.failures)
 
     @contextmanager
-    def counting(self, source: Source) -> Iterator[Callable[..., None]]:
-        """Yield a function that takes the outcome of the source; counts an unreadable source."""
+    def counting(self, source: Source) -> Iterator[None]:
+        """Count the source if it cannot be read in this block."""
         try:
-            yield self._count
+            yield
         except (OSError, TranscriptError, IllegibleNameError) as error:
             self.count_failure(error, source.paths[0])
 
-    def _count(self, taken: TakenSource) -> None:
+    def count(self, taken: TakenSource) -> None:
+        """Count the outcome of a source."""
         self.outcomes[taken.outcome] += 1
         self.missed.update(taken.missed)
         self.missed_bytes.update(taken.missed_bytes)

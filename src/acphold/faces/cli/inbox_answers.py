@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.transports.known_servers import names_no_agent
-from acphold.client import Options, PermissionQuestion, connected_to
+from acphold.client import PermissionQuestion, RemoteAgent, connected_to
 from acphold.client.answers import Answers, PermissionAnswer
 from acphold.client.journal_endpoints import OwnerEndpoint
 from acphold.client.uplink import Endpoint
@@ -155,7 +155,7 @@ class InboxVisit:
         self._visitor.flow.tell(f"{where(first.row, short)} · asked {age(first.at, now_ms())}")
         self._visitor.refresh()
         try:
-            async with connected_to(await self._endpoint(), **self._options) as agent:
+            async with await self._connection() as agent:
                 await agent.resume_session(self._session_id, first.row.cwd)
                 known = self._elsewhere
                 # An offer of a rule after the last answer ends when another session asks, too.
@@ -193,28 +193,28 @@ class InboxVisit:
             if (raw := item.call.get("toolCallId")) is not None:
                 self._calls[raw.decode(errors="replace").strip('"')] = item
 
-    async def _endpoint(self) -> Endpoint:
-        """Return the process that has the session, or the server."""
-        if self._server is None:
-            return OwnerEndpoint(self._session_id, self._journal)
-        from acphold.client.far_line import ServerEndpoint  # late: these bring TLS
-        from acphold.faces.cli.remote import obtain_token
+    async def _connection(self) -> AbstractAsyncContextManager[RemoteAgent]:
+        """Return a connection to the process that has the session, or to the server."""
+        endpoint: Endpoint = OwnerEndpoint(self._session_id, self._journal)
+        if self._server is not None:
+            from acphold.client.far_line import ServerEndpoint  # late: these bring TLS
+            from acphold.faces.cli.remote import obtain_token
 
-        (url, ca), token = self._server, await obtain_token(self._server)
-        return ServerEndpoint(url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=ca)
-
-    @property
-    def _options(self) -> Options:
+            (url, ca), token = self._server, await obtain_token(self._server)
+            endpoint = ServerEndpoint(
+                url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=ca
+            )
         on_form = partial(self._ask, self._answers.on_form)
         on_page = partial(self._ask, self._answers.on_page)
         can = Answers(on_form=on_form, on_page=on_page).capabilities
         is_any = self._server is not None and names_no_agent(self._server.url)
-        return {
-            "on_permission": self._on_permission,
-            "on_form": on_form,
-            "on_page": on_page,
-            "capabilities": replace(can, meta={ALL_AGENTS: is_any}),
-        }
+        return connected_to(
+            endpoint,
+            on_permission=self._on_permission,
+            on_form=on_form,
+            on_page=on_page,
+            capabilities=replace(can, meta={ALL_AGENTS: is_any}),
+        )
 
     # -- the session's questions ----------------------------------------------------------
 

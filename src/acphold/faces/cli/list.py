@@ -242,7 +242,21 @@ async def _print_table(
     if not table.lines:
         print(visible(await _why_none(reader, wanted)), file=sys.stderr)
     elif on_terminal:
-        _print_coloured(table.rows(), days)
+        from rich.text import Text
+
+        terminal = console()
+        columns, *lines = fit_columns(table.rows(), terminal.width)
+        shown = [column for column in COLUMNS if column.heading in columns]
+        heading, *lines = align_columns([columns, *lines])
+        terminal.print(Text(GAP.join(heading), "faint"), no_wrap=True, overflow="crop")
+        # Days stand above their sessions, if there are several.
+        above = "" if len(set(days[: len(lines)])) > 1 else days[0]
+        for line, its_day in zip(lines, days, strict=False):
+            if its_day != above:
+                terminal.print(Text(its_day, "faint"))
+                above = its_day
+            pieces = [it for cell in zip(line, shown, strict=True) for it in style_cell(*cell)]
+            terminal.print(Text.assemble(*pieces), no_wrap=True, overflow="crop")
     else:
         table.print()
     if limit is not None and has_more:
@@ -334,24 +348,6 @@ def cells(
         f"{row.ruled:,}" if row.ruled else "",
         "" if files is None else "kept" if files.state == "whole" else files.state,
     ]
-
-
-def _print_coloured(rows: Sequence[Sequence[str]], days: Sequence[str]) -> None:
-    """Print the table, with days above their sessions if there are several days."""
-    from rich.text import Text
-
-    terminal = console()
-    columns, *lines = fit_columns(rows, terminal.width)
-    shown = [column for column in COLUMNS if column.heading in columns]
-    heading, *lines = align_columns([columns, *lines])
-    terminal.print(Text(GAP.join(heading), "faint"), no_wrap=True, overflow="crop")
-    above = "" if len(set(days[: len(lines)])) > 1 else days[0]
-    for line, its_day in zip(lines, days, strict=False):
-        if its_day != above:
-            terminal.print(Text(its_day, "faint"))
-            above = its_day
-        pieces = [piece for cell in zip(line, shown, strict=True) for piece in style_cell(*cell)]
-        terminal.print(Text.assemble(*pieces), no_wrap=True, overflow="crop")
 
 
 def style_cell(cell: str, column: Column) -> Iterator[tuple[str, str]]:

@@ -182,7 +182,17 @@ def main(arguments: Sequence[str]) -> int:
         code = _run(arguments)
         sys.stdout.flush()
     except errors.AcpError as error:
-        tell(f"acphold: {_message(error, arguments)}")
+        text = str(error)  # as on the wire; a person gets more of these two
+        if isinstance(error, errors.UnknownSessionError):
+            from acphold.faces.cli.servers import server_option
+
+            server = server_option(arguments)
+            text = f"{error}; `acphold list{server} --all --archived` shows all sessions"
+        elif isinstance(error, errors.RemoteError):
+            from acphold.faces.cli.log import with_log
+
+            text = with_log(f"the agent answered with an error: {error}", patiently=True)
+        tell(f"acphold: {text}")
         return exit_code(error)
     except BrokenPipeError:
         _discard_output()  # as in `acphold list | head`
@@ -204,21 +214,6 @@ def main(arguments: Sequence[str]) -> int:
 
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of writing to a file that a shell has opened for us (`> FILE`)."""
-
-
-def _message(error: errors.AcpError, arguments: Sequence[str]) -> str:
-    """Return the message for a person, which may have more than the error on the wire."""
-    match error:
-        case errors.UnknownSessionError():
-            from acphold.faces.cli.servers import server_option
-
-            server = server_option(arguments)
-            return f"{error}; `acphold list{server} --all --archived` shows all sessions"
-        case errors.RemoteError():
-            from acphold.faces.cli.log import with_log
-
-            return with_log(f"the agent answered with an error: {error}", patiently=True)
-    return str(error)
 
 
 def _run(arguments: Sequence[str]) -> int:

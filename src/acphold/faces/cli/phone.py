@@ -22,7 +22,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -83,7 +83,16 @@ class Tunnel(NamedTuple):
                 print(message, file=sys.stderr, flush=True)
 
         try:
-            url = _address(output, self.address, command)
+            printed = b""
+            for piece in _pieces(output, bounds.TUNNEL_SECONDS):
+                printed += piece
+                # Only in whole lines: the next piece may continue the last one.
+                if found := self.address.search(printed[: printed.rfind(b"\n") + 1]):
+                    url = found[0].decode()
+                    break
+            else:
+                last = f"its last output: {_last_line(printed)!r}"
+                raise SettingsError(f"`{' '.join(command)}` printed no address; {last}")
             draining = threading.Thread(target=drain, daemon=True)
             draining.start()
             yield url
@@ -186,15 +195,3 @@ def _pieces(output: int, seconds: float) -> Iterator[bytes]:
 
 def _last_line(output: bytes) -> str:
     return visible((output.decode(errors="replace").strip().splitlines() or [""])[-1])
-
-
-def _address(output: int, address: re.Pattern[bytes], command: Sequence[str]) -> str:
-    """Return the address that a tunnel prints; raises SettingsError."""
-    printed = b""
-    for piece in _pieces(output, bounds.TUNNEL_SECONDS):
-        printed += piece
-        # Only in whole lines: the next piece may continue the last one.
-        if found := address.search(printed[: printed.rfind(b"\n") + 1]):
-            return found[0].decode()
-    shown = " ".join(command)
-    raise SettingsError(f"`{shown}` printed no address; its last output: {_last_line(printed)!r}")

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -136,11 +136,16 @@ async def stop(
     stopped: list[Process | SilentProcess] = [*background, *(silent if force else ())]
     if len(stopped) > 1 and not everything:
         short_ids = await short_ids_if_any([it.session_id for p in background for it in p.sessions])
-        lines = "\n".join(_line(process, short_ids) for process in stopped)
-        raise UsageError(
+        lines = [
             f"{quantity(len(stopped), 'process')} run in the background; stop all with --all, or "
-            f"one with the ID of a session in it:\n{lines}"
-        )
+            "one with the ID of a session in it:"
+        ]
+        for one in background:
+            ids = ", ".join(on_one_line(short_ids[it.session_id]) for it in one.sessions)
+            called = on_one_line(names_of(one)) or "no agent"
+            lines.append(f"  {called} (process {one.pid}): {ids or 'no session'}")
+        lines += [f"  {one.words}" for one in silent if force]
+        raise UsageError("\n".join(lines))
     code = await _stop(background, force)
     if force:
         return max(code, await _kill(silent))
@@ -150,14 +155,6 @@ async def stop(
 def _complain(words: str) -> Exit:
     tell(f"acphold agent stop: {words}")
     return Exit.ERROR
-
-
-def _line(process: Process | SilentProcess, short_ids: Mapping[str, str]) -> str:
-    if isinstance(process, SilentProcess):
-        return f"  {process.words}"
-    ids = ", ".join(on_one_line(short_ids[session.session_id]) for session in process.sessions)
-    called = on_one_line(names_of(process)) or "no agent"
-    return f"  {called} (process {process.pid}): {ids or 'no session'}"
 
 
 async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
@@ -280,17 +277,14 @@ async def _still_running(
     """Return those that have not ended within `bounds.STOP_SECONDS`."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + bounds.STOP_SECONDS
-    while left := [process for process in found if _holds_lock(process)]:
-        if loop.time() > deadline:
-            break
+    while True:
+        left: list[Process | SilentProcess] = []
+        for process in found:  # a parent may keep its number, a successor its lock
+            descriptor = lock(process.path)
+            if descriptor is not None:
+                os.close(descriptor)
+            elif process.pid is None or is_running(process.pid):
+                left.append(process)
+        if not left or loop.time() > deadline:
+            return left
         await asyncio.sleep(bounds.STOP_LOOK_SECONDS)
-    return left
-
-
-def _holds_lock(process: Process | SilentProcess) -> bool:
-    """True until it has ended: a parent may keep its number, a successor its lock."""
-    descriptor = lock(process.path)
-    if descriptor is None:
-        return process.pid is None or is_running(process.pid)
-    os.close(descriptor)
-    return False

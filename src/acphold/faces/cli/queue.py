@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from json import dumps
 from pathlib import Path
 from uuid import uuid4
 
@@ -106,10 +106,28 @@ async def queue(
     most once. If no process has the session open, `resume` opens it in the background, with its
     agent.
     """
-    if session_id is None:
-        return await _list(journal, as_json=json)
-    changes = _changes_of(deed, words, at, on_failure, restart)
-    return await _apply(journal, session_id, changes, as_json=json)
+    if session_id is not None:
+        changes = _changes_of(deed, words, at, on_failure, restart)
+        return await _apply(journal, session_id, changes, as_json=json)
+    rows: list[SessionRow] = []
+    short_ids: dict[str, str] = {}
+    async with journal_if_any(journal) as kept:
+        if kept is not None:
+            reader = LocalReader(kept)
+            page = await reader.page(QUEUED, limit=bounds.QUEUES_AT_ONCE)
+            rows = [it.row for it in page.sessions]
+            short_ids = await reader.short_ids(row.session_id for row in rows)
+    if not rows and not json:
+        print("No prompts are waiting.")
+    for row in rows:
+        if json:
+            facts = {"sessionId": row.session_id, "queued": row.queued, "held": row.held}
+            print(dumps({**facts, "until": row.held_until}))
+            continue
+        state = describe_queue(row.queued, row.held, row.held_until)
+        title = on_one_line(row.title or "(no title)")
+        print(f"{on_one_line(short_ids[row.session_id])}  {title}  {state}")
+    return Exit.OK
 
 
 def ask_later(arguments: Mapping[str, object]) -> int:
@@ -172,28 +190,6 @@ def _blocks(words: Sequence[str]) -> Raw:
     return Raw(encode([{"type": "text", "text": " ".join(words)}]))
 
 
-async def _list(location: str | None, *, as_json: bool) -> int:
-    async with journal_if_any(location) as journal:
-        rows: list[SessionRow] = []
-        short_ids: dict[str, str] = {}
-        if journal is not None:
-            reader = LocalReader(journal)
-            page = await reader.page(QUEUED, limit=bounds.QUEUES_AT_ONCE)
-            rows = [it.row for it in page.sessions]
-            short_ids = await reader.short_ids(row.session_id for row in rows)
-        if not rows and not as_json:
-            print("No prompts are waiting.")
-        for row in rows:
-            if as_json:
-                facts = {"sessionId": row.session_id, "queued": row.queued, "held": row.held}
-                print(json.dumps({**facts, "until": row.held_until}))
-                continue
-            state = describe_queue(row.queued, row.held, row.held_until)
-            title = on_one_line(row.title or "(no title)")
-            print(f"{on_one_line(short_ids[row.session_id])}  {title}  {state}")
-    return Exit.OK
-
-
 async def _apply(
     location: str | None, given: str, changes: Sequence[QueueChange], *, as_json: bool
 ) -> int:
@@ -202,7 +198,16 @@ async def _apply(
         row = await find_session(reader, given, "shows its queue")
         short = (await reader.short_ids([row.session_id]))[row.session_id]
         answer = await ask_queue(journal, row.session_id)
-        for change in [_with_ids(change, answer.queue.waiting) for change in changes]:
+        # Numbers are those of the list before the first change.
+        waiting, named = answer.queue.waiting, list[QueueChange]()
+        for change in changes:
+            if change.do in ("edit", "move", "drop"):
+                before = _prompt_id(waiting, change.before) if change.before else ""
+                change = msgspec.structs.replace(
+                    change, id=_prompt_id(waiting, change.id), before=before
+                )
+            named.append(change)
+        for change in named:
             if change.do == "go" and not answer.is_live and answer.queue.waiting:
                 await _open_in_background(row, location, short)
             try:
@@ -233,14 +238,6 @@ async def _open_in_background(row: SessionRow, location: str | None, short: str)
     finally:
         await wrap.aclose()
     print(f"Opened in the background, with {start_name(start)}.", file=sys.stderr)
-
-
-def _with_ids(change: QueueChange, waiting: Sequence[WaitingPrompt]) -> QueueChange:
-    """Return the change with the ids of the prompts that it names; UsageError."""
-    if change.do not in ("edit", "move", "drop"):
-        return change
-    before = _prompt_id(waiting, change.before) if change.before else ""
-    return msgspec.structs.replace(change, id=_prompt_id(waiting, change.id), before=before)
 
 
 def _prompt_id(waiting: Sequence[WaitingPrompt], number: str) -> str:

@@ -143,21 +143,14 @@ async def what_ends_us() -> list[str]:
         found.append(
             "WSL ends once no window uses it, and the background process and running turns with it"
         )
-    if not is_lingering() and await _ends_at_logout():
-        found.append(
-            "your last logout ends the background process and running turns "
-            "(KillUserProcesses=yes); `loginctl enable-linger` keeps them"
-        )
+    if not is_lingering() and (busctl := on_path("busctl")) is not None:
+        manager = "org.freedesktop.login1.Manager"  # its settings: logind.conf(5)
+        place = ("org.freedesktop.login1", "/org/freedesktop/login1", manager)
+        with suppress(ScopeError):
+            told = await _ask(busctl, "get-property", *place, "KillUserProcesses")
+            if told.split() == [b"b", b"true"]:
+                found.append(
+                    "your last logout ends the background process and running turns "
+                    "(KillUserProcesses=yes); `loginctl enable-linger` keeps them"
+                )
     return found
-
-
-async def _ends_at_logout() -> bool:
-    """Return True if a logout ends all that was started in the login; source: logind.conf(5)."""
-    if (busctl := on_path("busctl")) is None:
-        return False
-    place = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
-    try:
-        told = await _ask(busctl, "get-property", *place, "KillUserProcesses")
-    except ScopeError:
-        return False
-    return told.split() == [b"b", b"true"]

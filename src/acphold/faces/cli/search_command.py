@@ -125,7 +125,14 @@ async def search(
         local = reader.journal if isinstance(reader, LocalReader) else None
         lagging = 0 if local is None else await local.index.catch_up(0)
         if not found:
-            tell(f"No results for {_describe(sought)}.")
+            filters = [
+                sought.words,
+                f"in {sought.part}" if sought.part else "",
+                f"of agent {sought.agents[0]!r}" if sought.agents else "",
+                f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
+                f"since {iso(sought.since)[:10]}" if sought.since else "",
+            ]
+            tell(f"No results for {' '.join(filter(None, filters))}.")
         elif len(found) > sought.limit:
             tell(f"There are more; `--limit {sought.limit * 4}` shows them.")
         if lagging:
@@ -133,18 +140,6 @@ async def search(
             tell(f"Not searchable yet: {some}. `acphold import --wait` indexes all at once.")
         if local is not None and (remark := await unread_and_resumed(local, journal)):
             tell(f"{remark}.")
-
-
-def _describe(sought: Sought) -> str:
-    """Return the words that were searched for, and the filters."""
-    filters = [
-        sought.words,
-        f"in {sought.part}" if sought.part else "",
-        f"of agent {sought.agents[0]!r}" if sought.agents else "",
-        f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
-        f"since {iso(sought.since)[:10]}" if sought.since else "",
-    ]
-    return " ".join(filter(None, filters))
 
 
 StyledText = tuple[str, str]

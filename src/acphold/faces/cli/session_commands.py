@@ -223,8 +223,17 @@ def prune(
     )
     before = now_ms() if older_than is None else min(now_ms(), older_than)
     found, short_ids = asyncio.run(_old(journal, filter, before, keep or 0))
-    _show_old(found, short_ids, all_of_them=dry_run)
-    if not found or dry_run:
+    stream = sys.stdout if dry_run else sys.stderr  # before a question
+    most = len(found) if dry_run else bounds.PRUNED_SESSIONS
+    for row, short in zip(found[:most], short_ids, strict=False):
+        print(_about(row, short), file=stream)
+    if (more := len(found) - most) > 0:
+        print(f"and {quantity(more, 'more session')}", file=stream)
+    if not found:
+        print("There is nothing to delete.", file=stream)
+        return Exit.OK
+    if dry_run:
+        print(f"{quantity(len(found), 'session')} would be deleted.", file=stream)
         return Exit.OK
     if is_asked and not _is_confirmed(len(found)):
         return Exit.ERROR
@@ -268,17 +277,3 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
             ) from error
         await remove_from_disk(journal)
         return len(ids)
-
-
-def _show_old(found: list[SessionRow], short_ids: list[str], *, all_of_them: bool) -> None:
-    """Name the sessions to delete: on stderr before a question, on stdout for a dry run."""
-    stream = sys.stdout if all_of_them else sys.stderr
-    most = len(found) if all_of_them else bounds.PRUNED_SESSIONS
-    for row, short in zip(found[:most], short_ids, strict=False):
-        print(_about(row, short), file=stream)
-    if (more := len(found) - most) > 0:
-        print(f"and {quantity(more, 'more session')}", file=stream)
-    if not found:
-        print("There is nothing to delete.", file=stream)
-    elif all_of_them:
-        print(f"{quantity(len(found), 'session')} would be deleted.", file=stream)

@@ -115,7 +115,13 @@ def setup(
     asked = agent
     if not (existing or remove or sure):
         agent, program = startable(agent, program)
-    agents = [] if existing else (_agents_to_remove if remove else _agents_to_write)(agent, program)
+    agents: list[PlannedAgent] = []
+    if remove and not existing:  # they need not exist any more
+        named = _name_of(program) if program else agent
+        names = [it.name for it in _settings_agents()] if named is None else [named]
+        agents = [PlannedAgent(name, ()) for name in names]
+    elif not existing:
+        agents = _agents_to_write(agent, program)
     if asked is not None and agent is None:  # npm fetches it: it keeps the name that was asked for
         agents = [each._replace(name=asked) for each in agents]
     if title is not None and len(agents) != 1:
@@ -180,14 +186,6 @@ def _agents_to_write(agent: str | None, program: Sequence[str]) -> list[PlannedA
             f"{folder(settings_path())}, below [agents.{found.name}]: command = [{words}]"
         )
     return [PlannedAgent(found.name, (found.name,), found.command) for found in named]
-
-
-def _agents_to_remove(agent: str | None, program: Sequence[str]) -> list[PlannedAgent]:
-    """Return the agents whose entries are to be removed; the agents need not exist any more."""
-    if program:
-        return [PlannedAgent(_name_of(program), ())]
-    names = [agent] if agent is not None else [found.name for found in _settings_agents()]
-    return [PlannedAgent(name, ()) for name in names]
 
 
 def _settings_agents() -> list[NamedAgent]:
@@ -396,7 +394,14 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
     remove acphold from each."""
     editors = [(name, editor, editor.path()) for name, editor in editors_here()]
     if not editors:
-        found = f"found no settings of an editor: looked for {', '.join(_places())}"
+        places: list[str] = []
+        for each in EDITORS.values():
+            if isinstance(each, FileEditor):
+                first, *others = each.places()
+                base = os.path.commonpath([first, *others])
+                names = [os.path.relpath(it, base).partition(os.sep)[0] for it in others]
+                places.append(folder(first) + (f" (or of {', '.join(names)})" if names else ""))
+        found = f"found no settings of an editor: looked for {', '.join(places)}"
         if is_removal:
             print(visible(f"Nothing to do: {found}."))
             return Exit.OK
@@ -406,48 +411,32 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
             f"`acphold setup neovim {agent}` and `acphold setup emacs {agent}` print what to "
             "paste. More: `acphold setup --help`"
         )
-    agents = [] if is_removal else _agents_here()
+    agents: list[PlannedAgent] = []
+    if not is_removal and agents_in_file():
+        agents = _agents_to_write(None, ())
+    elif not is_removal:  # the installed ones, and those whose adapter npm has to fetch
+        agents = [agent for name in agents_on_path() for agent in _agents_to_write(name, ())]
+        for name in agents_without_adapter():
+            words = tuple(words_of(KNOWN_AGENTS[name]))
+            agents.append(PlannedAgent(name, words, words[1:]))
     return _change_agents(editors, agents, is_removal=is_removal, sure=sure)
-
-
-def _places() -> Iterator[str]:
-    """Yield the settings files that editors may have."""
-    for editor in EDITORS.values():
-        if isinstance(editor, FileEditor):
-            first, *others = editor.places()
-            base = os.path.commonpath([first, *others])
-            names = [os.path.relpath(each, base).partition(os.sep)[0] for each in others]
-            more = f" (or of {', '.join(names)})" if names else ""
-            yield f"{folder(first)}{more}"
-
-
-def _agents_here() -> list[PlannedAgent]:
-    """Return the agents of the settings file; without any there, the installed known ones, and
-    those of which npm has to fetch the adapter."""
-    if agents_in_file():
-        return _agents_to_write(None, ())
-    agents = [agent for name in agents_on_path() for agent in _agents_to_write(name, ())]
-    for name in agents_without_adapter():
-        words = tuple(words_of(KNOWN_AGENTS[name]))
-        agents.append(PlannedAgent(name, words, words[1:]))
-    return agents
 
 
 def _without_acphold(editor: FileEditor, text: str) -> str:
     """Return the settings without acphold, and without the entries that are ours."""
+    fetched = {known.package: known.name for known in KNOWN_AGENTS.values() if known.package}
     for name, words in editor.commands(text).items():
-        if is_written(words) and name in _names_of_ours(editor, name, words):
+        if not is_written(words):
+            continue
+        if own := own_words(words):  # an entry with this command has one of these names
+            agents = {_name_of(own), agent_of(words), fetched.get(tuple(own[2:]), "")}
+            names = {editor.name_of(ServedAgent(agent, None, (), {})) for agent in agents}
+            is_ours = name in names
+        else:  # an agent's name, under any with --as
+            is_ours = not editor.was_managed(name, words)
+        if is_ours:
             text = without(text, [editor.table, name])
     return editor.without_fronts(text)
-
-
-def _names_of_ours(editor: FileEditor, name: str, words: Sequence[str]) -> set[str]:
-    """Return the names under which `setup` makes an entry with this command."""
-    if not (own := own_words(words)):  # an agent's name, under any with --as
-        return set() if editor.was_managed(name, words) else {name}
-    fetched = {known.package: known.name for known in KNOWN_AGENTS.values() if known.package}
-    agents = {_name_of(own), agent_of(words), fetched.get(tuple(own[2:]), "")}
-    return {editor.name_of(ServedAgent(agent, None, (), {})) for agent in agents}
 
 
 def _with_agents(agents: Sequence[PlannedAgent], editor: FileEditor, text: str) -> str:

@@ -67,7 +67,19 @@ def start_in(
         for before, word in zip(("", *options), options, strict=False)
         if word.partition("=")[0] != "--journal" and before != "--journal"
     ]
-    folder = within.folder if _mean_files_there(within, own, command) else None
+    paths = [within.env.get(name, "") for name in FILES]
+    for option, value in zip(own, [*own, ""][1:], strict=True):
+        name, equals, given = option.partition("=")
+        if name in FILE_OPTIONS:
+            paths.append(given if equals else value)
+    # The agent's words that name a file which exists there: `./agent`, `--config=agent.toml`.
+    values = [value for word in command for value in (word, word.partition("=")[2])]
+    means_files_there = any(path and path[0] not in "/~" and ":////" not in path for path in paths)
+    means_files_there = means_files_there or any(
+        value and value[0] != "/" and os.path.lexists(os.path.join(within.folder, value))
+        for value in values
+    )
+    folder = within.folder if means_files_there else None
     return Start(agent, tuple(map(a_text, command)), tuple(map(a_text, own)), folder)
 
 
@@ -76,23 +88,6 @@ FILES: Final = ("ACPHOLD_JOURNAL", "ACPHOLD_SETTINGS")
 
 FILE_OPTIONS: Final = ("--journal", "--log-file")
 """Options of `wrap` that take a path."""
-
-
-def _mean_files_there(within: Surroundings, own: list[str], command: Sequence[str]) -> bool:
-    """Return True if options, variables or command would mean other files in another folder."""
-    paths = [within.env.get(name, "") for name in FILES]
-    for option, value in zip(own, [*own, ""][1:], strict=True):
-        name, equals, given = option.partition("=")
-        if name in FILE_OPTIONS:
-            paths.append(given if equals else value)
-    if any(path and path[0] not in "/~" and ":////" not in path for path in paths):
-        return True
-    # The agent's words that name a file which exists there: `./agent`, `--config=agent.toml`.
-    values = [value for word in command for value in (word, word.partition("=")[2])]
-    return any(
-        value and value[0] != "/" and os.path.lexists(os.path.join(within.folder, value))
-        for value in values
-    )
 
 
 @contextmanager

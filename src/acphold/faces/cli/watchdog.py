@@ -73,26 +73,20 @@ class _Watchdog:
         while not self.over.wait(bounds.WATCHDOG_SECONDS):
             if self._alive.is_set():
                 self._alive.clear()
-            elif not self._answers():
+                continue
+            try:
+                self._loop.call_soon_threadsafe(self._alive.set)
+            except RuntimeError:  # it is closed
                 return
-
-    def _answers(self) -> bool:
-        """Wait for an answer of the loop, and report that there is none; return False at the
-        end."""
-        try:
-            self._loop.call_soon_threadsafe(self._alive.set)
-        except RuntimeError:  # it is closed
-            return False
-        silent = 0
-        while not self._alive.wait(bounds.HANG_SECONDS):
-            if self.over.is_set():
-                return False
-            silent += 1
-            if silent == 1:
-                print("acphold: the event loop hangs; all stacks:", file=sys.stderr)
-                faulthandler.dump_traceback(sys.stderr)
-            if silent == bounds.ABORT_TICKS:
-                print("acphold: the event loop still hangs; aborting", file=sys.stderr)
-                sys.stderr.flush()
-                os.abort()
-        return True
+            silent = 0
+            while not self._alive.wait(bounds.HANG_SECONDS):
+                if self.over.is_set():
+                    return
+                silent += 1
+                if silent == 1:
+                    print("acphold: the event loop hangs; all stacks:", file=sys.stderr)
+                    faulthandler.dump_traceback(sys.stderr)
+                if silent == bounds.ABORT_TICKS:
+                    print("acphold: the event loop still hangs; aborting", file=sys.stderr)
+                    sys.stderr.flush()
+                    os.abort()
