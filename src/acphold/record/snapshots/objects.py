@@ -100,7 +100,7 @@ class StoreObjects:
         Raises OSError and the errors of `Git.run`.
         """
         edited = []
-        trees = self._trees(tree, _folders_of(changes)) if changes else {}
+        trees = self._trees(tree, changes) if changes else {}
         by_folder: dict[bytes, dict[bytes, TreeEntry | None]] = {b"": {}}
         for name, entry in changes.items():
             folder, _, base = os.fsencode(name).rpartition(b"/")
@@ -133,8 +133,13 @@ class StoreObjects:
                 )
         raise AssertionError("the last one is the tree itself")
 
-    def _trees(self, tree: str, folders: Iterable[bytes]) -> dict[bytes, Tree]:
-        """Return the content of these folders in a tree, with each the folder above it."""
+    def _trees(self, tree: str, names: Iterable[str]) -> dict[bytes, Tree]:
+        """Return the content of the folders of these files in a tree, and of those above them."""
+        folders = {b""}
+        for folder in {os.fsencode(name).rpartition(b"/")[0] for name in names}:
+            while folder not in folders:
+                folders.add(folder)
+                folder = folder.rpartition(b"/")[0]
         found: dict[bytes, Tree] = {}
         packed: list[bytes] = []
         for folder in sorted(folders):
@@ -149,11 +154,13 @@ class StoreObjects:
                     found[folder] = {}
                     continue
                 object_id = entry.id.hex()
-            raw = self._loose(object_id)
-            if raw is None:
-                packed.append(folder)
+            try:
+                with open(self._path(object_id), "rb") as file:
+                    data = zlib.decompress(file.read())
+            except (OSError, zlib.error):
+                packed.append(folder)  # it has no file of its own
             else:
-                found[folder] = _entries(raw)
+                found[folder] = _entries(data.partition(b"\0")[2])
         if packed:
             lines = b"".join(b"%s:%s\n" % (tree.encode(), folder) for folder in packed)
             output = self._git.run("cat-file", "--batch", stdin=lines, reads=True)
@@ -173,27 +180,8 @@ class StoreObjects:
                 at += size + 1
         return found
 
-    def _loose(self, object_id: str) -> bytes | None:
-        """Return the content of an object that has a file of its own."""
-        try:
-            with open(self._path(object_id), "rb") as file:
-                data = zlib.decompress(file.read())
-        except (OSError, zlib.error):
-            return None
-        return data.partition(b"\0")[2]
-
     def _path(self, object_id: str) -> str:
         return f"{self._objects}/{object_id[:2]}/{object_id[2:]}"
-
-
-def _folders_of(names: Iterable[str]) -> set[bytes]:
-    """Return the folders of these files, and those above them."""
-    found = {b""}
-    for folder in {os.fsencode(name).rpartition(b"/")[0] for name in names}:
-        while folder not in found:
-            found.add(folder)
-            folder = folder.rpartition(b"/")[0]
-    return found
 
 
 def _entries(raw: bytes) -> Tree:

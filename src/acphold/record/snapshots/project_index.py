@@ -112,7 +112,7 @@ def keep_staged(
     with _of_project(store, group, checkout) as project:
         try:
             with _full_index(project, store, group, checkout) as full:
-                lines = [*_differences(full, head), *_marks(project)]
+                lines = _staged_lines(project, full, head)
         except GitError as error:
             return Staged(left_out=((".git/index", f"the staged changes cannot be read: {error}"),))
         if not lines:
@@ -244,22 +244,13 @@ def _patterns(git_folder: str) -> str:
     return os.path.join(git_folder, "info", "sparse-checkout")
 
 
-def _marks(project: Git) -> Iterator[_Line]:
-    """Yield the marks of an index; see the module."""
-    for line in project.run("ls-files", "-v", "-z", "--sparse").split(b"\0"):
-        kind, path = line[:1], os.fsdecode(line[2:])
-        if kind.islower():
-            yield _Line("A", NONE, 0, path)
-        if kind.lower() == b"s":
-            yield _Line("S", NONE, 0, path)
-
-
-def _differences(project: Git, head: str) -> list[_Line]:
-    """Return how the index differs from a commit."""
+def _staged_lines(project: Git, full: Git, head: str) -> list[_Line]:
+    """Return how the full index differs from a commit, and the marks of the index; see the
+    module."""
 
     def index_changes(*options: str) -> Iterator[tuple[list[str], str]]:
         raw = ("--raw", "-z", "--no-renames", "--no-abbrev")
-        words = iter(project.run("diff-index", "--cached", *raw, *options, head, "--").split(b"\0"))
+        words = iter(full.run("diff-index", "--cached", *raw, *options, head, "--").split(b"\0"))
         for facts in words:
             if facts:
                 yield facts.decode().split(), os.fsdecode(next(words))
@@ -279,10 +270,16 @@ def _differences(project: Git, head: str) -> list[_Line]:
         found[path] = _Line("0", NONE, 0, path)
     lines = [found[path] for path in sorted(found)]
     if unmerged:
-        for line in project.run("ls-files", "-u", "-z").split(b"\0")[:-1]:
+        for line in full.run("ls-files", "-u", "-z").split(b"\0")[:-1]:
             facts, _, name = line.partition(b"\t")
             mode, object_id, number = facts.decode().split()
             lines.append(_Line(mode, object_id, int(number), os.fsdecode(name)))
+    for line in project.run("ls-files", "-v", "-z", "--sparse").split(b"\0"):
+        kind, path = line[:1], os.fsdecode(line[2:])
+        if kind.islower():
+            lines.append(_Line("A", NONE, 0, path))
+        if kind.lower() == b"s":
+            lines.append(_Line("S", NONE, 0, path))
     return lines
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable
-from functools import cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -56,7 +55,7 @@ class Sieve:
         self._top = top
         self._limits = limits
         self._own = tuple(os.path.relpath(path, top) for path in map(os.path.realpath, own))
-        self._is_behind = cache(self._is_folder_behind_link)
+        self._behind = {"": False}
 
     def sift(
         self, candidates: Collection[str], is_tracked: Callable[[str], bool], ours: Collection[str]
@@ -122,12 +121,11 @@ class Sieve:
 
     def is_behind_link(self, name: str) -> bool:
         """True if a file in the work tree is reached through a link."""
-        return self._is_behind(os.path.dirname(name))
-
-    def _is_folder_behind_link(self, folder: str) -> bool:
-        if not folder:
-            return False
-        return os.path.islink(os.path.join(self._top, folder)) or self.is_behind_link(folder)
+        folder = os.path.dirname(name)
+        if folder not in self._behind:
+            is_link = os.path.islink(os.path.join(self._top, folder))
+            self._behind[folder] = is_link or self.is_behind_link(folder)
+        return self._behind[folder]
 
 
 def as_text(name: str) -> str:

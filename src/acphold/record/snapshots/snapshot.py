@@ -337,7 +337,13 @@ class _SnapshotTaker:
             untracked.add(name)
             return False
 
-        same = self._still_ahead(known, listed.names)
+        # Those that are ahead of our index still, and as they were when read.
+        same: dict[str, Ahead] = {}
+        for name, it in known.ahead.items():
+            if it.marks and name in listed.names and not self._sieve.is_behind_link(name):
+                with suppress(OSError):
+                    if it.marks == file_marks(os.lstat(self._at(name))):
+                        same[name] = it
         sifted = self._sieve.sift(listed.names - same.keys(), is_tracked, listed.changed)
         looked_for = sorted(untracked & listed.names)[: bounds.ABSENT_NAMES]
         is_noted, known.untracked = known.untracked == looked_for, looked_for
@@ -407,11 +413,24 @@ class _SnapshotTaker:
             elif not any(name.startswith(prefix) for prefix in inside):
                 candidates.add(name)
         for prefix in inside:
-            found, its_tracked = self._files_inside(prefix, inside)
-            tracked |= its_tracked
+            # Its files are named one by one: git would keep only its commit.
+            files: set[str] = set()
+            place = os.path.join(self._checkout.top, prefix.rstrip("/"))
+            checkout = checkout_at(place)
+            if checkout is not None and not os.path.islink(place):
+                index = names_in_index(self._store, self._group, checkout)
+                its_tracked = {prefix + name for name in index}
+                tracked |= its_tracked
+                git = self._store.git(self._group, work_tree=place)
+                sources = options(_sources(checkout, self._personal))
+                found = {prefix + name for name in git.names("ls-files", "-z", "-o", *sources)}
+                # Repositories in it: the loop goes on with them.
+                inside += sorted(it for it in found if it.endswith("/") and it not in inside)
+                files = {name for name in found if not name.endswith("/")} | its_tracked
+                files = {name for name in files if os.path.lexists(self._at(name))}
             ours = {name for name in listed if name.startswith(prefix)}
             present = set(self._own_names(prefix))
-            candidates |= (found - present) | (ours & (found | present))
+            candidates |= (files - present) | (ours & (files | present))
         return candidates, inside
 
     def _own_names(self, below: str = "") -> list[str]:
@@ -419,23 +438,6 @@ class _SnapshotTaker:
         if not os.path.exists(self._index):
             return []
         return [*self._git.names("ls-files", "-z", "-c", "--", *([below] if below else []))]
-
-    def _files_inside(self, prefix: str, inside: list[str]) -> tuple[set[str], set[str]]:
-        """The files of a repository inside, and those that it tracks; repositories in it are added
-        to `inside`. Its files are named one by one: git would keep only its commit."""
-        place = os.path.join(self._checkout.top, prefix.rstrip("/"))
-        checkout = checkout_at(place)
-        if checkout is None or os.path.islink(place):
-            return set(), set()
-        tracked = {prefix + name for name in names_in_index(self._store, self._group, checkout)}
-        git = self._store.git(self._group, work_tree=place)
-        names = git.names("ls-files", "-z", "-o", *options(_sources(checkout, self._personal)))
-        found = {prefix + name for name in names}
-        for name in sorted(found):
-            if name.endswith("/") and name not in inside:
-                inside.append(name)  # the loop over it goes on with this one
-        files = {name for name in found if not name.endswith("/")} | tracked
-        return {name for name in files if os.path.lexists(self._at(name))}, tracked
 
     def _at(self, name: str) -> str:
         return os.path.join(self._checkout.top, name)
@@ -475,16 +477,6 @@ class _SnapshotTaker:
         """Write the tree of our index: nothing is ahead of it then."""
         known.tree, known.ahead = self._git.run("write-tree").decode().strip(), {}
         return known.tree
-
-    def _still_ahead(self, known: KnownTree, listed: Collection[str]) -> dict[str, Ahead]:
-        """Return the listed files that are ahead of our index, and as they were when read."""
-        same = {}
-        for name, former in known.ahead.items():
-            if former.marks and name in listed and not self._sieve.is_behind_link(name):
-                with suppress(OSError):
-                    if former.marks == file_marks(os.lstat(self._at(name))):
-                        same[name] = former
-        return same
 
     def _read_without_git(
         self, known: KnownTree, sifted: Sifted, same: dict[str, Ahead]

@@ -127,9 +127,11 @@ class WorkTreeLook:
         last. Raises OSError and the errors of `Git.run`."""
         index = mark(self._index)
         marks = [(os.fsencode(path), mark(path)) for path in sources]
-        known = self._read()
-        if known.sources != marks:
-            known = _Folders(marks)
+        known = _Folders(marks)
+        with suppress(OSError, msgspec.MsgspecError):
+            noted = contents(self._path, bounds.FOLDERS_BYTES)
+            before = msgspec.msgpack.decode(noted, type=_Folders)
+            known = before if before.sources == marks else known
         if not index or known.is_vast:  # a first snapshot is not made to wait: all of it is new
             return Listing(*self._ask(sources))
         try:
@@ -138,7 +140,13 @@ class WorkTreeLook:
             self._note(_Folders(marks, is_vast=True))
             return Listing(*self._ask(sources))
         if known.index != index:
-            known.files, known.changed, are_same = self._small_files(known), set(), False
+            known.files, known.changed, are_same = None, set(), False
+            with open(self._index, "rb") as file:
+                count = int.from_bytes(file.read(12)[8:])  # after the signature and the version
+            if count <= bounds.FILES_LOOKED_AT:
+                files = [*map(os.fsencode, self._git.names("ls-files", "-z", "-c"))]
+                if {*map(os.path.dirname, files)} <= known.folders.keys():
+                    known.files = dict.fromkeys(files, ())  # their marks come with a comparison
         files_are_same, files_are_noted = known.compare_files(self._top)
         if not are_same:
             new, changed = self._ask(sources)
@@ -160,18 +168,6 @@ class WorkTreeLook:
         for line in self._git.names("ls-files", "-z", "-t", "-m", "-d", *others):
             (new if line[0] == "?" else changed).append(line[2:])
         return new, changed
-
-    def _small_files(self, known: _Folders) -> dict[bytes, Marks] | None:
-        """Return the files of our index, if they are few, without marks; None if there are more, or
-        if the folder of one is not compared."""
-        with open(self._index, "rb") as file:
-            count = int.from_bytes(file.read(12)[8:])  # after the signature and the version
-        if count > bounds.FILES_LOOKED_AT:
-            return None
-        files: dict[bytes, Marks] = {}
-        for name in self._git.names("ls-files", "-z", "-c"):
-            files[os.fsencode(name)] = ()
-        return files if {*map(os.path.dirname, files)} <= known.folders.keys() else None
 
     def _compare(self, known: _Folders) -> tuple[bool, bool]:
         """Compare the folders with what is known of them, and know it then. It is before git looks,
@@ -198,7 +194,14 @@ class WorkTreeLook:
         while found := [it for it in found if it not in known.folders and it not in known.ignored]:
             if len(known.folders) + len(found) > bounds.FOLDERS or time.monotonic() > until:
                 raise _VastError
-            known.ignored |= self._find_ignored(known, found)
+            if found != [b""]:
+                # Whatever is in our index. It takes one file of ignored names here; the last name
+                # that fits decides.
+                texts = [contents(os.fsdecode(it), bounds.IGNORED_BYTES) for it, _ in known.sources]
+                lists = b"\n".join(text.removeprefix(BOM_UTF8) for text in texts)
+                names = f"{self._path}-ignored"
+                write_whole(names, lists, is_lasting=False)
+                known.ignored |= self._git.find_ignored(found, names)
             inside = []
             for path in found:
                 if path not in known.ignored and (after := self._scan(path, now)) is not None:
@@ -206,17 +209,6 @@ class WorkTreeLook:
                     inside += after[1]
             found = inside
         return is_same, False
-
-    def _find_ignored(self, known: _Folders, folders: list[bytes]) -> set[bytes]:
-        """Return those of these folders that git ignores, whatever is in our index."""
-        if folders == [b""]:
-            return set()
-        # It takes one file of ignored names here; the last name that fits decides.
-        texts = [contents(os.fsdecode(path), bounds.IGNORED_BYTES) for path, _ in known.sources]
-        names = f"{self._path}-ignored"
-        lists = b"\n".join(text.removeprefix(BOM_UTF8) for text in texts)
-        write_whole(names, lists, is_lasting=False)
-        return self._git.find_ignored(folders, names)
 
     def _scan(self, path: bytes, now: int) -> tuple[_Folder, list[bytes]] | None:
         """Return what a folder is now, and the folders in it; None if it is gone."""
@@ -247,11 +239,6 @@ class WorkTreeLook:
 
     def _note(self, known: _Folders) -> None:
         write_whole(self._path, msgspec.msgpack.encode(known), is_lasting=False)
-
-    def _read(self) -> _Folders:
-        with suppress(OSError, msgspec.MsgspecError):
-            return msgspec.msgpack.decode(contents(self._path, bounds.FOLDERS_BYTES), type=_Folders)
-        return _Folders()
 
 
 def options(sources: Sequence[str]) -> list[str]:

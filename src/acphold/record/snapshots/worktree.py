@@ -22,7 +22,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from glob import escape as glob_escape, glob
 from secrets import token_hex
 from typing import NamedTuple
@@ -93,7 +93,14 @@ def lay(
     exists = _require_usable(folder, project)
     doing, refusal = f"{folder!r}: laying out the files", f"{folder!r}: "
     with store.working(bounds.LAYING_OUT_SECONDS, doing, refusal) as group, ExitStack() as noted:
-        note = noted.enter_context(_note_laying(store, folder, project, is_new=not exists))
+        note = os.path.join(store.path, f"{LAYING}-{token_hex(8)}")
+        noting = noted.enter_context(open(note, "wb"))
+        fcntl.flock(noting, fcntl.LOCK_EX)
+        # In the JSON of the standard library paths may have bytes that are no text.
+        facts = {"folder": folder, "project": project, "is_new": not exists}
+        noting.write(json.dumps(facts).encode())
+        noting.flush()
+        noted.callback(os.unlink, note)
         git = store.git(group)
         listing = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
         kind = b"".join(listing.split()[1:2])
@@ -141,22 +148,6 @@ class _Laying(NamedTuple):
             if any(os.lstat(path).st_ctime_ns > self.since for path in paths):
                 return False
         return True
-
-
-@contextmanager
-def _note_laying(store: SnapshotStore, folder: str, project: str, *, is_new: bool) -> Iterator[str]:
-    """Note, for a block, that files are laid out in a folder, new or not; yield the note."""
-    path = os.path.join(store.path, f"{LAYING}-{token_hex(8)}")
-    with open(path, "wb") as note:
-        fcntl.flock(note, fcntl.LOCK_EX)
-        # In the JSON of the standard library paths may have bytes that are no text.
-        noted = {"folder": folder, "project": project, "is_new": is_new}
-        note.write(json.dumps(noted).encode())
-        note.flush()
-        try:
-            yield path
-        finally:
-            os.unlink(path)
 
 
 def note_unused(laid: Laid) -> None:
@@ -384,21 +375,13 @@ def include(
                 wanted &= find_ignored_names(store, group, checkout, surroundings) | {*left_out}
     except WorkspaceError as error:
         return Included(missing=str(error))
-    names = sorted(name for name in wanted if not name.endswith("/"))
-    copied, missing = _copy_included(project, folder, names, placed, checkpoint)
-    return Included(tuple(copied[:3]), len(copied), missing)
-
-
-def _copy_included(
-    project: str, folder: str, names: Collection[str], placed: list[str], checkpoint: Checkpoint
-) -> tuple[list[str], str]:
-    """Copy files; return those that were, and why not all."""
     copied: list[str] = []
-    left = bounds.INCLUDED_BYTES
-    for name in names:
+    missing, left = "", bounds.INCLUDED_BYTES
+    for name in sorted(name for name in wanted if not name.endswith("/")):
         checkpoint()
         if len(copied) == bounds.INCLUDED_FILES:
-            return copied, f"more than {bounds.INCLUDED_FILES:,} files"
+            missing = f"more than {bounds.INCLUDED_FILES:,} files"
+            break
         try:
             size = _copy_file(project, folder, name, left, placed, checkpoint)
         except (FileExistsError, FileNotFoundError, PermissionError):
@@ -406,14 +389,16 @@ def _copy_included(
         except OSError as error:
             if error.errno in NO_FILES:
                 continue
-            return copied, error.strerror or str(error)  # the disk is full
+            missing = error.strerror or str(error)  # the disk is full
+            break
         if size is None:
             continue
         if size < 0:
-            return copied, f"more than {bounds.INCLUDED_BYTES >> 20} MB"
+            missing = f"more than {bounds.INCLUDED_BYTES >> 20} MB"
+            break
         left -= size
         copied.append(name)
-    return copied, ""
+    return Included(tuple(copied[:3]), len(copied), missing)
 
 
 def _copy_file(
