@@ -100,35 +100,26 @@ async def copy(journal: Journal, source: SessionRow, new: NewSession, through: i
         start = source.start if source.agent == new.agent else None
         change = RowChange(updated_at=now_ms(), prompted=True, start=start, home=source.home)
         await journal.take_in(lease, piece, change)
-        await _copy_snapshots(journal, source, new, through)
+        if rows := await journal.snapshots.of(source.session_id):
+            spans = await turn_spans(history(journal, source.session_id, through=through))
+            own = await turn_spans(history(journal, new.session_id))
+            folder = resolve_folder(source.cwd)
+            cwd = "" if folder == resolve_folder(new.cwd) else folder
+            copies = [
+                replace(
+                    it.snapshot,
+                    turn=own[it.turn - 1].first - 1,
+                    taken_for=it.snapshot.taken_for or source.session_id,
+                    cwd=it.snapshot.cwd or cwd,
+                )
+                for it in with_numbers(rows, spans)
+                if it.turn <= len(own)
+            ]
+            await journal.snapshots.keep(new.session_id, copies)
     except BaseException:
         await journal.delete(lease)
         raise
     await journal.release(lease)
-
-
-async def _copy_snapshots(
-    journal: Journal, source: SessionRow, new: NewSession, through: int
-) -> None:
-    """Keep the snapshots of the copied turns for the copy, too."""
-    rows = await journal.snapshots.of(source.session_id)
-    if not rows:
-        return
-    spans = await turn_spans(history(journal, source.session_id, through=through))
-    own = await turn_spans(history(journal, new.session_id))
-    folder = resolve_folder(source.cwd)
-    cwd = "" if folder == resolve_folder(new.cwd) else folder
-    copies = [
-        replace(
-            it.snapshot,
-            turn=own[it.turn - 1].first - 1,
-            taken_for=it.snapshot.taken_for or source.session_id,
-            cwd=it.snapshot.cwd or cwd,
-        )
-        for it in with_numbers(rows, spans)
-        if it.turn <= len(own)
-    ]
-    await journal.snapshots.keep(new.session_id, copies)
 
 
 def _entries_to_copy(segment: Segment, *, for_another: bool) -> Iterable[PastEntry]:
@@ -226,7 +217,15 @@ async def copy_all(
                 log.warning(
                     "another process keeps writing; the next copy will have its latest changes"
                 )
-    await _copy_tombstones(source, target)
+    # And tombstones of ids unknown there, so that agents' lists do not bring deleted sessions back.
+    gone: dict[str, list[str]] = {}
+    for agent, downstream_id in await source.links.of(None):
+        gone.setdefault(agent, []).append(downstream_id)
+    for agent, ids in gone.items():
+        known = await target.links.sessions_of(agent, ids)
+        for downstream_id in ids:
+            if downstream_id not in known:
+                await target.links.link(None, agent, downstream_id)
     return Counter(became.values())
 
 
@@ -379,16 +378,3 @@ def _as_copied(row: SessionRow, copy: SessionRow, through: int) -> SessionRow:
         tenant=copy.tenant,
         shared_with=copy.shared_with | row.shared_with,
     )
-
-
-async def _copy_tombstones(source: Journal, target: Journal) -> None:
-    """Copy tombstones of ids unknown there, so that agents' lists do not bring deleted sessions
-    back."""
-    gone: dict[str, list[str]] = {}
-    for agent, downstream_id in await source.links.of(None):
-        gone.setdefault(agent, []).append(downstream_id)
-    for agent, ids in gone.items():
-        known = await target.links.sessions_of(agent, ids)
-        for downstream_id in ids:
-            if downstream_id not in known:
-                await target.links.link(None, agent, downstream_id)

@@ -61,15 +61,11 @@ def journal_name(location: str | os.PathLike[str] | None) -> str:
     Raises JournalUnavailableError.
     """
     url = os.fspath(location or default_location())
-    return _without_password(url) if scheme_of(url) in DATABASES else journal_path(url)
-
-
-def _without_password(url: str) -> str:
-    """Return the URL without its password, and put the password into the environment.
-
-    The name is shown to people, and is passed to other programs of ours on their command lines,
-    which everybody on the machine can read. The environment that they inherit is private.
-    """
+    if scheme_of(url) not in DATABASES:
+        return journal_path(url)
+    # Without its password, which goes into the environment. The name is shown to people, and is
+    # passed to other programs of ours on their command lines, which everybody on the machine can
+    # read. The environment that they inherit is private.
     from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
     parts = urlsplit(url)

@@ -24,7 +24,6 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import psycopg
 from msgspec import Struct, field
 from psycopg import pq
-from psycopg.pq.abc import PGresult
 
 from acphold.record.journal import bounds
 from acphold.record.journal.postgresql.migrations import Line
@@ -229,27 +228,31 @@ class _Pipeline:
 
     def _write(self) -> None:
         """Write as much as the server accepts now, and the rest when it accepts more."""
-        is_full = bool(self._pq.flush())
+        try:
+            is_full = bool(self._pq.flush())
+        except psycopg.Error:
+            self.close()
+            return
         if is_full != self._is_full:
             self._is_full = is_full
             if is_full:
-                self.loop.add_writer(self._socket, self._write_on)
+                self.loop.add_writer(self._socket, self._write)
             else:
                 self.loop.remove_writer(self._socket)
-
-    def _write_on(self) -> None:
-        try:
-            self._write()
-        except psycopg.Error:
-            self.close()
 
     def _read(self) -> None:
         """Read the results that have arrived: several for each question, the last being a sync
         mark."""
         try:
             self._pq.consume_input()
-            while self.asked and (result := self._next_result()) is not None:
-                asked = self.asked[0]
+            # One None ends the results of a statement. A second one means that there is nothing
+            # more.
+            nones = 0
+            while self.asked and nones < 2 and not self._pq.is_busy():
+                if (result := self._pq.get_result()) is None:
+                    nones += 1
+                    continue
+                nones, asked = 0, self.asked[0]
                 if result.status == pq.ExecStatus.PIPELINE_SYNC:
                     self.asked.popleft()
                     if asked.failed:  # maybe because the server has not prepared the statement
@@ -264,16 +267,6 @@ class _Pipeline:
                     ]
         except psycopg.Error:
             self.close()
-
-    def _next_result(self) -> PGresult | None:
-        """Return the next result; None if it has not arrived yet."""
-        # One None ends the results of a statement. A second one means that there is nothing more.
-        for _ in range(2):
-            if self._pq.is_busy():
-                return None
-            if (result := self._pq.get_result()) is not None:
-                return result
-        return None
 
     def _watch(self) -> None:
         """Close the connection if the oldest question has waited too long."""

@@ -133,7 +133,12 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
     async def _grant(
         self, session_id: str, seen: int | None, new: NewSession | None, *, yields: bool
     ) -> Lease:
-        owner_id = await self._ensure_registered()
+        async with self._registering:
+            if (owner_id := self._owner_id) is None:
+                owner_id = os.urandom(12).hex()
+                await self._slowly(self._register(owner_id))
+                self._owner_id = owner_id
+        self._database.pipelines.begin()
         is_again = False
 
         def work(tables: Tables) -> Lease:
@@ -166,16 +171,6 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
                 return Here(int.from_bytes(epoch or b"", "big"), self._retired or yields == b"\1")
         own_id, own = self._owner_id, self._addresses
         return await self._ask(lambda tables: leases.whose(tables, session_id, own_id, own))
-
-    async def _ensure_registered(self) -> str:
-        """Return the id of this owner, registering it first if needed."""
-        async with self._registering:
-            if self._owner_id is None:
-                owner_id = os.urandom(12).hex()
-                await self._slowly(self._register(owner_id))
-                self._owner_id = owner_id
-        self._database.pipelines.begin()
-        return self._owner_id
 
     def _register(self, owner_id: str) -> Callable[[Tables], None]:
         addresses, retired = self._addresses, self._retired

@@ -246,21 +246,19 @@ def is_exact(tables: Tables, session_id: str, after: int) -> bool:
     while after < settled:
         found = rows.read(after, bounds.PIECE_BYTES, settled)
         if any(segment.is_merged for segment in found):
-            return _is_between_turns(rows, position)
+            break
         if not found:
             return True
         after = found[-1].last_seq
-    return True
-
-
-def _is_between_turns(rows: KeptSegments, after: int) -> bool:
-    """True if nothing above `after` can have been merged with anything up to it."""
-    [behind, *_] = rows.read(after, 1)
-    if behind.first_seq <= after:
+    else:
+        return True
+    # Can any of it have been merged with anything up to the position?
+    [behind, *_] = rows.read(position, 1)
+    if behind.first_seq <= position:
         return False
     if behind.kind == TURN_END:
         return True
-    for segment in rows.backwards(after):
+    for segment in rows.backwards(position):
         if segment.kind == TURN_END:
             return True
         if segment.kind == PROMPT or b'"toolCallId"' in segment.raw:

@@ -118,12 +118,23 @@ def sweep(connection: Connection) -> Iterator[None]:
     if not deleted:
         return
     yield from search_index.tidy(connection)
-    if _empty_log(connection):
-        while deleted:
-            with writing(connection):
-                for number in connection.while_there_is_time(deleted):
-                    connection.execute("DELETE FROM deleted WHERE session = ?", (number,))
-            yield
+    # Writers do not wait while the log is emptied: most of it is copied beforehand, while others
+    # work, and while writers are held up no reader is waited for.
+    for _ in range(bounds.EMPTYING_TRIES):
+        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages == copied:
+            with connection.at_once():
+                busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                break
+        time.sleep(bounds.EMPTYING_WAIT_SECONDS)
+    else:
+        return  # somebody still reads it
+    while deleted:
+        with writing(connection):
+            for number in connection.while_there_is_time(deleted):
+                connection.execute("DELETE FROM deleted WHERE session = ?", (number,))
+        yield
 
 
 class _Remains(NamedTuple):
@@ -157,20 +168,3 @@ def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Ite
             yield _Remains(session, through, documents)
             left -= size
             after = through
-
-
-def _empty_log(connection: Connection) -> bool:
-    """Copy the log into the file and empty it; False if somebody still reads it.
-
-    Writers wait for neither: most of the log is copied beforehand, while others work, and while
-    writers are held up no reader is waited for.
-    """
-    for _ in range(bounds.EMPTYING_TRIES):
-        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if pages == copied:
-            with connection.at_once():
-                busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if not busy:
-                return True
-        time.sleep(bounds.EMPTYING_WAIT_SECONDS)
-    return False

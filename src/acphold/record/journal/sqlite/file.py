@@ -92,7 +92,16 @@ class JournalFile:
                 connection = connect(path, busy_seconds, access=access)
                 undo.callback(connection.close)
                 if fresh:
-                    _claim(connection)
+                    # Before write-ahead logging begins, so that the mark is in the file itself from
+                    # the start.
+                    connection.execute("BEGIN EXCLUSIVE")
+                    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                    connection.execute("COMMIT")
+                    # This lets the file give room back in pieces, but only once it is rewritten: do
+                    # it now, while it is empty. Setting it before the mark would write the file
+                    # without the mark.
+                    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                    connection.execute("VACUUM")
                 refuse_altered(connection, path)
                 if access is READ_WRITE:
                     _write_ahead(connection, path, busy_seconds)
@@ -302,7 +311,14 @@ def _inspect(path: str, *, create: bool) -> bool:
             f"the journal {path} is on a network file system ({type_}), where neither locks nor "
             f"SQLite's log are reliable; put it on a disk of this machine ({NAMED_BY})"
         )
-    _refuse_left_log(path)
+    with suppress(OSError):
+        is_there = os.path.exists(path) and os.stat(path).st_size > 0
+        if not is_there and os.stat(f"{path}-wal").st_size > 0:  # SQLite would delete it
+            raise errors.JournalUnavailableError(
+                f"the journal {path} is gone, but its log {path}-wal still exists and holds the "
+                "most recent writes; nothing was changed. Move the journal back, or move the log "
+                f"next to the journal. To start a new journal here, move {path}-wal away"
+            )
     header, size, has_log, changes = _beginning(path, create=create)
     if not header:
         if not create:
@@ -378,20 +394,6 @@ def _beginning(path: str, *, create: bool) -> tuple[bytes, int, bool, int]:
         ) from error
 
 
-def _refuse_left_log(path: str) -> None:
-    """Raise JournalUnavailableError for a log whose journal is gone: SQLite would delete it."""
-    log_path = f"{path}-wal"
-    with suppress(OSError):
-        if os.path.exists(path) and os.stat(path).st_size > 0:
-            return
-        if os.stat(log_path).st_size > 0:
-            raise errors.JournalUnavailableError(
-                f"the journal {path} is gone, but its log {log_path} still exists and holds the "
-                "most recent writes; nothing was changed. Move the journal back, or move the log "
-                f"next to the journal. To start a new journal here, move {log_path} away"
-            )
-
-
 def _access(path: str) -> OpenMode:
     """Choose how to open a journal that must not be created; JournalUnavailableError if impossible.
 
@@ -434,17 +436,6 @@ def _make_private(path: str) -> bool:
                 os.chmod(file, mode & 0o700)
                 was_open = True
     return was_open
-
-
-def _claim(connection: sqlite3.Connection) -> None:
-    # Before write-ahead logging begins, so that the mark is in the file itself from the start.
-    connection.execute("BEGIN EXCLUSIVE")
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute("COMMIT")
-    # This lets the file give room back in pieces, but only once it is rewritten: do it now, while
-    # it is empty. Setting it before the mark would write the file without the mark.
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("VACUUM")
 
 
 def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float) -> None:

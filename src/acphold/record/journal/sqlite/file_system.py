@@ -149,21 +149,17 @@ def place(path: str) -> str:
 def _birth(path: str, descriptor: int, found: os.stat_result) -> str:
     """Return a mark that the next file with the same inode does not have; "" if the system gives
     none."""
-    if sys.platform == "linux":
-        import fcntl  # late, for a quick start
+    if sys.platform != "linux":
+        return str(getattr(found, "st_birthtime", ""))
+    import fcntl  # late, for a quick start
 
-        with suppress(OSError):
-            raw = fcntl.ioctl(descriptor, _GENERATION, bytes(8))
-            if any(raw):
-                return raw.rstrip(b"\0").hex()
-        return _birth_time(path)
-    return str(getattr(found, "st_birthtime", ""))
-
-
-def _birth_time(path: str) -> str:
-    """Return the time at which a file was made, on Linux; "" if it is unknown. Source: statx(2)."""
+    with suppress(OSError):
+        raw = fcntl.ioctl(descriptor, _GENERATION, bytes(8))
+        if any(raw):
+            return raw.rstrip(b"\0").hex()
     import ctypes  # late: only for file systems without generations
 
+    # The time at which the file was made. Source: statx(2).
     ask = getattr(ctypes.CDLL(None), "statx", None)
     told = ctypes.create_string_buffer(256)
     wanted = 0x800  # STATX_BTIME

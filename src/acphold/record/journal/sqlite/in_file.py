@@ -91,7 +91,28 @@ def damage(connection: Connection) -> list[str]:
         pages = [str(line) for (line,) in connection.execute("PRAGMA quick_check(20)")]
         if pages != ["ok"]:
             return pages
-        gaps = [*_gaps(connection)]
+        # Entries that do not follow the one before, or belong to no session. A deleted session has
+        # entries until it is swept, and is not reported.
+        gaps: list[str] = []
+        known: dict[int, str | None] = dict(
+            connection.execute(
+                "SELECT number, session_id FROM sessions "
+                "UNION ALL SELECT session, NULL FROM deleted"
+            )
+        )
+        last = (0, 0)
+        # Row by row: for a comparison with the row before, SQLite would keep all in memory.
+        for key, first_seq in connection.execute(
+            "SELECT key, first_seq FROM segments ORDER BY key"
+        ):
+            number, seq = key >> SEQ_BITS, key & SEQ_MASK
+            before = last[1] if number == last[0] else 0
+            if number != last[0] and number not in known:
+                whose = f"session number {number}, which does not exist"
+                gaps.append(f"entries from {first_seq} on belong to {whose}")
+            last = number, seq
+            if first_seq != before + 1 and (name := known.get(number)) is not None:
+                gaps.append(f"session {name!r}: entry {first_seq} follows {before}")
         unreadable: list[str] = []
         for key, raw in connection.execute(
             "SELECT key, raw FROM segments WHERE substr(raw, 1, 4) = ?", (FRAME,)
@@ -105,30 +126,6 @@ def damage(connection: Connection) -> list[str]:
         return gaps + unreadable
     except sqlite3.DatabaseError as error:
         return [str(error)]
-
-
-def _gaps(connection: Connection) -> Iterator[str]:
-    """Yield a sentence for each entry that does not follow the one before, or belongs to no
-    session."""
-    last = (0, 0)
-    # A deleted session has entries until it is swept, and is not reported.
-    known: dict[int, str | None] = dict(
-        connection.execute(
-            "SELECT number, session_id FROM sessions UNION ALL SELECT session, NULL FROM deleted"
-        )
-    )
-    # Row by row: for a comparison with the row before, SQLite would keep all rows in memory.
-    for key, first_seq in connection.execute("SELECT key, first_seq FROM segments ORDER BY key"):
-        number, seq = key >> SEQ_BITS, key & SEQ_MASK
-        before = last[1] if number == last[0] else 0
-        if number != last[0] and number not in known:
-            yield (
-                f"entries from {first_seq} on belong to session number {number}, which does not "
-                "exist"
-            )
-        last = number, seq
-        if first_seq != before + 1 and (name := known.get(number)) is not None:
-            yield f"session {name!r}: entry {first_seq} follows {before}"
 
 
 # -- sizes ----------------------------------------------------------------------------------

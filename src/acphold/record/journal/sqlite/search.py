@@ -60,7 +60,19 @@ def find_in_index(
     if sought.rank:
         found = _best(tables, terms, sought, values, condition)
     else:
-        found = _newest(tables, sought, values, condition)
+        # The newest. A volume holds documents indexed at about the same time, whether old or new.
+        # It is skipped if all of them are older than the entries found so far.
+        newest: list[tuple[int, int]] = []
+        least = sought.since >> TIME_BITS
+        for volume, latest in _volumes(tables):
+            if latest < least:
+                break
+            row = {**values, "since": least}
+            newest += tables.execute(_NEWEST.format(volume, condition), row).fetchall()
+            newest = sorted(newest, reverse=True)[: sought.limit]
+            if len(newest) == sought.limit:
+                least = newest[-1][0] + 1
+        found = [entry for _, entry in newest]
     return [
         (entry >> SEQ_BITS, Held(id_, agent, cwd, title, bool(archived)), entry & SEQ_MASK)
         for entry in found
@@ -89,27 +101,6 @@ def _of_whom(
     if row is None:
         return None
     return [] if sought.session_id is None else [search_index.of_session(row[0])]
-
-
-def _newest(
-    tables: SqliteTables, sought: Sought, values: Mapping[str, Any], condition: str
-) -> list[int]:
-    """The newest matching entries, as `documents` names them.
-
-    A volume holds documents indexed at about the same time, whether old or new. A volume is skipped
-    if all its documents are older than the entries found so far.
-    """
-    found: list[tuple[int, int]] = []
-    least = sought.since >> TIME_BITS
-    for volume, latest in _volumes(tables):
-        if latest < least:
-            break
-        row = {**values, "since": least}
-        found += tables.execute(_NEWEST.format(volume, condition), row).fetchall()
-        found = sorted(found, reverse=True)[: sought.limit]
-        if len(found) == sought.limit:
-            least = found[-1][0] + 1
-    return [entry for _, entry in found]
 
 
 def _best(
