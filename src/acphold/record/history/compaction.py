@@ -115,7 +115,29 @@ def compact(segments: Sequence[Segment], apart: Collection[int] = ()) -> list[Se
             if apart and first_seq - 1 in apart:
                 compacting.part()
             compacting.add(first_seq, segment.kind, segment.at, raw)
-    return list(_pack(compacting.pieces, segments[-1].last_seq, apart))
+    # Each piece becomes a segment; pieces for a single number share one, in their order.
+    packed: list[Segment] = []
+    pieces = compacting.pieces
+    ends = [piece.first_seq - 1 for piece in pieces[1:]] + [segments[-1].last_seq]
+    row: list[bytes] = []
+    start, size = pieces[0], 0
+    for piece, end in zip(pieces, ends, strict=True):
+        raw = piece.raw()
+        single = piece.first_seq == end
+        fits = (piece.kind, piece.at) == (start.kind, start.at) and size + len(raw) <= PACKED_BYTES
+        if row and not (single and fits and piece.first_seq - 1 not in apart):
+            packed.append(_row(start, row))
+            row = []
+        if not single:
+            packed.append(Segment(piece.first_seq, end, piece.kind, piece.at, raw))
+            continue
+        if not row:
+            start, size = piece, 0
+        row.append(raw)
+        size += len(raw)
+    if row:
+        packed.append(_row(start, row))
+    return packed
 
 
 def snapshots(segments: Iterable[Segment]) -> dict[str, int]:
@@ -408,32 +430,6 @@ class _Lane:
         """Stop merging into a call: this update of it stays here, and later ones must not move
         ahead of it."""
         self._tools.pop(tool_id(raw), None)
-
-
-def _pack(
-    pieces: Sequence[_EntryPiece], last_seq: int, apart: Collection[int]
-) -> Iterable[Segment]:
-    """Yield each piece as a segment; pieces for a single number share one, in their order."""
-    ends = [piece.first_seq - 1 for piece in pieces[1:]] + [last_seq]
-    row: list[bytes] = []
-    start = pieces[0]
-    size = 0
-    for piece, end in zip(pieces, ends, strict=True):
-        raw = piece.raw()
-        single = piece.first_seq == end
-        fits = (piece.kind, piece.at) == (start.kind, start.at) and size + len(raw) <= PACKED_BYTES
-        if row and not (single and fits and piece.first_seq - 1 not in apart):
-            yield _row(start, row)
-            row = []
-        if not single:
-            yield Segment(piece.first_seq, end, piece.kind, piece.at, raw)
-            continue
-        if not row:
-            start, size = piece, 0
-        row.append(raw)
-        size += len(raw)
-    if row:
-        yield _row(start, row)
 
 
 def _row(start: _EntryPiece, raws: Sequence[bytes]) -> Segment:

@@ -78,7 +78,17 @@ class AskedQuestion(Struct, frozen=True):
         told = []
         for key, raw in members(content).items():
             field = members(fields.get(key, b""))
-            chosen = ", ".join(_title_of(field, value) for value in items(raw) or [raw])
+            # The titles of its choices (JSON Schema, `const` in `oneOf` or `anyOf`).
+            titles: dict[bytes | None, str] = {}
+            among = {**field, **members(field.get("items", b""))}
+            for choice in (*items(among.get("oneOf", b"")), *items(among.get("anyOf", b""))):
+                parts = members(choice)
+                if title := string(parts.get("title")):
+                    titles.setdefault(parts.get("const"), title)
+            chosen = ", ".join(
+                titles.get(value) or string(value) or value.decode(errors="replace")
+                for value in items(raw) or [raw]
+            )
             told.append(f"{string(field.get('title')) or key}: {chosen}")
         return "; ".join(told)
 
@@ -127,17 +137,6 @@ class ClosedQuestion(Struct, frozen=True):
         return Came(
             how, question.describe_answer(parts.get("content", b"")) if how == "accept" else ""
         )
-
-
-def _title_of(field: dict[str, bytes], value: bytes) -> str:
-    """Return a value of a form; a choice by its title (JSON Schema, `const` in `oneOf` or
-    `anyOf`)."""
-    among = {**field, **members(field.get("items", b""))}
-    for choice in (*items(among.get("oneOf", b"")), *items(among.get("anyOf", b""))):
-        parts = members(choice)
-        if parts.get("const") == value and (title := string(parts.get("title"))):
-            return title
-    return string(value) or value.decode(errors="replace")
 
 
 def question_entry(question: AskedQuestion) -> bytes:

@@ -56,20 +56,19 @@ class Message(Struct, frozen=True):
     @property
     def blocks(self) -> tuple[schema.ContentBlock, ...]:
         """Its content blocks; one that breaks the schema is UnknownContent."""
-        return tuple(map(_block, self.content))
+        blocks: list[schema.ContentBlock] = []
+        for raw in self.content:
+            try:
+                blocks += schema.decode_blocks(b"[%b]" % raw).value
+            except InvalidParamsError:
+                kind = string(members(raw).get("type")) or ""
+                blocks.append(schema.UnknownContent(kind, raw))
+        return tuple(blocks)
 
     @property
     def text(self) -> str:
         """All of its plain text."""
         return "".join(filter(None, map(content_text, self.content)))
-
-
-def _block(raw: bytes) -> schema.ContentBlock:
-    try:
-        [block] = schema.decode_blocks(b"[%b]" % raw).value
-    except InvalidParamsError:
-        return schema.UnknownContent(string(members(raw).get("type")) or "", raw)
-    return block
 
 
 def shorten(text: str) -> str:

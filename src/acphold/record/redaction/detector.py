@@ -175,7 +175,15 @@ def by_name(text: str) -> Iterator[FoundSecret]:
     for hit in sorted(hits):
         if hit < done:
             continue
-        start, done = _name_around(text, hit)
+        # The name around it, from `start` to `done`.
+        start = done = hit
+        while start > 0 and hit - start < NAME_CHARACTERS and _is_in_name(text[start - 1]):
+            start -= 1
+        while done < len(text) and done - hit < NAME_CHARACTERS and _is_in_name(text[done]):
+            done += 1
+        done = start + len(text[start:done].rstrip(".-$"))
+        if text[start - 1 : start] == "\\" and text[start] in "nrt" and start < hit:
+            start += 1  # the rest of `\n` in nested JSON before a name
         name = text[start:done]
         how_strong = strength(name)
         if how_strong < Strength.SECRET and (
@@ -323,18 +331,6 @@ def _trim(text: str, found: re.Match[str], until: int | None = None) -> tuple[in
     if following := _NEXT.search(text, at + 1, until):
         until = following.start()
     return at, at + len(text[at:until].rstrip(".,;:)]}\\|"))
-
-
-def _name_around(text: str, hit: int) -> tuple[int, int]:
-    start, end = hit, hit
-    while start > 0 and hit - start < NAME_CHARACTERS and _is_in_name(text[start - 1]):
-        start -= 1
-    while end < len(text) and end - hit < NAME_CHARACTERS and _is_in_name(text[end]):
-        end += 1
-    end = start + len(text[start:end].rstrip(".-$"))
-    # The rest of `\n` in nested JSON before a name.
-    is_escape = text[start - 1 : start] == "\\" and text[start] in "nrt" and start < hit
-    return start + is_escape, end
 
 
 def _is_in_name(char: str) -> bool:

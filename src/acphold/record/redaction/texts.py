@@ -169,7 +169,15 @@ class Messages:
             return None
         if update_type in _TOOLS:
             self._comes_up("tool", update.get("toolCallId"))
-            return _printed(update)
+            # What a terminal has printed, which `history.display_terminals` joins.
+            meta = update.get("_meta")
+            told = [meta.get(name) for name in PRINTED] if isinstance(meta, dict) else []
+            printed = [it for it in told if isinstance(it, dict)]
+            printed = [it for it in printed if isinstance(it.get("data"), str)]
+            if not printed:
+                return None
+            which = f"{update.get('toolCallId')} {printed[0].get('terminal_id')}"
+            return Chunk("terminal", ("terminal", which), frozenset(map(id, printed)))
         if not update_type.endswith("_chunk"):
             return None
         message_id = update.get("messageId", update.get("compactionId"))
@@ -196,17 +204,6 @@ class Messages:
         if key not in self._seen:
             self._seen.add(key)
             self._unnamed = ""
-
-
-def _printed(update: dict[str, Any]) -> Chunk | None:
-    """Return what a terminal has printed, which `history.display_terminals` joins, or None."""
-    meta = update.get("_meta")
-    told = [meta.get(name) for name in PRINTED] if isinstance(meta, dict) else []
-    printed = [it for it in told if isinstance(it, dict) and isinstance(it.get("data"), str)]
-    if not printed:
-        return None
-    which = f"{update.get('toolCallId')} {printed[0].get('terminal_id')}"
-    return Chunk("terminal", ("terminal", which), frozenset(map(id, printed)))
 
 
 def _with_text(blocks: list[Any]) -> frozenset[int]:

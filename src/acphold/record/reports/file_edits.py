@@ -138,8 +138,17 @@ class _ReportedCall(Struct, frozen=True):
         status = string(fields.get("status"))
         if status == "failed":
             return
-        texts, is_everywhere = _input_texts(fields.get("rawInput"))
-        lines = [_line_of(location) for location in items(fields.get("locations", b"[]"))]
+        texts: set[str] = set()
+        is_everywhere = False  # True if the tool was to replace all occurrences
+        for value in values_in(fields.get("rawInput")):
+            if isinstance(value, str):
+                texts.add(value)
+            elif isinstance(value, dict):
+                is_everywhere |= True in (value.get("replace_all"), value.get("replaceAll"))
+        lines: list[int | None] = []
+        for location in items(fields.get("locations", b"[]")):
+            digits = members(location).get("line", b"")
+            lines.append(int(digits) if digits.isdigit() and len(digits) < 10 else None)
         diffs = _diffs_in(fields) or (self.asked if status == "completed" else [])
         if len(lines) != len(diffs):  # it is unclear which line belongs to which diff
             lines = [None] * len(diffs)
@@ -166,24 +175,6 @@ def _diffs_in(fields: Mapping[str, bytes]) -> list[dict[str, bytes]]:
     """Return the members of each diff in the content of a tool call."""
     content = map(members, items(fields.get("content", b"[]")))
     return [parts for parts in content if parts.get("type") == b'"diff"']
-
-
-def _line_of(location: bytes) -> int | None:
-    """Return the line of a location that a call reports; None if it has none."""
-    line = members(location).get("line", b"")
-    return int(line) if line.isdigit() and len(line) < 10 else None
-
-
-def _input_texts(raw: bytes | None) -> tuple[set[str], bool]:
-    """Return the texts in a tool's input, and True if it was to replace all occurrences."""
-    texts: set[str] = set()
-    is_everywhere = False
-    for value in values_in(raw):
-        if isinstance(value, str):
-            texts.add(value)
-        elif isinstance(value, dict):
-            is_everywhere |= True in (value.get("replace_all"), value.get("replaceAll"))
-    return texts, is_everywhere
 
 
 # -- states of a file -------------------------------------------------------------------------

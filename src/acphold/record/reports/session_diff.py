@@ -125,8 +125,17 @@ def _diffs(
         elif known := around(done, first, last, partial(on_disk, path)):
             yield file(patch=whole_patch(path, *known))
         else:
-            patch, gap = _lines_patch(path, done[first : last + 1])
-            yield file(patch=patch, gap=gap)
+            # The lines in the first edit, if the others are all within these.
+            edit = done[first]
+            patch = None
+            if edit.old and not edit.is_piece and not edit.deletes:
+                new = state_after(done[first + 1 : last + 1], edit.new)
+                if isinstance(new, str):
+                    patch = part_patch(path, edit.old, new, edit.line)
+            if patch is None:
+                yield file(gap=Gap.UNKNOWN)
+            else:
+                yield file(patch=patch, gap=Gap.PLACE if edit.line is None else None)
 
 
 def on_disk(path: str, folder: str, most: int = FILE_BYTES) -> FileText | None:
@@ -158,20 +167,6 @@ def relative(path: str, folder: str) -> str:
         if found != ".." and not found.startswith("../"):
             return found
     return path
-
-
-def _lines_patch(path: str, wanted: Sequence[Edit]) -> tuple[str, Gap | None]:
-    """Return a patch of the lines in the first edit, if the others are all within these."""
-    edit = wanted[0]
-    if not edit.old or edit.is_piece or edit.deletes:
-        return "", Gap.UNKNOWN
-    new = state_after(wanted[1:], edit.new)
-    if not isinstance(new, str):
-        return "", Gap.UNKNOWN
-    patch = part_patch(path, edit.old, new, edit.line)
-    if patch is None:
-        return "", Gap.UNKNOWN
-    return patch, Gap.PLACE if edit.line is None else None
 
 
 # -- patches ---------------------------------------------------------------------------------

@@ -452,18 +452,14 @@ def leads_away(line: str, folder: str) -> bool:
     commands = read_line(line)
     if isinstance(commands, UnreadableLine):
         return _LEADS.search(re.sub(r"[\\'\"]", "", line)) is not None
-    return any(
-        command.argv[0] in _CHANGES
-        or (command.argv[0] == "cd" and not _stays_in(folder, command.argv[1:]))
-        for command in commands
-    )
-
-
-def _stays_in(folder: str, operands: Sequence[str]) -> bool:
-    """True if `cd` with these stays in the folder."""
-    match operands:
-        case [target] if _FOLDER.fullmatch(target):
-            return real(os.path.join(folder, target)) == real(folder)
+    for command in commands:
+        match command.argv:
+            case ("cd", target) if _FOLDER.fullmatch(target):
+                leads = real(os.path.join(folder, target)) != real(folder)
+            case (program, *_):
+                leads = program == "cd" or program in _CHANGES
+        if leads:
+            return True
     return False
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -160,8 +159,16 @@ def no_edit(path: str, folder: str, below: str) -> str:
         os.path.basename(folder).startswith(".") or not os.path.lexists(f"{folder}/.git")
     ):  # it lies in a folder that begins with a dot, and is no repository there
         return "the session's folder is one for settings"
-    if (name := next(_parts_to_guard(named, found, folder), "")) != "":
-        return f"{name} affects which programs run, or belongs to an agent"
+    for place in (named, found):
+        parts = place[len(folder) :].split("/") if is_in(place, folder) else place.split("/")
+        for part in filter(None, parts):
+            name = _fold(part)
+            if (
+                part.startswith(".")
+                or name in _EXACT
+                or any(fnmatchcase(name, pattern) for pattern in _PATTERNS)
+            ):
+                return f"{part} affects which programs run, or belongs to an agent"
     for place in (named, found):
         if os.path.splitext(_fold(os.path.basename(place)))[1].removeprefix(".") not in EDITABLE:
             return f"{os.path.basename(place)} has no ending of a source or a document"
@@ -178,19 +185,6 @@ def no_edit(path: str, folder: str, below: str) -> str:
     if known.st_mode & 0o111:
         return f"{path} is a program"
     return ""
-
-
-def _parts_to_guard(named: str, found: str, folder: str) -> Iterator[str]:
-    for path in (named, found):
-        parts = path[len(folder) :].split("/") if is_in(path, folder) else path.split("/")
-        for part in filter(None, parts):
-            name = _fold(part)
-            if (
-                part.startswith(".")
-                or name in _EXACT
-                or any(fnmatchcase(name, pattern) for pattern in _PATTERNS)
-            ):
-                yield part
 
 
 def _fold(name: str) -> str:
