@@ -61,11 +61,9 @@ class OutputReader:
         self._read_some()
         if self._spent > WINDOW_BYTES and self._fd is not None:
             self._loop.remove_reader(self._fd)
-            self._resume = self._loop.call_at(self._window_ends, self._read_on)
-
-    def _read_on(self) -> None:
-        if self._fd is not None:
-            self._loop.add_reader(self._fd, self._on_readable)
+            self._resume = self._loop.call_at(  # `close` cancels it
+                self._window_ends, self._loop.add_reader, self._fd, self._on_readable
+            )
 
     def _read_some(self) -> bool:
         """Take one piece; False if there is none now, or never again."""

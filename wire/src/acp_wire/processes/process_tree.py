@@ -49,8 +49,20 @@ def end(group: int, mark: str, grace: float) -> bool:
 def living(group: int, mark: str) -> set[int]:
     """Return the pids that run in `group` or carry `mark`; without /proc, {-group}."""
     if sys.platform == "linux" and (pids := _all_pids()):
-        raw = mark.encode()
-        return {pid for pid in pids if _belongs(pid, group, raw)}
+        found, raw = set(), mark.encode()
+        for pid in pids:
+            stat = _contents(f"/proc/{pid}/stat")
+            # "pid (name) state ppid pgrp …"; the name may hold anything: count from its last ")".
+            words = stat[stat.rfind(b")") + 2 :].split(None, 3)
+            state, parent, its_group = (words + [b"0"] * 3)[:3]
+            if state in b"0ZX":  # it has ended: the rest would still be readable
+                continue
+            if int(its_group) == group or (
+                int(parent) != os.getpid()  # else it is another program that we have started
+                and any(raw in _contents(f"/proc/{pid}/{place}") for place in ("limits", "environ"))
+            ):
+                found.add(pid)
+        return found
     try:
         os.killpg(group, 0)
     except OSError:  # nobody there, only zombies, or processes we may not signal
@@ -98,19 +110,6 @@ def _all_pids() -> list[int]:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return []
-
-
-def _belongs(pid: int, group: int, mark: bytes) -> bool:
-    stat = _contents(f"/proc/{pid}/stat")
-    # "pid (name) state ppid pgrp …"; the name may hold anything, so count from its last ")".
-    state, parent, its_group = (stat[stat.rfind(b")") + 2 :].split(None, 3) + [b"0"] * 3)[:3]
-    if state in b"0ZX":  # it has ended: the rest would still be readable
-        return False
-    if int(its_group) == group:
-        return True
-    if int(parent) == os.getpid():  # another program that we have started
-        return False
-    return any(mark in _contents(f"/proc/{pid}/{place}") for place in ("limits", "environ"))
 
 
 def _contents(path: str) -> bytes:

@@ -128,7 +128,14 @@ class ProgramGroup:
         try:
             source = BytesIO(stdin) if isinstance(stdin, bytes) else stdin
             output, errors = self._talk(ours, source, into, most)
-            status = self._status(pid)
+            # Its output has ended: wait for the program itself, and reap it.
+            status: int | None = None
+            with suppress(ChildProcessError):
+                while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+                    self._milliseconds()
+                    time.sleep(0.0005)
+                status = os.waitstatus_to_exitcode(ended[1])
+            self._running = self._alone = None
         finally:
             for fd in ours:
                 with suppress(OSError):
@@ -187,17 +194,3 @@ class ProgramGroup:
             self._checkpoint()
             left = min(left, CHECKPOINT_SECONDS)
         return int(left * 1000) + 1
-
-    def _status(self, pid: int) -> int | None:
-        """Wait for the end of a program whose output has ended, and reap it."""
-        while True:
-            try:
-                found, status = os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                self._running = self._alone = None
-                return None
-            if found:
-                self._running = self._alone = None
-                return os.waitstatus_to_exitcode(status)
-            self._milliseconds()
-            time.sleep(0.0005)

@@ -59,23 +59,13 @@ class EagerTasks:
         loop = self._loop
         if loop is None:  # Python 3.11 makes a system call for this
             loop = self._loop = asyncio.get_running_loop()
-        if sys.version_info < (3, 12):
-            return self._begin(loop, work, name)
-        task = asyncio.Task(work, loop=loop, name=name, eager_start=True)
-        if not task.done():
-            return task
-        if not task.cancelled():
-            task.result()
-        return None
-
-    def close(self) -> None:
-        """End the spare tasks; those that go on with work are their owner's."""
-        self._closed = True
-        for spare in self._spares:
-            spare.task.cancel()
-        self._spares.clear()
-
-    def _begin(self, loop: asyncio.AbstractEventLoop, work: Work, name: str) -> Task | None:
+        if sys.version_info >= (3, 12):
+            begun = asyncio.Task(work, loop=loop, name=name, eager_start=True)
+            if not begun.done():
+                return begun
+            if not begun.cancelled():
+                begun.result()
+            return None
         # Source: Python documentation, "Extending asyncio", task lifetime support.
         context = copy_context()
         spare = self._spares.pop() if self._spares else _Spare(loop, context)
@@ -106,6 +96,13 @@ class EagerTasks:
         task.set_name(name)
         spare.rest.hand_over(work, awaited)
         return task
+
+    def close(self) -> None:
+        """End the spare tasks; those that go on with work are their owner's."""
+        self._closed = True
+        for spare in self._spares:
+            spare.task.cancel()
+        self._spares.clear()
 
 
 class _Spare:

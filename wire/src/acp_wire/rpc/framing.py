@@ -137,7 +137,17 @@ class Nesting:
         for start in range(0, len(piece), STEP):
             if self.too_deep:
                 return
-            brackets = self._brackets(piece[start : start + STEP])
+            step = self._escape + piece[start : start + STEP]
+            self._escape = b""
+            if b"\\" in step:
+                if (len(step) - len(step.rstrip(b"\\"))) % 2:
+                    self._escape = b"\\"  # the escaped byte comes with the next piece
+                    step = step[:-1]
+                step = step.replace(b"\\\\", b"").replace(b'\\"', b"")
+            parts = step.split(b'"')
+            outside = b"".join(parts[self._in_text :: 2])
+            self._in_text ^= len(parts) % 2 == 0
+            brackets = outside.translate(None, NO_BRACKETS)
             for first in range(0, len(brackets), BLOCK):
                 block = brackets[first : first + BLOCK]
                 opened = block.count(b"{") + block.count(b"[")
@@ -146,20 +156,6 @@ class Nesting:
                     if max(accumulate(steps, initial=self._level)) > self._limit:
                         self.too_deep = True
                 self._level += 2 * opened - len(block)
-
-    def _brackets(self, piece: bytes) -> bytes:
-        """Return the brackets of `piece` outside of strings."""
-        piece = self._escape + piece
-        self._escape = b""
-        if b"\\" in piece:
-            if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-                self._escape = b"\\"  # the escaped byte comes with the next piece
-                piece = piece[:-1]
-            piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
-        parts = piece.split(b'"')
-        outside = b"".join(parts[self._in_text :: 2])
-        self._in_text ^= len(parts) % 2 == 0
-        return outside.translate(None, NO_BRACKETS)
 
 
 NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{[}]")

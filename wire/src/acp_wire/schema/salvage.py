@@ -213,7 +213,17 @@ class _Salvage:
         ]
         if origin in (None, Union) and structs:
             parts = _cut(members, raw, path, reason)
-            struct = structs[0] if len(structs) == 1 else _variant(structs, parts, path)
+            struct = structs[0]
+            if len(structs) > 1:  # the one that the tag names
+                tag_field = structs[0].__struct_config__.tag_field or ""
+                try:
+                    tag = decoder(str).decode(parts[tag_field])
+                except (KeyError, *REFUSED):
+                    raise _UnknownTagError(f"{path}.{tag_field}", None) from None
+                named = [it for it in structs if it.__struct_config__.tag == tag]
+                if not named:
+                    raise _UnknownTagError(f"{path}.{tag_field}", tag)
+                struct = named[0]
             return self._struct(struct, parts, path)
         if origin is tuple:
             pieces = _cut(items, raw, path, reason)
@@ -303,19 +313,6 @@ def _reason(error: Exception) -> str:
     """Return msgspec's message without its path, which begins in the middle."""
     said = str(error).partition(" - at `")[0]
     return said.replace("Expected", "expected", 1)
-
-
-def _variant(options: list[type[Struct]], parts: dict[str, bytes], path: str) -> type[Struct]:
-    """Return the Struct that the tag names."""
-    tag_field = options[0].__struct_config__.tag_field or ""
-    try:
-        tag = decoder(str).decode(parts[tag_field])
-    except (KeyError, *REFUSED):
-        raise _UnknownTagError(f"{path}.{tag_field}", None) from None
-    for option in options:
-        if option.__struct_config__.tag == tag:
-            return option
-    raise _UnknownTagError(f"{path}.{tag_field}", tag)
 
 
 _known_fields: dict[type[Struct], list[tuple[FieldInfo, object]]] = {}
