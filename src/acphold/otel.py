@@ -65,7 +65,17 @@ def spans(provider: TracerProvider | None = None) -> Callable[[Step], AsyncItera
             except BaseException as exc:
                 _fail(span, type(exc).__qualname__)
                 raise
-            _end(span, step)
+            match step.kind:
+                case "turn" | "command":
+                    span.set_attribute(STOP_REASON, step.result or "end_turn")
+                case "permission" if isinstance(step.result, Decision):
+                    span.set_attribute("acphold.permission.allowed", step.result.allowed)
+                case "form" | "page" if isinstance(step.result, FormAnswer | Visit):
+                    span.set_attribute("acphold.outcome", step.result.outcome)
+                case "mcp" if step.result.failed:
+                    _fail(span, "tool_error")
+                case "tool" if step.tool is not None and step.tool.status == "failed":
+                    _fail(span, "tool_error")
 
     return span_of
 
@@ -100,20 +110,6 @@ def _describe(step: Step) -> tuple[str, dict[str, AttributeValue]]:
             tool = step.tool.name or step.tool.kind
             told |= {OPERATION: "execute_tool", TOOL: tool, "gen_ai.tool.type": "function"}
             return f"execute_tool {tool}", told
-
-
-def _end(span: Span, step: Step) -> None:
-    match step.kind:
-        case "turn" | "command":
-            span.set_attribute(STOP_REASON, step.result or "end_turn")
-        case "permission" if isinstance(step.result, Decision):
-            span.set_attribute("acphold.permission.allowed", step.result.allowed)
-        case "form" | "page" if isinstance(step.result, FormAnswer | Visit):
-            span.set_attribute("acphold.outcome", step.result.outcome)
-        case "mcp" if step.result.failed:
-            _fail(span, "tool_error")
-        case "tool" if step.tool is not None and step.tool.status == "failed":
-            _fail(span, "tool_error")
 
 
 def _fail(span: Span, why: str) -> None:

@@ -155,7 +155,20 @@ def content_blocks(
         if isinstance(item, str):
             blocks.append(TextContent(text=item))
         elif isinstance(item, tuple):
-            blocks.append(_from_bytes(*item))
+            data, mime_type = item
+            family = mime_type.partition("/")[0]
+            uri = f"urn:uuid:{uuid4()}"  # a resource needs one, and bytes have none
+            if family == "image":
+                blocks.append(ImageContent(data=_base64(data), mime_type=mime_type))
+            elif family == "audio":
+                blocks.append(AudioContent(data=_base64(data), mime_type=mime_type))
+            elif family == "text":
+                text = data.decode(errors="replace")
+                resource = TextResourceContents(text=text, uri=uri, mime_type=mime_type)
+                blocks.append(EmbeddedResource(resource=resource))
+            else:
+                blob = BlobResourceContents(blob=_base64(data), uri=uri, mime_type=mime_type)
+                blocks.append(EmbeddedResource(resource=blob))
         elif isinstance(item, os.PathLike):
             blocks.append(_from_path(Path(os.path.abspath(item)), takes))
         else:
@@ -177,21 +190,6 @@ def content_blocks(
             f"it does not advertise `promptCapabilities.{missing}`"
         )
     return tuple(blocks)
-
-
-def _from_bytes(data: bytes, mime_type: str) -> ContentBlock:
-    family = mime_type.partition("/")[0]
-    uri = f"urn:uuid:{uuid4()}"  # a resource needs one, and bytes have none
-    if family == "image":
-        return ImageContent(data=_base64(data), mime_type=mime_type)
-    if family == "audio":
-        return AudioContent(data=_base64(data), mime_type=mime_type)
-    if family == "text":
-        text = data.decode(errors="replace")
-        resource = TextResourceContents(text=text, uri=uri, mime_type=mime_type)
-        return EmbeddedResource(resource=resource)
-    blob = BlobResourceContents(blob=_base64(data), uri=uri, mime_type=mime_type)
-    return EmbeddedResource(resource=blob)
 
 
 def _from_path(path: Path, takes: PromptCapabilities) -> ContentBlock:

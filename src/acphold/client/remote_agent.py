@@ -21,7 +21,6 @@ from acp_wire.schema import (
     Implementation,
     InitializeResponse,
     ListSessionsRequest,
-    ListSessionsResponse,
     LoadSessionRequest,
     LogoutRequest,
     McpServer,
@@ -166,9 +165,14 @@ class RemoteAgent:
         folder = None if cwd is None else absolute(cwd)
         seen: set[str] = set()
         for walk in range(bounds.LIST_WALKS):
-            pages = 0
-            async for page in self._pages(folder):
-                pages += 1
+            cursor: str | None = None
+            visited: set[str | None] = set()
+            while cursor not in visited:  # else that was the last, or it would never end
+                visited.add(cursor)
+                page = await self._uplink.ask(
+                    LIST_SESSIONS, ListSessionsRequest(cwd=folder, cursor=cursor)
+                )
+                cursor = page.next_cursor
                 seen_before = len(seen)
                 for info in page.sessions:
                     if info.session_id not in seen:
@@ -176,21 +180,8 @@ class RemoteAgent:
                         yield info
                 if walk and len(seen) == seen_before:
                     break
-            if pages == 1:
+            if len(visited) == 1:
                 return
-
-    async def _pages(self, cwd: str | None) -> AsyncIterator[ListSessionsResponse]:
-        cursor: str | None = None
-        visited: set[str | None] = {cursor}
-        while True:
-            page = await self._uplink.ask(
-                LIST_SESSIONS, ListSessionsRequest(cwd=cwd, cursor=cursor)
-            )
-            yield page
-            cursor = page.next_cursor
-            if cursor in visited:
-                return  # the last page, or one that leads back: that would never end
-            visited.add(cursor)
 
     async def delete_session(self, session_id: str) -> None:
         """Have the agent delete a conversation for good."""

@@ -50,8 +50,22 @@ class History:
 
         With `last`, only that many of the newest turns; DeclarationError for less than one.
         """
+        pace = _Pace()
         if last is not None:
-            return await self._last(last)
+            if last < 1:
+                raise DeclarationError(f"the number of last turns must be at least 1, not {last}")
+            folding = Fold()
+            turns: deque[list[Entry]] = deque([[]], maxlen=last)
+            async for entry in self._past_entries(0, pace):
+                if entry.kind == PROMPT:
+                    turns.append([])
+                turns[-1].append(entry)
+                await pace.step()
+            for turn in turns:
+                for entry in turn:
+                    folding.add(entry)
+                    await pace.step()
+            return folding.state()
         async with self._reading:
             pace, folding = _Pace(), Fold(self._state)
             folded, size = self._folded, self._bytes
@@ -65,22 +79,6 @@ class History:
             else:
                 self._state, self._folded, self._bytes = EMPTY, 0, 0
             return state
-
-    async def _last(self, number: int) -> SessionState:
-        if number < 1:
-            raise DeclarationError(f"the number of last turns must be at least 1, not {number}")
-        pace, folding = _Pace(), Fold()
-        turns: deque[list[Entry]] = deque([[]], maxlen=number)
-        async for entry in self._past_entries(0, pace):
-            if entry.kind == PROMPT:
-                turns.append([])
-            turns[-1].append(entry)
-            await pace.step()
-        for turn in turns:
-            for entry in turn:
-                folding.add(entry)
-                await pace.step()
-        return folding.state()
 
     async def _past_entries(self, after: int, pace: _Pace) -> AsyncIterator[Entry]:
         """Yield the entries above `after`, up to the prompt that is being answered now.

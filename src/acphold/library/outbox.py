@@ -101,7 +101,14 @@ class Post:
             self._round, self._due = self._due, {}
         first = [outbox for outbox in self._due if not outbox.is_heard]
         leaving = [*first, *self._round][: bounds.LEAVE_AT_ONCE]
-        self._leave(leaving)
+        for outbox in leaving:
+            self.forget(outbox)
+        several = [it for it in leaving if it.holds_updates_alone] if len(leaving) > 1 else ()
+        if len(several) > 1:
+            self.begin(self._commit([(each, each.take_all()) for each in several]), *several)
+        if not 1 < len(several) == len(leaving):
+            for outbox in leaving:
+                outbox.begin()
         now = monotonic()
         self._round_took += now - began
         if self._round or len(first) > bounds.LEAVE_AT_ONCE:
@@ -119,17 +126,6 @@ class Post:
     def _pause_ended(self) -> None:
         self._resuming = None
         self.step()
-
-    def _leave(self, due: Sequence[Outbox]) -> None:
-        for outbox in due:
-            self.forget(outbox)
-        several = [outbox for outbox in due if outbox.holds_updates_alone] if len(due) > 1 else ()
-        if len(several) > 1:
-            self.begin(self._commit([(each, each.take_all()) for each in several]), *several)
-            if len(several) == len(due):
-                return
-        for outbox in due:
-            outbox.begin()
 
     async def _commit(self, taken: Sequence[tuple[Outbox, Runs]]) -> None:
         """Commit one run of updates of each of these outboxes."""
