@@ -114,7 +114,14 @@ class TurnTask:
                 case StopTurn(reason=reason):
                     return stop_answer(reason)
                 case errors.AcpError() as meant:
-                    log.warning("a turn failed: %s%s", meant, _author_line(meant))
+                    # The author's line that raised it, in place of a traceback.
+                    ours = tuple(os.path.dirname(str(one.__file__)) for one in (acp_wire, errors))
+                    lines = [
+                        f" ({frame.f_code.co_filename}:{line})"
+                        for frame, line in walk_tb(meant.__traceback__)
+                        if not frame.f_code.co_filename.startswith(ours)
+                    ]
+                    log.warning("a turn failed: %s%s", meant, "".join(lines[-1:]))
                     return failure(meant)
             return as_remote(incident(exc))  # also for a cancellation that a library leaked
         finally:
@@ -210,14 +217,3 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(member)
     else:
         yield error
-
-
-def _author_line(error: BaseException) -> str:
-    """Return the author's line that raised an error, for the log, in place of a traceback."""
-    ours = tuple(os.path.dirname(str(one.__file__)) for one in (acp_wire, errors))
-    lines = [
-        f" ({frame.f_code.co_filename}:{line})"
-        for frame, line in walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith(ours)
-    ]
-    return lines[-1] if lines else ""

@@ -95,11 +95,14 @@ def why_runs(folder: str) -> str:
         hooks = [f"{common}/hooks"]
         for path in (f"{common}/config", f"{git_folder}/config.worktree"):
             for name, value in _settings(path):
+                section, _, key = name.partition(".")
+                last = key.rpartition(".")[2]
+                is_known = section == "advice" or last in HARMLESS.get(section, ())
                 if name == "core.hookspath":
                     if not _PATH.fullmatch(value):
                         return _setting_words(name)
                     hooks.append(os.path.join(top, value))
-                elif not _is_harmless(name):
+                elif not is_known or ("." in key and section not in NAMED_PART):
                     return _setting_words(name)
         for place in hooks:
             if os.path.lexists(f"{place}/{HOOK}"):
@@ -122,14 +125,6 @@ def why_runs(folder: str) -> str:
 
 def _setting_words(name: str) -> str:
     return f"the settings of this repository have {name}, by which git may run a program"
-
-
-def _is_harmless(name: str) -> bool:
-    section, _, key = name.partition(".")
-    if section == "advice":
-        return "." not in key
-    known = HARMLESS.get(section, frozenset())
-    return key.rpartition(".")[2] in known and ("." not in key or section in NAMED_PART)
 
 
 def _git_folders(top: str) -> tuple[str, str, str] | None:

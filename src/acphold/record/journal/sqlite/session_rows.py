@@ -203,12 +203,22 @@ class SqliteTables(Tables):
     ) -> list[SessionRow]:
         from acphold.record.journal.sql.list_filters import walks
 
+        # The index is named: without statistics the planner may choose another and sort.
+        if filter.tenant:
+            index = f"listed_tenant{'_unread' * filter.unread}"
+        elif filter.queued:
+            index = "with_queue"
+        elif filter.unread:
+            index = "listed_unread"
+        elif filter.agents:
+            index = "listed_agent" if filter.cwd is None else "listed_both"
+        else:
+            index = "listed" if filter.cwd is None else "listed_folder"
         found = [
             select_rows(
                 self,
-                # The index is named: without statistics the planner may choose another and sort.
                 # A view has none: see `migrations.complete`.
-                f"{'' if walk.by_id or self.connection.older else f'INDEXED BY {_index(filter)}'}"
+                f"{'' if walk.by_id or self.connection.older else f'INDEXED BY {index}'}"
                 f" WHERE {walk.condition}"
                 " ORDER BY updated_at DESC, session_id DESC LIMIT %s",
                 (*walk.values, limit),
@@ -219,16 +229,3 @@ class SqliteTables(Tables):
         if len(found) == 1:
             return found[0]
         return sorted((row for rows in found for row in rows), key=lambda row: row.key)[:limit]
-
-
-def _index(filter: ListFilter) -> str:
-    """The index of the list to walk."""
-    if filter.tenant:
-        return f"listed_tenant{'_unread' * filter.unread}"
-    if filter.queued:
-        return "with_queue"
-    if filter.unread:
-        return "listed_unread"
-    if filter.agents:
-        return "listed_agent" if filter.cwd is None else "listed_both"
-    return "listed" if filter.cwd is None else "listed_folder"
