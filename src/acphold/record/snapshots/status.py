@@ -195,8 +195,8 @@ class WorkTreeLook:
             if len(known.folders) + len(found) > bounds.FOLDERS or time.monotonic() > until:
                 raise _VastError
             if found != [b""]:
-                # Whatever is in our index. It takes one file of ignored names here; the last name
-                # that fits decides.
+                # Git ignores them whatever is in our index. It takes one file of ignored names
+                # here; the last name that fits decides.
                 texts = [contents(os.fsdecode(it), bounds.IGNORED_BYTES) for it, _ in known.sources]
                 lists = b"\n".join(text.removeprefix(BOM_UTF8) for text in texts)
                 names = f"{self._path}-ignored"
