@@ -189,7 +189,14 @@ class Conversation:
         if kind == "update":
             raws = [news for raw in raws if (news := await self._news_in(raw)) != EMPTY_UPDATE]
         if log.isEnabledFor(logging.DEBUG):
-            self._log_tools(kind, raws)
+            for raw in raws:  # without the input and output of tools
+                update = update_of(kind, raw)
+                if (update_name := update_kind(update)) in ("tool_call", "tool_call_update"):
+                    parts = members_of(update)
+                    id_, status = string(parts.get("toolCallId")), string(parts.get("status"))
+                    if update_name == "tool_call" or status is not None:
+                        tool = string(parts.get("kind")) or "tool"
+                        self.turns.log_step("%s %s: %s", tool, id_, status or "pending")
         raws = shown = await self.children.all_translated(kind, raws)
         if self.standing.allowed:
             for place, raw in enumerate(shown):
@@ -225,17 +232,6 @@ class Conversation:
                 raw = splice(raw, {"title": None})
         return await self.title.without_overridden_title(without_its_title(raw))
 
-    def _log_tools(self, kind: str, raws: Sequence[bytes]) -> None:
-        """Log which tools begin and end, without their input and output."""
-        for raw in raws:
-            update = update_of(kind, raw)
-            if (update_name := update_kind(update)) in ("tool_call", "tool_call_update"):
-                parts = members_of(update)
-                id_, status = string(parts.get("toolCallId")), string(parts.get("status"))
-                if update_name == "tool_call" or status is not None:
-                    tool = string(parts.get("kind")) or "tool"
-                    self.turns.log_step("%s %s: %s", tool, id_, status or "pending")
-
     async def _publish_user_messages(self, kind: str, raws: Sequence[bytes]) -> None:
         """Publish user messages; a prompt that an agent sends back becomes an echo.
 
@@ -249,12 +245,15 @@ class Conversation:
             if update_kind(update) != "user_message_chunk":
                 await self.session.publish(kind, [raw])
                 continue
-            own = _own_words_in(update)
-            if own is not update:
+            content = members_of(members_of(update).get("content", b""))
+            text = string(content.get("text"))
+            if text is not None and (own := own_words(text)) != text:
                 log.info("session %s: the agent repeated its context; dropped", self.id)
-                raw, update = with_update(kind, raw, own), own
-            if not own:
-                continue
+                if not own:
+                    continue
+                without = splice(b"{}", {**content, "text": encode(own)})
+                update = splice(update, {"content": without})
+                raw = with_update(kind, raw, update)
             if self.interjections.is_echo(update) or (
                 running is not None and repeats(update, running.prompt)
             ):
@@ -474,20 +473,6 @@ def is_speech(kind: str, raws: Sequence[bytes]) -> bool:
         if not raw.startswith(CHUNK_STARTS):
             return False
     return True
-
-
-def _own_words_in(update: bytes) -> bytes:
-    """An update without the earlier conversation that the agent was handed; b"" if it is no more.
-
-    The same object where there is none in it.
-    """
-    content = members_of(members_of(update).get("content", b""))
-    text = string(content.get("text"))
-    if text is None or (own := own_words(text)) == text:
-        return update
-    if not own:
-        return b""
-    return splice(update, {"content": splice(b"{}", {**content, "text": encode(own)})})
 
 
 def _string(raw: bytes | None, field: str) -> str:

@@ -229,32 +229,16 @@ class ShownTerminals:
         if not (names_one or tells or key in self._calls):
             return [raw]
         parts = members(raw)
+        if not self._name:
+            return self._as_text(raw, parts, (child, tool_id(raw)), is_past=is_past)
         meta, content = parts.get("_meta", b""), parts.get("content", b"")
-        if self._name:
-            if tells and may_tell(meta):
-                for id_, _ in take_apart(meta)[1].values():
-                    self._announced[id_] = None
-            changes: dict[str, bytes | None] = {}
-            if names_one and content.startswith(b"["):
-                stays = self._announced.__contains__ if is_past else self._stays_live
-                changes["content"] = without_terminals(content, stays=stays)
-            return self._rename(splice(raw, changes) if changes else raw, parts)
-        return self._as_text(raw, parts, (child, tool_id(raw)), is_past=is_past)
-
-    # -- for a client that shows them -------------------------------------------------------
-
-    def _stays_live(self, terminal: str) -> bool:
-        """Return True for the client's own, and for one that only the agent shows, perhaps
-        announced before the client resumed."""
-        return self._owners.get(terminal, self._client) is self._client
-
-    def _rename(self, raw: bytes, parts: Mapping[str, bytes]) -> list[bytes]:
-        """Return the update with the output under the client's name for it, after the
-        `tool_call`."""
-        meta = parts.get("_meta", b"")
-        if not may_tell(meta):
-            return [raw]
-        _, known = take_apart(meta)
+        known = take_apart(meta)[1] if may_tell(meta) else {}
+        for id_, _ in known.values():
+            self._announced[id_] = None
+        if names_one and content.startswith(b"["):
+            stays = self._announced.__contains__ if is_past else self._owns
+            raw = splice(raw, {"content": without_terminals(content, stays=stays)})
+        # The output gets the client's name for it, and comes after the `tool_call`.
         changes: dict[str, bytes | None] = {}
         for name in PRINTED:
             if name in known and name != self._name:
@@ -270,14 +254,12 @@ class ShownTerminals:
         }
         return [splice(raw, {"_meta": rest}), encode_object(update)]
 
-    # -- for one that does not --------------------------------------------------------------
-
     def _as_text(
         self, raw: bytes, parts: Mapping[str, bytes], key: tuple[str, str], *, is_past: bool
     ) -> list[bytes]:
         meta, content = parts.get("_meta", b""), parts.get("content", b"")
         changes: dict[str, bytes | None] = {}
-        stays = _nowhere if is_past else self._owns
+        stays = self._announced.__contains__ if is_past else self._owns  # none is announced
         call = self._calls.get(key)
         if may_tell(meta):
             if call is None:
@@ -304,11 +286,9 @@ class ShownTerminals:
         return [told]
 
     def _owns(self, terminal: str) -> bool:
-        return self._owners.get(terminal) is self._client
-
-
-def _nowhere(_: str) -> bool:
-    return False
+        """Return True for the client's own, and, if it shows them, for one that only the agent
+        shows, perhaps announced before the client resumed."""
+        return self._owners.get(terminal, self._client if self._name else None) is self._client
 
 
 class Frames:
@@ -355,8 +335,10 @@ class Frames:
         """Return the lines for a segment as it was committed; b"" if it shows nothing."""
         raw, whole, in_child = segment.raw, segment.kind == "params", segment.kind == CHILD
         if not (whole or in_child or segment.kind in ("update", "echo")):
-            if self._knows(segment):
-                self._author = NOBODY
+            if segment.kind == SENT:
+                self._is_known = any(id_of_sent(each) in self._sent for _, each in segment.raws())
+            elif segment.kind == PROMPT and self._is_known:  # by the id that came before it
+                self._is_known, self._author = False, NOBODY
                 return self.position(segment.last_seq)
             return self.history([segment])
         if whole or in_child or self._positions:
@@ -396,18 +378,25 @@ class Frames:
         shown = self._children.turn_over()
         return b"".join([self._before + each + b"}}\n" for each in shown])
 
-    def _knows(self, segment: Segment) -> bool:
-        """Return True for a prompt that the client sent itself, by the id that came before it."""
-        if segment.kind == SENT:
-            self._is_known = any(id_of_sent(raw) in self._sent for _, raw in segment.raws())
-        elif segment.kind == PROMPT and self._is_known:
-            self._is_known = False
-            return True
-        return False
-
     def lines_of(self, updates: Iterable[Replayed], *, is_past: bool = False) -> bytes:
         """Return the lines for the updates of a replay."""
-        return b"".join([line for update in updates for line in self._lines(update, is_past)])
+        lines: list[bytes] = []
+        for update in updates:
+            if update.in_child:
+                lines += self._of_child(update, is_past)
+            elif update.whole_params:  # it came with more than itself: our ids are put in
+                parts = members(update.raw)
+                for seq, shown in _place(self._show(parts["update"], is_past=is_past), update.seq):
+                    changes = {"sessionId": self._id, "update": shown}
+                    if self._positions and seq:
+                        meta = parts.get("_meta", b"")
+                        meta_of_agent = meta if meta.startswith(b"{") else b"{}"
+                        changes["_meta"] = splice(meta_of_agent, {POSITION: b"%d" % seq})
+                    lines.append(self._head + splice(update.raw, changes) + b"}\n")
+            else:
+                for seq, shown in _place(self._show(update.raw, is_past=is_past), update.seq):
+                    lines.append(self._line_at(shown, seq))
+        return b"".join(lines)
 
     def position(self, seq: int) -> bytes:
         """Return a line with nothing but a position, or the beginning of a turn; b"" if the client
@@ -419,23 +408,6 @@ class Frames:
         if self._positions or self._begun:
             return self.lines_of([Replayed(PROMPT_BEGUN if self._begun else EMPTY_UPDATE, seq=seq)])
         return b""
-
-    def _lines(self, update: Replayed, is_past: bool) -> Iterator[bytes]:
-        if update.whole_params:  # it came with more than itself: our ids are put in
-            parts = members(update.raw)
-            for seq, shown in _place(self._show(parts["update"], is_past=is_past), update.seq):
-                changes = {"sessionId": self._id, "update": shown}
-                if self._positions and seq:
-                    meta = parts.get("_meta", b"")
-                    meta_of_agent = meta if meta.startswith(b"{") else b"{}"
-                    changes["_meta"] = splice(meta_of_agent, {POSITION: b"%d" % seq})
-                yield self._head + splice(update.raw, changes) + b"}\n"
-            return
-        if update.in_child:
-            yield from self._of_child(update, is_past)
-            return
-        for seq, shown in _place(self._show(update.raw, is_past=is_past), update.seq):
-            yield self._line_at(shown, seq)
 
     def _line_at(self, shown: bytes, seq: int) -> bytes:
         if self._positions and seq:

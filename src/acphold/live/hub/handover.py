@@ -289,7 +289,16 @@ class _HandedParts(Struct):
 
 def _select(timeline: Sequence[Item]) -> _HandedParts:
     texts = [(is_prompt(item), text) for item in timeline if (text := text_of(item))]
-    prompts = _shorten_prompts([text for is_first, text in texts if is_first])
+    prompts = [text for is_first, text in texts if is_first]
+    # Shorten the longest of them first; leave out the oldest only then.
+    prompts = prompts[-(bounds.PROMPT_BYTES // bounds.LEAST_PROMPT_BYTES) :]
+    room = bounds.PROMPT_BYTES
+    for index, size in enumerate(sorted(map(_size, prompts))):
+        share = room // (len(prompts) - index)
+        if size > share:  # this one and all longer ones get the same
+            prompts = [shorten(prompt, share - PART_BYTES) for prompt in prompts]
+            break
+        room -= size
     others = [text for is_first, text in texts if not is_first]
     newest: list[str] = []  # the newest for which there is room; the last is shortened to fit
     room = bounds.CONTEXT_BYTES - sum(map(_size, prompts))
@@ -317,19 +326,6 @@ def _select(timeline: Sequence[Item]) -> _HandedParts:
         kept.parts.append(next(remaining[is_first]))
         kept.number += 1
     return kept
-
-
-def _shorten_prompts(prompts: list[str]) -> list[str]:
-    """Return the prompts in `bounds.PROMPT_BYTES`: shorten the longest first; leave out the oldest
-    only then."""
-    prompts = prompts[-(bounds.PROMPT_BYTES // bounds.LEAST_PROMPT_BYTES) :]
-    room = bounds.PROMPT_BYTES
-    for index, size in enumerate(sorted(map(_size, prompts))):
-        share = room // (len(prompts) - index)
-        if size > share:  # this one and all longer ones get the same
-            return [shorten(prompt, share - PART_BYTES) for prompt in prompts]
-        room -= size
-    return prompts
 
 
 def _count(number: int, which: str, one: str, many: str) -> str:

@@ -216,7 +216,16 @@ class Restoration(Struct, eq=False):
             self._transfer = None
             if row.agent != key:
                 self._transfer = Origin(row.session_id, row.agent, self._session.last_seq)
-            opened = await (self._fork() if known is None else self._reopen(known))
+            if known is not None:
+                opened = await self._reopen(known)
+            else:  # by the agent's own fork of the session that it was copied from, if that fits
+                from acphold.live.hub.forks import fork_source  # late: few agents can fork
+
+                opened = None
+                source = await fork_source(self._journal, self._session.id, side.agent)
+                if source is not None:
+                    fork = self._make(FORK_SESSION.name, source)
+                    opened = await self._attempt(FORK_SESSION.name, fork)
             if opened is None:
                 opened = await self._make(schema.NEW_SESSION.name, None)
             elif self.cut_off and not side.agent.reads_journal:
@@ -248,16 +257,6 @@ class Restoration(Struct, eq=False):
             if opened is not None:
                 return opened
         return None
-
-    async def _fork(self) -> bytes | None:
-        """Open it by the agent's own fork of the session it was copied from; None if that does not
-        fit."""
-        from acphold.live.hub.forks import fork_source  # late: few agents can fork
-
-        source = await fork_source(self._journal, self._session.id, self._side.agent)
-        if source is None:
-            return None
-        return await self._attempt(FORK_SESSION.name, self._make(FORK_SESSION.name, source))
 
     async def _attempt(self, method: str, opening: Coroutine[None, None, bytes]) -> bytes | None:
         """Return the agent's answer to one way of opening it; None if the way is closed."""
