@@ -134,8 +134,20 @@ def _tool_text(call: ToolCall) -> str:
     shown: list[str] = []
     for item in call.content:
         parts = members(item)
-        is_diff = parts.get("type") == b'"diff"'
-        shown.append(_diff_text(parts) if is_diff else block_text(parts.get("content", b"{}")))
+        path = string(parts.get("path")) or "a file"
+        before, after = string(parts.get("oldText")), string(parts.get("newText")) or ""
+        if parts.get("type") != b'"diff"':
+            shown.append(block_text(parts.get("content", b"{}")))
+        elif before is None:
+            shown.append(f"wrote {path}:\n{after}")
+        elif len(before) + len(after) > bounds.DIFF_BYTES:
+            shown.append(f"changed {path}, {len(after.encode(errors='replace'))} bytes now")
+        else:
+            from difflib import unified_diff  # rare, and start-up is not
+
+            lines = [*unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")][2:]
+            changed = (line for line in lines if not line.startswith("@@"))
+            shown.append("\n".join((f"changed {path}:", *changed)))
     output = "\n".join(filter(None, shown))
     raw = call.raw_output
     if not output and raw is not None and raw != b"null":  # nothing was shown of its result
@@ -154,19 +166,6 @@ def _child_text(child: SubAgent) -> str:
     line = " ".join(f"[Sub-agent: {child.name}, {child.state or 'running'}]".split())
     text = shorten("\n\n".join(filter(None, words)), bounds.TOOL_BYTES)
     return f"{line}\n{quote(text)}" if text else line
-
-
-def _diff_text(parts: dict[str, bytes]) -> str:
-    path = string(parts.get("path")) or "a file"
-    before, after = string(parts.get("oldText")), string(parts.get("newText")) or ""
-    if before is None:
-        return f"wrote {path}:\n{after}"
-    if len(before) + len(after) > bounds.DIFF_BYTES:
-        return f"changed {path}, {len(after.encode(errors='replace'))} bytes now"
-    from difflib import unified_diff  # rare, and start-up is not
-
-    lines = [*unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")][2:]
-    return "\n".join((f"changed {path}:", *(line for line in lines if not line.startswith("@@"))))
 
 
 PART_BYTES = 24
@@ -354,7 +353,20 @@ def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] |
         for item in state.timeline
         if isinstance(item, Message) and item.role == "user"
     ]
-    turns = _turns(replay)
+    # The person's words in the replay, and all updates from there to their next words.
+    turns: list[tuple[str, list[bytes]]] = []
+    is_speaking = False
+    for raw in replay:
+        was_speaking, is_speaking = is_speaking, update_kind(raw) == "user_message_chunk"
+        if is_speaking:
+            text = string(members(members(raw).get("content", b"{}")).get("text")) or ""
+            if was_speaking:
+                prompt, raws = turns[-1]
+                turns[-1] = (prompt + text, raws)
+            else:
+                turns.append((text, []))
+        if turns:
+            turns[-1][1].append(raw)
     in_replay = [_plain(prompt) for prompt, _ in turns]
     if not ours:
         return None
@@ -367,26 +379,6 @@ def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] |
     if index < 0:
         return None
     return [raw for _, raws in turns[index + 1 :] for raw in raws]
-
-
-def _turns(replay: Sequence[bytes]) -> list[tuple[str, list[bytes]]]:
-    """Return the person's words, and all updates from there to their next words."""
-    turns: list[tuple[str, list[bytes]]] = []
-    is_speaking = False
-    for raw in replay:
-        if update_kind(raw) == "user_message_chunk":
-            text = string(members(members(raw).get("content", b"{}")).get("text")) or ""
-            if is_speaking:
-                prompt, raws = turns[-1]
-                turns[-1] = (prompt + text, raws)
-            else:
-                turns.append((text, []))
-            is_speaking = True
-        else:
-            is_speaking = False
-        if turns:
-            turns[-1][1].append(raw)
-    return turns
 
 
 def _plain(text: str) -> str:

@@ -74,7 +74,13 @@ def place_of(
     """Return the place of a session here: `known` are folders in which a clone of its project may
     be, `laid` is that of its files, if they are there already. Blocks; MoveRefusedError."""
     files = offer.files if place.with_files else None
-    mapped = _map_folder(offer.session.cwd, place.folders)
+    mapped: str | None = None  # the folder that stands for its own, by the longest entry
+    for far in sorted(place.folders, key=len, reverse=True):
+        with suppress(ValueError):
+            below = PurePath(offer.session.cwd).relative_to(far)
+            if ".." not in below.parts:
+                mapped = os.path.normpath(os.path.join(place.folders[far], below))
+                break
     project = ""
     if place.cwd is not None:
         if not isdir(place.cwd):
@@ -158,18 +164,6 @@ def earlier_snapshot(sent: TurnSnapshot, store: str, top: str, *, is_here: bool)
         return replace(row, store=store)
     why = sent.reason or "it was not sent when the session moved here: the files were too large"
     return replace(row, state="refused", tree="", reason=why)
-
-
-def _map_folder(folder: str, folders: Mapping[str, str]) -> str | None:
-    """Return the folder here that stands for a folder of another machine, by the longest entry
-    of the map; None if there is none."""
-    best: tuple[int, str] | None = None
-    for far, near in folders.items():
-        with suppress(ValueError):
-            below = PurePath(folder).relative_to(far)
-            if ".." not in below.parts and (best is None or len(far) > best[0]):
-                best = (len(far), os.path.normpath(os.path.join(near, below)))
-    return best[1] if best else None
 
 
 async def recent_folders(journal: Sessions) -> list[str]:

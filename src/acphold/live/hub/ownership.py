@@ -194,8 +194,22 @@ class Ownership(Struct, eq=False):
         for error in lost:
             log.warning("%s", error)
             live[error.session_id].session.lose(error)
+        # Sessions may have been renamed since the last time: one query serves all open sessions,
+        # and none is made for idle ones.
+        seen, self._seen = self._seen, None
+        renamed: list[Conversation] = []
+        try:
+            news = await self._journal.changes(seen)
+            if news.more:
+                seen, news = None, await self._journal.changes(None)
+        except errors.AcpError as exc:
+            log.warning("cannot look up which titles have changed: %s", exc)
+        else:
+            self._seen = news.last
+            names = self._live if seen is None else news.session_ids
+            renamed = [self._live[name] for name in names if name in self._live]
         since = _clock()
-        for conversation in await self._find_renamed():
+        for conversation in renamed:
             if _clock() - since >= bounds.TITLES_STEP_SECONDS:
                 await asyncio.sleep(0)
                 since = _clock()
@@ -204,24 +218,6 @@ class Ownership(Struct, eq=False):
             except errors.AcpError as exc:
                 log.warning("cannot look up the title of session %s: %s", conversation.id, exc)
         return True
-
-    async def _find_renamed(self) -> list[Conversation]:
-        """Return sessions that may have been renamed since the last time.
-
-        One query serves all open sessions, and none is made for idle ones.
-        """
-        seen, self._seen = self._seen, None
-        try:
-            news = await self._journal.changes(seen)
-            if news.more:
-                seen, news = None, await self._journal.changes(None)
-        except errors.AcpError as exc:
-            log.warning("cannot look up which titles have changed: %s", exc)
-            return []
-        self._seen = news.last
-        if seen is None:
-            return [*self._live.values()]
-        return [self._live[name] for name in news.session_ids if name in self._live]
 
     async def _doubt(self, last_contact: float) -> None:
         """End the turns if another machine may soon take the sessions from us."""

@@ -217,19 +217,17 @@ class Services(Struct, eq=False):
         UnknownTerminalError for a terminal that is gone with its client, RemoteError,
         WorkspaceError and JournalError.
         """
-        if asked.method.startswith(TERMINAL_METHODS):
-            return await self._terminal(asked, prompting)
-        while True:
-            by = self._server_of(asked, prompting)
-            try:
-                return await self._ask(asked, by)
-            except errors.ConnectionLostError:
-                if by is None:
-                    raise
-                # The client has gone: ask another one. Reading or writing a file twice does no
-                # harm.
+        if not asked.method.startswith(TERMINAL_METHODS):
+            while True:
+                by = self._server_of(asked, prompting)
+                try:
+                    return await self._ask(asked, by)
+                except errors.ConnectionLostError:
+                    if by is None:
+                        raise
+                    # The client has gone: ask another one. Reading or writing a file twice does no
+                    # harm.
 
-    async def _terminal(self, asked: AgentRequest, prompting: Client | None) -> bytes:
         terminal = self._texts.find(asked)
         if terminal is not None:
             by = terminal.client

@@ -193,7 +193,15 @@ class FileKeeper(Struct, eq=False):
         taken = await self._threads.run_in_steps(work)
         if isinstance(taken, NotTaken):
             row = replace(row, state="refused", reason=taken.reason)
-            return _TakenRow(row, taken.cause == "full", self._gives_up(root.top, taken))
+            # The person is to learn that this folder is left alone from now on. The store remembers
+            # it; without one, as for a missing git, this process.
+            gives_up = False
+            if taken.cause in ("folder", "git", "home", "slow", "given up"):
+                times = self._failures[root.top] = max(self._failures[root.top] + 1, taken.times)
+                if times == snapshot_bounds.REFUSALS and taken.cause != "given up":
+                    log.warning("no longer keeping the files in %s: %s", row.root, taken.reason)
+                    gives_up = taken.cause != "home"
+            return _TakenRow(row, taken.cause == "full", gives_up)
         self._failures[root.top] = 0
         left_out = taken.left_out[: journal_bounds.LEFT_OUT_NAMED]
         row = replace(
@@ -209,18 +217,6 @@ class FileKeeper(Struct, eq=False):
             left_out_count=taken.left_out_count,
         )
         return _TakenRow(row)
-
-    def _gives_up(self, top: str, refusal: NotTaken) -> bool:
-        """Count a refusal; return True if the person is to learn that this folder is left alone
-        from now on. The store remembers it; without one, as for a missing git, this process."""
-        failures = self._failures
-        if refusal.cause in ("folder", "git", "home", "slow", "given up"):
-            failures[top] = max(failures[top] + 1, refusal.times)
-            if failures[top] == snapshot_bounds.REFUSALS and refusal.cause != "given up":
-                shown = os.fsencode(top).decode(errors="replace")
-                log.warning("no longer keeping the files in %s: %s", shown, refusal.reason)
-                return refusal.cause != "home"
-        return False
 
     async def aclose(self) -> None:
         """Finish the last snapshots, within a bound. The rest, as a first snapshot and the upkeep,
