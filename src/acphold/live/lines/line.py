@@ -302,16 +302,12 @@ class LastingLine(Generic[R]):
             for session_id, opened in self.sessions.items()
             if session_id not in opening
         ]
-        refuse = [asked for asked in self.pending if not self._may_be_asked(asked)]
+        repeatable = {INITIALIZE.name, *REPEATABLE} - {PROMPT.name}
+        if self.knows_positions:
+            repeatable.add(PROMPT.name)
+        refuse = [it for it in self.pending if it.is_sent and it.method not in repeatable]
         ask = [asked for asked in self.pending if asked not in refuse]
         return Return(resume, refuse, ask)
-
-    def _may_be_asked(self, asked: Pending[R]) -> bool:
-        if not asked.is_sent or asked.method == INITIALIZE.name:
-            return True
-        if asked.method == PROMPT.name:
-            return self.knows_positions
-        return asked.method in REPEATABLE
 
     # -- what the server asks ---------------------------------------------------------------
 

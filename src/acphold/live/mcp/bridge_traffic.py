@@ -87,7 +87,20 @@ class _Passing:
                 if inner.method == "initialize":
                     self._introduction = inner.id
             if isinstance(inner, JSONRPCRequest | JSONRPCNotification):
-                message.metadata = ClientMessageMetadata(headers=self._headers(inner))
+                # The headers that the server wants with it.
+                params = inner.params or {}
+                meta = params.get("_meta")
+                version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None
+                headers: dict[str, str] = {}
+                if isinstance(version, str):
+                    headers[MCP_PROTOCOL_VERSION_HEADER] = version
+                    headers[MCP_METHOD_HEADER] = inner.method
+                    name = params.get(NAME_BEARING_METHODS.get(inner.method, ""))
+                    if isinstance(name, str):
+                        headers[MCP_NAME_HEADER] = encode_header_value(name)
+                elif self._version:
+                    headers[MCP_PROTOCOL_VERSION_HEADER] = self._version
+                message.metadata = ClientMessageMetadata(headers=headers or None)
             await write.send(message)
 
     async def _to_client(self, read: Reading) -> None:
@@ -113,16 +126,3 @@ class _Passing:
         for request in self._waiting:
             refuse(self._client, request, CONNECTION_CLOSED, reason)
         await self._client.aclose()
-
-    def _headers(self, message: JSONRPCRequest | JSONRPCNotification) -> dict[str, str] | None:
-        """Return the headers that the server wants with a message."""
-        params = message.params or {}
-        meta = params.get("_meta")
-        version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None
-        if not isinstance(version, str):
-            return {MCP_PROTOCOL_VERSION_HEADER: self._version} if self._version else None
-        headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: message.method}
-        name = params.get(NAME_BEARING_METHODS.get(message.method, ""))
-        if isinstance(name, str):
-            headers[MCP_NAME_HEADER] = encode_header_value(name)
-        return headers

@@ -6,8 +6,10 @@ The modules of this room raise these to each other; callers outside get the erro
 
 from __future__ import annotations
 
-from acp_wire.schema import McpServerStdio
-from acphold.live.mcp.servers import McpServerAcp, Server
+from contextlib import suppress
+
+from acp_wire.schema import McpServerHttp, McpServerSse, McpServerStdio
+from acphold.live.mcp.servers import Server
 
 MAX_REASON = 500
 """Characters of a reason; some servers answer with whole pages."""
@@ -51,7 +53,20 @@ class FaultRedaction:
     """Replaces values of a server's `env` or `headers`, and secrets of its address, in texts."""
 
     def __init__(self, server: Server) -> None:
-        values = [value.strip() for value in _values(server)]
+        given: list[str] = []
+        match server:
+            case McpServerStdio():
+                given = [variable.value for variable in server.env]
+            case McpServerHttp() | McpServerSse():
+                from urllib.parse import parse_qsl, urlsplit  # here: most sessions name no server
+
+                given = [header.value for header in server.headers]
+                with suppress(ValueError):  # no address, so nothing is sent there
+                    address = urlsplit(server.url)
+                    query = [value for _, value in parse_qsl(address.query)]
+                    in_address = [address.password or "", *query]
+                    given += [value for value in in_address if len(value) >= SHORTEST_PART]
+        values = [value.strip() for value in given]
         parts = {part for value in values for part in value.split() if len(part) >= SHORTEST_PART}
         secrets = {value for value in values if len(value) >= SHORTEST} | parts
         # The longest first: it may contain a shorter one.
@@ -67,20 +82,3 @@ class FaultRedaction:
         """Return `text` without secrets and line breaks, of at most `limit` characters."""
         clean = " ".join(self(text).split())
         return clean if len(clean) <= limit else clean[: limit - 1] + "…"
-
-
-def _values(server: Server) -> list[str]:
-    match server:
-        case McpServerAcp():
-            return []
-        case McpServerStdio():
-            return [variable.value for variable in server.env]
-    from urllib.parse import parse_qsl, urlsplit  # here: most sessions name no server
-
-    in_headers = [header.value for header in server.headers]
-    try:
-        address = urlsplit(server.url)
-    except ValueError:
-        return in_headers  # no address, so nothing is sent there
-    in_address = [address.password or "", *(value for _, value in parse_qsl(address.query))]
-    return in_headers + [value for value in in_address if len(value) >= SHORTEST_PART]

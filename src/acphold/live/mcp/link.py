@@ -135,21 +135,18 @@ class Link:
                     options["on_progress"] = report
                 return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as exc:
-            raise await self._translate(exc) from None
-
-    async def _translate(self, error: MCPError) -> Exception:
-        if (mark := fault_mark(error.data)) is not None:
-            kind = UnsentError if mark in (UNSENT, FORGOTTEN) else FaultError
-            return kind(error.message)
-        if error.code == types.PARSE_ERROR and error.message.startswith("Failed to parse"):
-            return FaultError("its answer cannot be read")  # the SDK's words, for an event stream
-        if error.code == types.CONNECTION_CLOSED:
-            # A server may use this number for its own errors. These words are the SDK's.
-            if error.message == "Connection closed":
-                return LostError(await self._wire.fault("the connection was closed"))
-            if error.message.startswith("SSE stream"):
-                return LostError("its answer broke off")
-        return AnswerError(error.code, error.message)
+            if (mark := fault_mark(exc.data)) is not None:
+                kind = UnsentError if mark in (UNSENT, FORGOTTEN) else FaultError
+                raise kind(exc.message) from None
+            # The words are the SDK's: a server may use these numbers for its own errors.
+            if exc.code == types.PARSE_ERROR and exc.message.startswith("Failed to parse"):
+                raise FaultError("its answer cannot be read") from None  # in an event stream
+            if exc.code == types.CONNECTION_CLOSED and exc.message == "Connection closed":
+                why = await self._wire.fault("the connection was closed")
+                raise LostError(why) from None
+            if exc.code == types.CONNECTION_CLOSED and exc.message.startswith("SSE stream"):
+                raise LostError("its answer broke off") from None
+            raise AnswerError(exc.code, exc.message) from None
 
 
 @asynccontextmanager

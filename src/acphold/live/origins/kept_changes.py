@@ -33,7 +33,7 @@ from acphold.record.journal import Journal, Readable, SessionRow, history
 from acphold.record.journal.seams import Numbered, TurnSnapshot, with_numbers
 from acphold.record.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
 from acphold.record.reports.session_diff import FileDiff, relative, session_diff
-from acphold.record.snapshots.comparison import FileChange, SnapshotReader, ranges, reading
+from acphold.record.snapshots.comparison import SnapshotReader, ranges, reading
 from acphold.record.snapshots.git import GitError
 
 
@@ -79,26 +79,24 @@ class SnapshotStep(Struct, frozen=True):
 def steps(rows: Sequence[Numbered], count: int) -> list[SnapshotStep]:
     """Return the steps between the kept snapshots of one folder and one store; the session has so
     many turns."""
-    return [_step(*pair, count) for pair in pairwise(it for it in rows if it.snapshot.is_kept)]
-
-
-def _step(one: Numbered, two: Numbered, count: int) -> SnapshotStep:
-    before, after = one.snapshot, two.snapshot
-    ends = (one.turn, two.turn)
-    # A late snapshot was taken when the agent was at work again already.
-    is_late = after.state == "late"
-    is_likely = "likely" in (before.state, after.state)
-    if (before.edge, after.edge) == ("begin", "end") and one.turn == two.turn:
-        last = min(one.turn + is_late, count)
-        is_sure = after.state in ("whole", "likely")
-        turns = tuple(range(one.turn, last + 1))
-        return SnapshotStep(before, after, turns, ends, is_sure, is_sure and is_likely)
-    if (before.edge, after.edge) == ("end", "begin") and one.turn + 1 == two.turn:
-        turns = (two.turn,) if is_late else ()
-        return SnapshotStep(before, after, turns, ends, not is_late, not is_late and is_likely)
-    first = one.turn if before.edge == "begin" else one.turn + 1
-    last = two.turn if after.edge == "end" or is_late else two.turn - 1
-    return SnapshotStep(before, after, tuple(range(first, last + 1)), ends, False)
+    found: list[SnapshotStep] = []
+    for one, two in pairwise(it for it in rows if it.snapshot.is_kept):
+        before, after = one.snapshot, two.snapshot
+        # A late snapshot was taken when the agent was at work again already.
+        is_late = after.state == "late"
+        first = one.turn if before.edge == "begin" else one.turn + 1
+        last = two.turn if after.edge == "end" or is_late else two.turn - 1
+        is_sure = False
+        if (before.edge, after.edge) == ("begin", "end") and one.turn == two.turn:
+            last = min(one.turn + is_late, count)
+            is_sure = after.state in ("whole", "likely")
+        elif (before.edge, after.edge) == ("end", "begin") and one.turn + 1 == two.turn:
+            is_sure = not is_late
+        turns = tuple(range(first, last + 1))
+        is_likely = is_sure and "likely" in (before.state, after.state)
+        ends = (one.turn, two.turn)
+        found.append(SnapshotStep(before, after, turns, ends, is_sure, is_likely))
+    return found
 
 
 class How(Enum):
@@ -298,21 +296,16 @@ def _step_files(
     texts = snapshots.contents(blobs)
     patches = snapshots.patches(step.before.tree, step.after.tree) if by_turn else {}
     for change in changed:
-        how = _attribution(step, change, edits_by_path[change.path], texts)
+        edits_of = edits_by_path[change.path]
+        how = How.OTHER if step.turns else How.BETWEEN
+        if edits_of:
+            how = How.IN_PART
+            before, after = text_of(change.before, texts), text_of(change.after, texts)
+            if before is not None and after is not None:
+                ways = (edits_of, [it for it in edits_of if it.is_over])
+                if any(state_after(applied, before) == after for applied in ways):
+                    how = How.SHOWN
         yield StepFile(step, storable(change.path), how, patches.get(change.path, b""))
-
-
-def _attribution(
-    step: SnapshotStep, change: FileChange, edits_of: Sequence[Edit], texts: Mapping[str, bytes]
-) -> How:
-    if not edits_of:
-        return How.OTHER if step.turns else How.BETWEEN
-    before, after = text_of(change.before, texts), text_of(change.after, texts)
-    if before is not None and after is not None:
-        for applied in (edits_of, [it for it in edits_of if it.is_over]):
-            if state_after(applied, before) == after:
-                return How.SHOWN
-    return How.IN_PART
 
 
 def text_of(blob: str | None, texts: Mapping[str, bytes]) -> FileText | None:

@@ -71,10 +71,13 @@ class ProjectLines:
         if step.is_written:
             return found
         distinct = {text for text in set(texts) - found.keys() if is_distinct(text)}
-        for commit in self._branches_with(step.path, distinct):
-            for text, its in self._commits(commit, step.path, had, distinct - found.keys()):
-                if its is not None and _is_older(its, step.since):
-                    found[text] = _words(its, commit)
+        if distinct and "\n" not in step.path:
+            blobs = self._reader.blobs([(commit, step.path) for commit in self._branches])
+            branches = {blob: it for it, blob in zip(self._branches, blobs, strict=True) if blob}
+            for commit in [*branches.values()][:MOST_CONTENTS]:  # one for each content
+                for text, its in self._commits(commit, step.path, had, distinct - found.keys()):
+                    if its is not None and _is_older(its, step.since):
+                        found[text] = _words(its, commit)
         return dict.fromkeys(texts, is_unsure) | found if is_unsure else found
 
     def _commits(
@@ -87,14 +90,6 @@ class ProjectLines:
         with suppress(GitError):  # a shallow clone
             facts = blame(self._git, commit, path, [*places.values()]) if places else {}
         return [(text, facts.get(line)) for text, line in places.items()]
-
-    def _branches_with(self, path: str, texts: Collection[bytes]) -> list[str]:
-        """Return a commit for each content that the file has on a branch; none without `texts`."""
-        if not texts or "\n" in path:
-            return []
-        blobs = self._reader.blobs([(commit, path) for commit in self._branches])
-        its = {blob: commit for commit, blob in zip(self._branches, blobs, strict=True) if blob}
-        return [*its.values()][:MOST_CONTENTS]
 
     def _new_lines(
         self, commit: str, path: str, had: Counter[bytes], texts: Collection[bytes]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import Match, SequenceMatcher
 from itertools import pairwise
 from typing import Final
@@ -74,43 +74,40 @@ class _Comparison(SequenceMatcher[str]):
         self._new = new
 
     def get_matching_blocks(self) -> list[Match]:
-        blocks = [Match(-1, -1, 0)]
-        for i, j in _same_lines(self._old, self._new):
-            last = blocks[-1]
-            if (i, j) == (last.a + last.size, last.b + last.size):
-                blocks[-1] = last._replace(size=last.size + 1)
+        old, new = self._old, self._new
+        shorter = min(len(old), len(new))
+        begin = next((i for i in range(shorter) if old[i] != new[i]), shorter)
+        left = shorter - begin
+        end = next((i for i in range(left) if old[-1 - i] != new[-1 - i]), left)
+        # Blocks of places at which the files have the same lines, in order, next to each other.
+        found = [Match(0, 0, begin)]
+        i, j = begin, begin
+        last = (len(old) - end, len(new) - end)
+        room = CLOSE_WORK
+        for i_next, j_next in [*_anchors(old[: last[0]], new[: last[1]], begin), last]:
+            one, other = old[i:i_next], new[j:j_next]
+            if one and other:
+                # The most work difflib can have with them: it looks at all pairs of equal lines,
+                # once for each block of lines that it finds.
+                counts = Counter(other)
+                work = min(len(one), len(other)) * sum(counts[line] for line in one)
+                if work <= room:
+                    room -= work
+                    matches = SequenceMatcher(None, one, other).get_matching_blocks()
+                    found += [Match(i + it.a, j + it.b, it.size) for it in matches]
+            if (i_next, j_next) != last:
+                found.append(Match(i_next, j_next, 1))
+            i, j = i_next + 1, j_next + 1
+        found.append(Match(*last, end))
+
+        blocks = found[:1]
+        for it in found[1:]:
+            before = blocks[-1]
+            if (it.a, it.b) == (before.a + before.size, before.b + before.size):
+                blocks[-1] = before._replace(size=before.size + it.size)
             else:
-                blocks.append(Match(i, j, 1))
-        return [
-            *(block for block in blocks if block.size),
-            Match(len(self._old), len(self._new), 0),
-        ]
-
-
-def _same_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of places, in order, at which the files have the same line."""
-    shorter = min(len(old), len(new))
-    begin = next((i for i in range(shorter) if old[i] != new[i]), shorter)
-    end = next((i for i in range(shorter - begin) if old[-1 - i] != new[-1 - i]), shorter - begin)
-    yield from ((i, i) for i in range(begin))
-    i, j = begin, begin
-    last = (len(old) - end, len(new) - end)
-    room = CLOSE_WORK
-    for i_next, j_next in [*_anchors(old[: last[0]], new[: last[1]], begin), last]:
-        one, other = old[i:i_next], new[j:j_next]
-        if one and other:
-            # The most work difflib can have with them: it looks at all pairs of equal lines, once
-            # for each block of lines that it finds.
-            counts = Counter(other)
-            work = min(len(one), len(other)) * sum(counts[line] for line in one)
-            if work <= room:
-                room -= work
-                for block in SequenceMatcher(None, one, other).get_matching_blocks():
-                    yield from ((i + block.a + k, j + block.b + k) for k in range(block.size))
-        if (i_next, j_next) != last:
-            yield i_next, j_next
-        i, j = i_next + 1, j_next + 1
-    yield from ((last[0] + k, last[1] + k) for k in range(end))
+                blocks.append(it)
+        return [*(block for block in blocks if block.size), Match(len(old), len(new), 0)]
 
 
 def _anchors(old: Sequence[str], new: Sequence[str], begin: int) -> list[tuple[int, int]]:

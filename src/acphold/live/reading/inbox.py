@@ -11,7 +11,7 @@ Questions are answered over ACP alone, by a client that attaches to the session.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -107,16 +107,21 @@ async def decisions(
 
     Searches the `INBOX_SESSIONS` active last, or the selected one; raises UnknownSessionError.
     """
-    found: list[InboxQuestion] = []
+    once: dict[str, InboxQuestion] = {}
     is_all = True
     async for row, is_live in _rows(journal, live, whose):
         # A decision in a session at rest is never later than its row.
-        known = sum(each.answered_at > row.updated_at for each in found)
-        if known > limit and not is_live:
+        later = sum(each.answered_at > row.updated_at for each in once.values())
+        if later > limit and not is_live:
             is_all = False
             break
-        found = _each_once([*found, *await _decisions(journal, row, limit, before)])
-    found.sort(key=lambda each: (-each.answered_at, each.row.session_id, -each.seq))
+        for each in await _decisions(journal, row, limit, before):
+            known = once.setdefault(each.question.id, each)
+            if _copied(each.row) < _copied(known.row):  # as the session has it that is less a copy
+                once[each.question.id] = each
+    found = sorted(
+        once.values(), key=lambda each: (-each.answered_at, each.row.session_id, -each.seq)
+    )
     following = None
     if len(found) > limit:
         last = found[limit - 1].answered_at
@@ -129,16 +134,6 @@ async def decisions(
             call = await _call(journal, each.row.session_id, each.question, each.seq)
             found[place] = replace(each, call=call)
     return found, following
-
-
-def _each_once(found: Iterable[InboxQuestion]) -> list[InboxQuestion]:
-    """Return each question as the session has it that is the least of a copy."""
-    once: dict[str, InboxQuestion] = {}
-    for each in found:
-        known = once.setdefault(each.question.id, each)
-        if _copied(each.row) < _copied(known.row):
-            once[each.question.id] = each
-    return [*once.values()]
 
 
 def _copied(row: SessionRow) -> tuple[int, int]:

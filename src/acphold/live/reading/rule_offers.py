@@ -306,18 +306,15 @@ def _reaches(action: standing.Action, folder: str) -> Iterator[tuple[standing.St
             argvs += [command.argv for command in line if command.argv[0] != "cd"]
         exact = [standing.StandingRule("allow", "run", argv) for argv in dict.fromkeys(argvs)]
         yield tuple(exact)
-        yield tuple(dict.fromkeys(map(_widen, exact)))
+        # With any arguments, of the programs that acphold knows.
+        rows = [(rule, row_of(rule.argv)) for rule in exact]
+        wide = [replace(it, argv=row.words, is_prefix=True) if row else it for it, row in rows]
+        yield tuple(dict.fromkeys(wide))
     elif isinstance(action, standing.EditAction):
         places = {os.path.dirname(real(os.path.join(folder, path))) for path in action.paths}
         below = os.path.relpath(os.path.commonpath(places), folder)
         for name in dict.fromkeys((below, ".")):
             yield (standing.StandingRule("allow", "edit", (name,)),)
-
-
-def _widen(exact: standing.StandingRule) -> standing.StandingRule:
-    """The rule for any arguments of its program, if acphold knows it."""
-    row = row_of(exact.argv)
-    return exact if row is None else replace(exact, argv=row.words, is_prefix=True)
 
 
 def _select_needed(
