@@ -62,15 +62,26 @@ class AlertCommands(Alerts):
         await self._running.aclose(bounds.LAST_ALERTS_SECONDS)
 
     async def _run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None) -> None:
+        from acp_wire.transports.child import ChildProcess
+
         name = f"alert {alert.event}: {command[0]}"
+        printed = bytearray()
         try:
             if look_up is not None:
                 alert = replace(alert, question=await look_up())
             url = self.link(alert)
             # An agent's words are no arguments: a shell or an option parser would read them.
             env = {**self._surroundings.env, **variables(alert, self.agent_name(alert), url)}
-            program = await self._launch(command, env)
-            output, status = await self._run_to_end(program, stdin_json(alert, url))
+            process = ChildProcess(await self._launch(command, env), relay_to=())
+            reader = _read(process, printed)
+            async with aclosing(process), beside(reader, "alert output") as reading:
+                async with asyncio.timeout(bounds.ALERT_SECONDS):
+                    process.transport.send(stdin_json(alert, url))
+                    await process.transport.hang_up()
+                    status = await process.wait()
+                await asyncio.wait([reading], timeout=bounds.ALERT_OUTPUT_SECONDS)
+            output = f"{printed.decode(errors='replace')} {process.stderr_tail()}"
+            output = " ".join(output.split())[-bounds.ALERT_OUTPUT_BYTES :]
         except TimeoutError:
             log.warning(
                 "%s did not end within %g s; acphold has stopped it", name, bounds.ALERT_SECONDS
@@ -95,21 +106,6 @@ class AlertCommands(Alerts):
             program = await starting
             await asyncio.to_thread(program.abandon)
             raise
-
-    async def _run_to_end(self, program: Program, data: bytes) -> tuple[str, str]:
-        """Return its output and its exit status; raises TimeoutError."""
-        from acp_wire.transports.child import ChildProcess
-
-        process = ChildProcess(program, relay_to=())
-        printed = bytearray()
-        async with aclosing(process), beside(_read(process, printed), "alert output") as reading:
-            async with asyncio.timeout(bounds.ALERT_SECONDS):
-                process.transport.send(data)
-                await process.transport.hang_up()
-                status = await process.wait()
-            await asyncio.wait([reading], timeout=bounds.ALERT_OUTPUT_SECONDS)
-        output = f"{printed.decode(errors='replace')} {process.stderr_tail()}"
-        return " ".join(output.split())[-bounds.ALERT_OUTPUT_BYTES :], status
 
 
 async def _read(process: ChildProcess, printed: bytearray) -> None:
@@ -137,12 +133,10 @@ def variables(alert: Alert, agent: str = "", url: str = "") -> dict[str, str]:
         "ACPHOLD_SECONDS": f"{alert.seconds:.0f}",
         "ACPHOLD_URL": url,
     }
-    return {name: _value(text) for name, text in values.items()}
-
-
-def _value(text: str) -> str:
-    line = " ".join(text.replace("\0", "").splitlines())
-    return line.encode(errors="replace").decode()[: bounds.ALERT_VALUE_CHARACTERS]
+    for name, text in values.items():
+        line = " ".join(text.replace("\0", "").splitlines()).encode(errors="replace")
+        values[name] = line.decode()[: bounds.ALERT_VALUE_CHARACTERS]
+    return values
 
 
 def stdin_json(alert: Alert, url: str = "") -> bytes:

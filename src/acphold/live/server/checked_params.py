@@ -61,11 +61,21 @@ def read_setup(
             field="additionalDirectories",
         )
     if given.startswith(b"["):
-        servers = items(given)
-        checked = [
-            provided.for_agent(_server_for_agent(raw, index, can, path))
-            for index, raw in enumerate(servers)
-        ]
+        servers, checked = items(given), list[bytes]()
+        for index, raw in enumerate(servers):
+            entry = check_server(raw, index, EVERY_TRANSPORT, path)
+            type_: type[schema.McpServerHttp | schema.McpServerSse] | None = None
+            match members(entry).get("type"):
+                case b'"http"' if not can.mcp_capabilities.http:
+                    type_ = schema.McpServerHttp
+                case b'"sse"' if not can.mcp_capabilities.sse:
+                    type_ = schema.McpServerSse
+            if type_ is not None:
+                require("mcp", f"mcpServers[{index}]: a bridge to a server behind a URL")
+                from acphold.live.mcp.bridge import bridge_server  # late: few agents need one
+
+                entry = bridge_server(schema.decode(type_, entry).value)
+            checked.append(provided.for_agent(entry))
         if checked != servers:
             asked = asked.having(mcpServers=array(checked))
     elif kind is ResumeSessionRequest:
@@ -87,25 +97,6 @@ def _absolute(path: str, field: str) -> None:
         raise InvalidParamsError(f"{field}: {path!r} contains a NUL character", field=field)
     if not os.path.isabs(path):
         raise InvalidParamsError(f"{field}: {path!r} is not an absolute path", field=field)
-
-
-def _server_for_agent(raw: bytes, index: int, can: schema.AgentCapabilities, path: str) -> bytes:
-    """Return the entry as the agent gets it; behind a bridge if the agent cannot reach the
-    server."""
-    entry = check_server(raw, index, EVERY_TRANSPORT, path)
-    kind = members(entry).get("type")
-    mcp = can.mcp_capabilities
-    type_: type[schema.McpServerHttp | schema.McpServerSse]
-    if kind == b'"http"' and not mcp.http:
-        type_ = schema.McpServerHttp
-    elif kind == b'"sse"' and not mcp.sse:
-        type_ = schema.McpServerSse
-    else:
-        return entry
-    require("mcp", f"mcpServers[{index}]: a bridge to a server behind a URL")
-    from acphold.live.mcp.bridge import bridge_server  # late: few agents need one
-
-    return bridge_server(schema.decode(type_, entry).value)
 
 
 def decode_params(params: bytes, kind: type[T], field: str | None = None) -> T:

@@ -321,8 +321,13 @@ class ClientConnection:
         may = self.principal.scopes
         told, left_out = restrict(schema.INITIALIZE.name, params, may)
         self._principal.leaves_out(schema.INITIALIZE.name, None, left_out)
+        guest_of = self.principal.session_id
+        starts = "prompt" in may and guest_of is None
+        if "prompt" in may and guest_of is not None:  # it may start only that session's agent
+            with suppress(errors.UnknownSessionError):
+                row = await self._desk.hub.journal.session(guest_of)
+                starts = row.agent == self._desk.agent.key
         try:
-            starts = await self._may_start()
             answer = await self._desk.initialize(told, starts=starts, anew=is_repeated)
         except errors.AgentError as exc:
             log.error("%s", exc)  # also for people who can only see the log
@@ -363,19 +368,6 @@ class ClientConnection:
             unstable=self._unstable,
             keeps_sessions=self._desk.agent.reads_journal,
         )
-
-    async def _may_start(self) -> bool:
-        """True if the client's introduction may start the agent; for the guest of one session, only
-        that session's."""
-        if "prompt" not in self.principal.scopes:
-            return False
-        if self.principal.session_id is None:
-            return True
-        try:
-            row = await self._desk.hub.journal.session(self.principal.session_id)
-        except errors.UnknownSessionError:
-            return False
-        return row.agent == self._desk.agent.key
 
     # -- access ---------------------------------------------------------------------------
 

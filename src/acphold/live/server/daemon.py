@@ -17,7 +17,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -172,11 +172,27 @@ class FrontDesks:
     async def attend(self, front: Front) -> None:
         """Serve the editor or the server behind a front until it leaves."""
         try:
-            self._require_here(front)
+            its = None
+            with suppress(OSError):  # it hides, or has gone
+                its = None if front.pid is None else place_of(front.pid)
+            if its != self._place:  # we start nothing for a front in another place
+                raise AgentStartError(ELSEWHERE)
             if front.frame.kind == SERVER:
                 await self.servers.attend(front)
-            else:
-                await self._serve(front)
+                return
+            # One that an equal front has left, and whose agent can still be used.
+            left = [it for it in self._open if it.is_free and it.identity == front.frame.identity]
+            keep = partial(self._keep, front.frame)
+            desk = left[0] if left else await self._kept.open("the desk of an editor", keep)
+            desk.welcome(front)
+            try:
+                with heard_by(desk.fronted.heard):
+                    serving = attend(desk.desk, desk.fronted.service, front.transport)
+                    await first_of(serving, desk.desk.closed.wait())
+            finally:
+                desk.take_leave()
+            if desk.is_brief and not desk.is_needed:
+                await desk.desk.closed.wait()  # the front is told that all has ended
         except AcpError as exc:
             log.warning("%s", exc)
             front.is_refused = True
@@ -185,30 +201,6 @@ class FrontDesks:
             await refuse(front.transport, exc, self._kept.ending)
         finally:
             self._hub.fronts.discard(front)
-
-    async def _serve(self, front: Front) -> None:
-        # One that an equal front has left, and whose agent can still be used.
-        left = [it for it in self._open if it.is_free and it.identity == front.frame.identity]
-        keep = partial(self._keep, front.frame)
-        desk = left[0] if left else await self._kept.open("the desk of an editor", keep)
-        desk.welcome(front)
-        try:
-            with heard_by(desk.fronted.heard):
-                serving = attend(desk.desk, desk.fronted.service, front.transport)
-                await first_of(serving, desk.desk.closed.wait())
-        finally:
-            desk.take_leave()
-        if desk.is_brief and not desk.is_needed:
-            await desk.desk.closed.wait()  # the front is told that all has ended
-
-    def _require_here(self, front: Front) -> None:
-        """Raise AgentStartError for a front in another place: we start nothing for it."""
-        try:
-            its = None if front.pid is None else place_of(front.pid)
-        except OSError:  # it hides, or has gone
-            its = None
-        if its != self._place:
-            raise AgentStartError(ELSEWHERE)
 
     async def _keep(self, frame: FirstFrame, opened: asyncio.Future[FrontDesk]) -> None:
         """Open the desk for a front and keep it open while needed."""

@@ -26,7 +26,7 @@ from acp_wire.transports.unix import Front
 from acphold import errors
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import decode_params
-from acphold.live.server.fronts import FrontStderr, KeptDesks
+from acphold.live.server.fronts import Fronted, FrontStderr, KeptDesks
 from acphold.live.server.principals import FAR_NEIGHBOUR, Principal
 from acphold.live.server.relay_protocol import (
     AGENT_OF,
@@ -35,7 +35,6 @@ from acphold.live.server.relay_protocol import (
     REGISTER,
     STIRRED,
     AgentTold,
-    AskedAgent,
     DeedTold,
     Registered,
     Registration,
@@ -97,16 +96,18 @@ class ServerFronts:
         opened: asyncio.Future[ServedAgents],
     ) -> None:
         """Open the agents of a server, and keep them while they are needed."""
-        desks = self.desks
+        desks, within = self.desks, front.frame.surroundings
         async with AsyncExitStack() as stack:
             stderr = stack.enter_context(closing(FrontStderr()))
             stderr.lead_to(front)
-            fronted = {
-                each.name: await stack.enter_async_context(
-                    desks.prepare(_frame_of(each, front.frame), stderr.descriptor)
-                )
-                for each in asked.agents
-            }
+            fronted: dict[str, Fronted] = {}
+            for each in asked.agents:  # each with the frame of an editor that asks for it
+                env = {**within.env, **each.env}
+                env.pop(NODE_TOKEN, None)  # agents must not see it
+                own = Surroundings(env, within.folder, within.umask, within.limits)
+                frame = FirstFrame(front.frame.release, each.words, each.command, own, SERVER)
+                preparing = desks.prepare(frame, stderr.descriptor)
+                fronted[each.name] = await stack.enter_async_context(preparing)
             served = ServedAgents(desks.hub, fronted, desks.called, asked.folder, stderr)
             self._kept.append((identity, served))
             if opened.cancelled():  # the server has gone meanwhile
@@ -157,11 +158,27 @@ class ServerFront:
     async def on_request(self, request: Request) -> bytes:
         match request.method:
             case method if method == REGISTER:
-                return await self._register(decode_params(request.params, Registration))
+                asked = decode_params(request.params, Registration)
+                if self._served is not None or not asked.agents:
+                    raise errors.InvalidRequestError(
+                        "a server registers once, with at least one agent"
+                    )
+                env = self._front.frame.surroundings.env
+                if asked.node is not None and NODE_TOKEN not in env:
+                    raise errors.InvalidRequestError("a node needs a token")
+                served = await self._fronts.open(asked, self._front)
+                self._served = served
+                self._mark = secrets.token_hex(16)
+                self._fronts.connected[self._mark] = self
+                if asked.node is not None:
+                    become_node(env[NODE_TOKEN])
+                    default = quote(served.default, safe="")
+                    own = f"{OWNERS}{self._fronts.node_mark}/{default}"
+                    await self._fronts.desks.addresses.add(f"{origin_of(asked.node)}{own}")
+                return encode(Registered(self._mark, self._fronts.node_mark))
             case method if method == AGENT_OF:
                 session_id = decode_params(request.params, SessionAsked).session
-                served = self._served
-                name = None if served is None else await served.agent_of(session_id)
+                name = await self._served.agent_of(session_id) if self._served else None
                 return encode(AgentTold(name))
             case method if method == APPENDS:
                 return encode(stored_journal.APPENDS)
@@ -170,22 +187,6 @@ class ServerFront:
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         return None
-
-    async def _register(self, asked: Registration) -> bytes:
-        if self._served is not None or not asked.agents:
-            raise errors.InvalidRequestError("a server registers once, with at least one agent")
-        if asked.node is not None and NODE_TOKEN not in self._front.frame.surroundings.env:
-            raise errors.InvalidRequestError("a node needs a token")
-        served = await self._fronts.open(asked, self._front)
-        self._served = served
-        self._mark = secrets.token_hex(16)
-        self._fronts.connected[self._mark] = self
-        if asked.node is not None:
-            become_node(self._front.frame.surroundings.env[NODE_TOKEN])
-            name = quote(served.default, safe="")
-            own = f"{OWNERS}{self._fronts.node_mark}/{name}"
-            await self._fronts.desks.addresses.add(f"{origin_of(asked.node)}{own}")
-        return encode(Registered(self._mark, self._fronts.node_mark))
 
     # -- its clients ----------------------------------------------------------------------
 
@@ -207,12 +208,3 @@ class ServerFront:
 
     def _tell_deed(self, client: int, deed: str, session: str | None, *, is_refused: bool) -> None:
         self._peer.tell(DEED, encode(DeedTold(client, deed, session, is_refused)))
-
-
-def _frame_of(asked: AskedAgent, server: FirstFrame) -> FirstFrame:
-    """Return the frame with which an editor's front would ask for this agent."""
-    within = server.surroundings
-    env = {**within.env, **asked.env}
-    env.pop(NODE_TOKEN, None)  # agents must not see it
-    own = Surroundings(env, within.folder, within.umask, within.limits)
-    return FirstFrame(server.release, asked.words, asked.command, own, SERVER)

@@ -192,23 +192,27 @@ class SessionIndex:
         outcomes = await self._desk.hub.journal.outcomes([*by_id])
         for session_id in by_id:
             self._shown[session_id] = None
-        return {
-            session_id: _with_members(
-                raw, live.get(session_id) or self._state(session_id, outcomes.get(session_id))
-            )
-            for session_id, raw in by_id.items()
-        }
-
-    def _state(self, session_id: str, outcome: bytes | None) -> str | None:
-        """Return what goes on in a session; None if that is not known here."""
-        conversation = self._desk.hub.live.get(session_id)
-        if conversation is not None and conversation.questions.waiting:
-            return "requires_action"
-        if conversation is not None and conversation.turns.running is not None:
-            return "running"
-        if outcome is not None and "error" in members(outcome):
-            return "error"
-        return None if conversation is None else "idle"
+        shown: dict[str, bytes] = {}
+        for session_id, raw in by_id.items():
+            here = self._desk.hub.live.get(session_id)
+            if not (state := live.get(session_id)):
+                if here is not None and here.questions.waiting:
+                    state = "requires_action"
+                elif here is not None and here.turns.running is not None:
+                    state = "running"
+                elif "error" in members(outcomes.get(session_id) or b""):
+                    state = "error"
+                else:  # it is not known here what goes on in others
+                    state = None if here is None else "idle"
+            parts, known = members(raw), air.fields_in(raw)
+            fields: dict[str, bytes | None] = {"archived": parts.get("archived", b"false")}
+            fields["state"] = known.get("state", b'"idle"') if state is None else encode(state)
+            origins = items(members(parts.get("_meta", b"")).get(ORIGINS, b""))
+            source = members(origins[-1]).get("sessionId") if origins else None
+            if source is not None and source != parts["sessionId"]:
+                fields["forkedFrom"] = source
+            shown[session_id] = splice(air.with_fields(raw, fields), {"archived": None})
+        return shown
 
     # -- subscriptions --------------------------------------------------------------------
 
@@ -342,15 +346,3 @@ async def _try(work: Awaitable[object]) -> None:
 async def _in_work_trees(cwd: str | None) -> tuple[str, ...]:
     """Return the same folder in the other work trees of its repository."""
     return () if cwd is None else await asyncio.to_thread(in_other_work_trees, cwd)
-
-
-def _with_members(raw: bytes, state: str | None) -> bytes:
-    """Return a session of a list, which says if it is archived, with AIR's members."""
-    parts, known = members(raw), air.fields_in(raw)
-    fields: dict[str, bytes | None] = {"archived": parts.get("archived", b"false")}
-    fields["state"] = known.get("state", b'"idle"') if state is None else encode(state)
-    origins = items(members(parts.get("_meta", b"")).get(ORIGINS, b""))
-    source = members(origins[-1]).get("sessionId") if origins else None
-    if source is not None and source != parts["sessionId"]:
-        fields["forkedFrom"] = source
-    return splice(air.with_fields(raw, fields), {"archived": None})

@@ -173,7 +173,18 @@ class LocalHome(Struct, frozen=True):
                 conversation = self.desk.hub.conversation(session_id)
                 request.answer(await self._queue(conversation, request.params))
             case _:
-                await self._relay(request)
+                asker = Asker(client, request.id)
+
+                def reply(result: bytes) -> None:
+                    if request.method in SIGN_IN:
+                        self.desk.sign_in_changed()
+                        # The result of these is an object, also if the agent answers `null`.
+                        result = b"{}" if result == b"null" else result
+                    request.answer(result)
+
+                await self.desk.router.relay(
+                    request.method, request.params, self.session_id, asker, reply
+                )
 
     async def _queue(self, conversation: Conversation, params: bytes) -> bytes:
         """Return the queue, after a change of it if the params have one; without the queue, if the
@@ -192,19 +203,6 @@ class LocalHome(Struct, frozen=True):
         if not result or not attachments.knows_queue(self.client):
             result |= attachments.queue_state(self.client)
         return schema.encode(result)
-
-    async def _relay(self, request: Request) -> None:
-        """Let the agent answer a request."""
-
-        def answer(result: bytes) -> None:
-            if request.method in SIGN_IN:
-                self.desk.sign_in_changed()
-                # The result of these is an object, also if the agent answers `null`.
-                result = b"{}" if result == b"null" else result
-            request.answer(result)
-
-        asker = Asker(self.client, request.id)
-        await self.desk.router.relay(request.method, request.params, self.session_id, asker, answer)
 
     async def tell(self, method: str, params: bytes) -> None:
         """Handle a notification of the agent's own."""

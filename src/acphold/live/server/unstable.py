@@ -79,7 +79,7 @@ class UnstableMethods:
         self._note = note
         self.handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
             air.SET_TITLE: self._set_title,
-            air.RENAME: self._rename,
+            air.RENAME: self._set_title,
             **dict.fromkeys(air.ARCHIVING, self.archive),
             **dict.fromkeys(air.UNARCHIVING, partial(self.archive, archived=False)),
             STATUS: self._status,
@@ -87,16 +87,13 @@ class UnstableMethods:
 
     async def _set_title(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
-        if (answer := await self._answer_of_agent(request, archived=False)) is not None:
-            return answer
-        asked = decode(SetSessionTitleRequest, request.params).value
-        title = await self._desk.listed.rename(session_id, asked.title)
-        await self._tell(session_id, title, archived=False)
-        return encode({"title": title})
-
-    async def _rename(self, request: Request) -> bytes:
-        await self._set_title(request)
-        return b"{}"
+        answer = await self._answer_of_agent(request, archived=False)
+        if answer is None:
+            asked = decode(SetSessionTitleRequest, request.params).value
+            title = await self._desk.listed.rename(session_id, asked.title)
+            await self._tell(session_id, title, archived=False)
+            answer = encode({"title": title})
+        return b"{}" if request.method == air.RENAME else answer
 
     async def _answer_of_agent(self, request: Request, *, archived: bool) -> bytes | None:
         """Let the agent answer about a session that only it has: it need not be taken over for
