@@ -357,7 +357,18 @@ class Mounted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            # The events of an ASGI server that has no other application.
+            await receive()
+            try:
+                await self._served.__aenter__()
+            except Exception as exc:
+                log.exception("the server could not be opened")
+                await send({"type": "lifespan.startup.failed", "message": str(exc)})
+                return
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await self._served.__aexit__(None, None, None)
+            await send({"type": "lifespan.shutdown.complete"})
             return
         exchange = HttpExchange(scope, receive, send)
         try:
@@ -368,20 +379,6 @@ class Mounted:
                 gate.note_refusal(exc, exchange)
             log.info("%s: %d %s", exchange.path, exc.status, exc)
             await exchange.refuse(exc)
-
-    async def _live(self, receive: Receive, send: Send) -> None:
-        """Handle the lifespan events of an ASGI server that has no other application."""
-        await receive()
-        try:
-            await self._served.__aenter__()
-        except Exception as exc:
-            log.exception("the server could not be opened")
-            await send({"type": "lifespan.startup.failed", "message": str(exc)})
-            return
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await self._served.__aexit__(None, None, None)
-        await send({"type": "lifespan.shutdown.complete"})
 
     # -- requests -----------------------------------------------------------------------------
 

@@ -124,7 +124,17 @@ class Devices:
                 self._note_pairing(exchange, name, token_id(token))
                 await exchange.answer(200, {"token": token, "scopes": worth.scopes})
             case "POST", "/browser":
-                await self._browser(exchange)
+                if (origin := self._gate.origin_of(exchange)) is None:
+                    raise RefusedError(404, "there is no page at this address")
+                name, worth, ends = await self._redeem(exchange)
+                await self._gate.sign_out(exchange)
+                page, cookie = await self._gate.grant_browser(
+                    name, worth.scopes, origin, ends, worth.tenant
+                )
+                id_ = token_id(page)
+                self._note_pairing(exchange, name, id_)
+                whose = _whose(id_, name, worth.tenant, worth.scopes)
+                await exchange.answer(200, {"page": page, **whose}, [_set_cookie(origin, cookie)])
             case "GET", "/browser":
                 await self._whose(exchange)
             case "DELETE", "/browser":
@@ -189,20 +199,6 @@ class Devices:
         self._gate.audit.note(deed, None, who=replace(actor, name=name, token=id_))
 
     # -- browsers -------------------------------------------------------------------------
-
-    async def _browser(self, exchange: HttpExchange) -> None:
-        origin = self._gate.origin_of(exchange)
-        if origin is None:
-            raise RefusedError(404, "there is no page at this address")
-        name, worth, ends = await self._redeem(exchange)
-        await self._gate.sign_out(exchange)
-        page, cookie = await self._gate.grant_browser(
-            name, worth.scopes, origin, ends, worth.tenant
-        )
-        id_ = token_id(page)
-        self._note_pairing(exchange, name, id_)
-        whose = _whose(id_, name, worth.tenant, worth.scopes)
-        await exchange.answer(200, {"page": page, **whose}, [_set_cookie(origin, cookie)])
 
     async def _whose(self, exchange: HttpExchange) -> None:
         admitted = await self._gate.admit(exchange)

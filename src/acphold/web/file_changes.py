@@ -125,18 +125,14 @@ def _diffs(found: FoundChanges) -> list[tuple[FileDiff, str | None]]:
     """Return the changed files, each with the line about its origin, None if that is unknown."""
     if found.kept is None:
         return [(file, None) for file in found.reported if file.patch or file.gap]
-    return [
-        (FileDiff(file.path, *_text(file.patch), turns=file.turns), file.words)
-        for file in found.kept.files
-    ]
-
-
-def _text(patch: bytes) -> tuple[str, Gap | None]:
-    """Return the patch of a file as text, or the reason for none."""
-    _, _, after = patch.partition(b"\nindex ")
-    if after.partition(b"\n")[2].startswith(b"GIT binary patch"):
-        return "", Gap.BINARY
-    return patch.decode(errors="replace"), None
+    changed: list[tuple[FileDiff, str | None]] = []
+    for file in found.kept.files:
+        _, _, after = file.patch.partition(b"\nindex ")
+        is_binary = after.partition(b"\n")[2].startswith(b"GIT binary patch")
+        patch = "" if is_binary else file.patch.decode(errors="replace")
+        gap = Gap.BINARY if is_binary else None
+        changed.append((FileDiff(file.path, patch, gap, turns=file.turns), file.words))
+    return changed
 
 
 class _Bounded:

@@ -229,9 +229,17 @@ class Gate:
         if known.is_good(now_ms()):
             attempt = "a cookie of another page"
             return RefusedError(401, FOREIGN_COOKIE, self.realm, attempt=attempt, token=known)
-        return RefusedError(
-            401, _end_of(known), self.realm, attempt="a token that is over", token=known
-        )
+        what = "access of this device" if known.is_browser else "this token"
+        if known.is_held and not known.is_over(now_ms()):
+            why = (
+                f"{what} opens nothing in this copy of the journal until whoever runs the server "
+                "accepts it: `acphold access keep`"
+            )
+        else:
+            ended = "expired" if known.revoked_at is None else "was revoked"
+            at = known.ends_at if known.revoked_at is None else known.revoked_at
+            why = f"{what} {ended} on {iso(at or 0)[:16].replace('T', ' at ')} UTC"
+        return RefusedError(401, why, self.realm, attempt="a token that is over", token=known)
 
     def _credentials(self, exchange: HttpExchange) -> Shown:
         headers = exchange.headers
@@ -424,19 +432,6 @@ class Gate:
                 await self._hold()
                 self._tokens = {token.id: token for token in await self._access.tokens()}
                 self._read_at = began
-
-
-def _end_of(token: AccessToken) -> str:
-    """Return when and how a token ended, for somebody who has it."""
-    what = "access of this device" if token.is_browser else "this token"
-    if token.is_held and not token.is_over(now_ms()):
-        return (
-            f"{what} opens nothing in this copy of the journal until whoever runs the server "
-            "accepts it: `acphold access keep`"
-        )
-    ended = "expired" if token.revoked_at is None else "was revoked"
-    at = token.ends_at if token.revoked_at is None else token.revoked_at
-    return f"{what} {ended} on {iso(at or 0)[:16].replace('T', ' at ')} UTC"
 
 
 def cookie_name(origin: str) -> str:

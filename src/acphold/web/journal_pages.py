@@ -191,13 +191,31 @@ class JournalPages:
             found = await self._reader.ask(lambda it: reader_of(it, principal, live).questions())
             body = _page("questions", map(json_facts.question_json, found), None)
         elif path == requests.DECISIONS:
-            body = await self._decisions(exchange.query(requests.DecisionsQuery), principal)
+            chosen = exchange.query(requests.DecisionsQuery)
+            about = {} if chosen.session is None else {"sessionId": chosen.session}
+            principal.check(LIST_SESSIONS.name, json_encode(about))
+            live = await self._reader.live()
+            whose = Whose(principal.tenant, chosen.session or principal.session_id)
+            found, following = await self._reader.ask(
+                lambda it: LocalReader(it, whose=whose, live=live).decisions(
+                    chosen.limit, chosen.cursor
+                )
+            )
+            next_place = None if following is None else str(following)
+            body = _page("decisions", map(json_facts.question_json, found), next_place)
         elif session_id and path == f"{requests.SESSIONS}/{session_id}{requests.ENTRIES}":
             asked = exchange.query(requests.EntriesQuery)
             body, keeping = await self._entries(session_id, asked, principal)
         elif session_id and path == f"{requests.SESSIONS}/{session_id}":
             exchange.query(requests.NoQuery)
-            body = await self._session(session_id, principal)
+            row = await self._reader.session(
+                principal, session_id, LIST_SESSIONS.name, counted=True
+            )
+            live = await self._reader.live()
+            [session] = await self._reader.ask(
+                lambda it: reader_of(it, principal, live).with_states([row])
+            )
+            body = json_facts.session_json(session).encode()
         else:
             raise RefusedError(404, "there is nothing at this address")
         tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
@@ -238,15 +256,6 @@ class JournalPages:
         return await self._reader.ask(list_sessions)
 
     # -- a session ------------------------------------------------------------------------
-
-    async def _session(self, session_id: str, principal: Principal) -> bytes:
-        method = LIST_SESSIONS.name
-        row = await self._reader.session(principal, session_id, method, counted=True)
-        live = await self._reader.live()
-        [session] = await self._reader.ask(
-            lambda it: reader_of(it, principal, live).with_states([row])
-        )
-        return json_facts.session_json(session).encode()
 
     async def _entries(
         self, session_id: str, asked: requests.EntriesQuery, principal: Principal
@@ -299,19 +308,6 @@ class JournalPages:
         end = start + asked.limit
         following = f"{end}.{places[end - 1]}" if end < len(hits) else None
         return _page("hits", map(json_facts.hit_json, hits[start:end]), following)
-
-    # -- the inbox ------------------------------------------------------------------------
-
-    async def _decisions(self, asked: requests.DecisionsQuery, principal: Principal) -> bytes:
-        about = {} if asked.session is None else {"sessionId": asked.session}
-        principal.check(LIST_SESSIONS.name, json_encode(about))
-        live = await self._reader.live()
-        whose = Whose(principal.tenant, asked.session or principal.session_id)
-        found, following = await self._reader.ask(
-            lambda it: LocalReader(it, whose=whose, live=live).decisions(asked.limit, asked.cursor)
-        )
-        lines = map(json_facts.question_json, found)
-        return _page("decisions", lines, None if following is None else str(following))
 
 
 def reader_of(journal: Journal, principal: Principal, live: Live | None = None) -> LocalReader:

@@ -252,18 +252,9 @@ class ListFeed:
                 ) as changes:
                     async for news in changes:
                         rows = {it.row.session_id: _feed_row(it) for it in news.sessions}
-                        if news.is_all:
-                            loop.call_soon_threadsafe(self._start_run, rows, news.last)
-                        else:
-                            loop.call_soon_threadsafe(self._publish, rows, news)
+                        loop.call_soon_threadsafe(self._publish, rows, news)
         finally:
             await journal.aclose()
-
-    def _start_run(self, rows: dict[str, FeedRow], last: int) -> None:
-        self._run, self._number, self._rows = secrets.token_hex(6), 0, rows
-        self._clear_changes()
-        self._move_position(rows, last)
-        self._wake()
 
     def _move_position(self, rows: dict[str, FeedRow], last: int) -> None:
         self._last = last
@@ -271,7 +262,14 @@ class ListFeed:
             self._era = it.row.lineage.partition(".")[0]
 
     def _publish(self, rows: dict[str, FeedRow], news: News) -> None:
-        """Change the list, and add the events of these changes to those of the run."""
+        """Begin a run, or change the list and add the events of these changes to those of the
+        run."""
+        if news.is_all:
+            self._run, self._number, self._rows = secrets.token_hex(6), 0, rows
+            self._clear_changes()
+            self._move_position(rows, news.last)
+            self._wake()
+            return
         before = self._position
         self._rows |= rows
         archived = [id_ for id_, it in rows.items() if it.row.archived and not it.is_live]

@@ -17,7 +17,7 @@ from acp_wire.schema import LIST_SESSIONS
 from acphold.errors import UnknownSessionError
 from acphold.live.reading.neighbours import LiveSession
 from acphold.record.journal import Journal
-from acphold.record.journal.stored_journal import BOUNDS, Durations
+from acphold.record.journal.stored_journal import BOUNDS
 from acphold.web.connections import Message, Receive, Send
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted
@@ -93,11 +93,16 @@ class Metrics:
         connections = _with_label("transport", clients)
         traffic = _with_label("direction", {"in": self.received, "out": self.sent})
         refused = _with_label("status", dict(sorted(self.refused.items())))
-        appends = _buckets(await self._relay.appends())
+        found = await self._relay.appends()
+        counts = [*accumulate(found.counts)]
+        ends = (*map(str, BOUNDS), "+Inf")
+        buckets = {f'_bucket{{le="{it}"}}': n for it, n in zip(ends, counts, strict=True)}
+        appends = {**buckets, "_sum": found.total, "_count": counts[-1]}
         held = "Sessions that a process has in memory."
         waits = "Sessions with an agent that waits for a person's answer."
         carried = "Bytes of HTTP bodies and WebSocket messages."
         takes = "How long an append to the journal takes."
+        # The samples of a metric are named by what follows its name.
         families: Sequence[tuple[str, str, str, Mapping[str, float]]] = (
             ("gauge", "acphold_sessions", "Sessions in the journal.", {"": sessions}),
             ("gauge", "acphold_live_sessions", held, {"": len(live)}),
@@ -108,27 +113,15 @@ class Metrics:
             ("counter", "acphold_refused_requests_total", "Refused requests.", refused),
             ("histogram", "acphold_journal_append_seconds", takes, appends),
         )
-        text = "".join(_family(*each) for each in families)
+        text = ""
+        for kind, name, about, samples in families:
+            text += f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
+            text += "".join(f"{name}{rest} {value}\n" for rest, value in samples.items())
         await exchange.answer(200, headers=[(b"content-type", FORMAT)], raw=text.encode())
-
-
-def _family(kind: str, name: str, about: str, samples: Mapping[str, float]) -> str:
-    """Return the text of one metric; its samples are named by what follows its name."""
-    head = f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
-    return head + "".join(f"{name}{rest} {value}\n" for rest, value in samples.items())
 
 
 def _with_label(label: str, values: Mapping[str, int] | Mapping[int, int]) -> Mapping[str, float]:
     return {f'{{{label}="{key}"}}': value for key, value in values.items()}
-
-
-def _buckets(found: Durations) -> Mapping[str, float]:
-    counts = [*accumulate(found.counts)]
-    bounds = (*map(str, BOUNDS), "+Inf")
-    cumulative = {
-        f'_bucket{{le="{bound}"}}': count for bound, count in zip(bounds, counts, strict=True)
-    }
-    return {**cumulative, "_sum": found.total, "_count": counts[-1]}
 
 
 def _size(message: Message) -> int:

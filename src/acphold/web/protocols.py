@@ -113,20 +113,17 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
             skipped = bounds.BODY_STEP_BYTES if self._expected == "a body" else 0
             end = data.find(HEAD_END, at + skipped)
             end = len(data) if end < 0 else end + len(HEAD_END)
-            self._read(data[at:end])
+            self.connection.expect()
+            if self._expected == "a body" and self.cycle.response_complete:
+                self._thrown_away += end - at
+                if self._thrown_away > bounds.THROWN_AWAY_BYTES:
+                    self.connection.abort()
+                    return
+            super().data_received(data[at:end])
+            self._head = self._head + end - at if self._expected == "a head" else 0
+            if self._head > bounds.HEAD_BYTES and not self.transport.is_closing():
+                self.send_400_response("The headers are too long.")
             at = end
-
-    def _read(self, data: bytes) -> None:
-        self.connection.expect()
-        if self._expected == "a body" and self.cycle.response_complete:
-            self._thrown_away += len(data)
-            if self._thrown_away > bounds.THROWN_AWAY_BYTES:
-                self.connection.abort()
-                return
-        super().data_received(data)
-        self._head = self._head + len(data) if self._expected == "a head" else 0
-        if self._head > bounds.HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response("The headers are too long.")
 
     def on_message_begin(self) -> None:
         self._expected = "a head"

@@ -278,13 +278,35 @@ class Reports:
         elif path == CONTEXTS:
             raw = await contexts(self._reader, principal, exchange)
         elif f"/{report}" == requests.CHANGES:
-            raw = await self._changes(exchange, session_id, principal)
+            asked = exchange.query(requests.ChangesQuery)
+            turn = -1 if asked.turn == "last" else asked.turn
+            row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
+            # Edits that an agent made up may quote a file. Only who sees everything sees that.
+            reads_disk = principal.sees_all
+            raw = await self._reader.ask(
+                lambda it: self._changed.body(it, row, turn, asked.path, reads_disk=reads_disk)
+            )
         elif f"/{report}" == KEPT:
             exchange.query(requests.NoQuery)
             row = await self._with_files(principal, session_id)
             raw = encode(await self._reader.ask(lambda journal: read_kept_turns(journal, row)))
         elif f"/{report}" == PRESENT:
-            raw = await self._present(exchange, session_id, principal)
+            question = exchange.query(PresentQuery).question
+            row = await self._with_files(principal, session_id)
+            live = await self._reader.live_now()
+            whose = Whose(principal.tenant, session_id)
+            found = await self._reader.ask(
+                lambda it: LocalReader(it, whose=whose, live=live).questions()
+            )
+            call = next((it.call for it in found if it.question.id == question), None)
+            if call is None:
+                raise RefusedError(404, "this question is not open")
+            try:
+                async with asyncio.timeout(bounds.PRESENT_SECONDS):
+                    diffs = await self._threads.run(present_diffs, call, present_files(row))
+            except TimeoutError:
+                raise RefusedError(503, "the session's files take too long to read") from None
+            raw = facts_json({"diffs": {str(at): each for at, each in diffs.items()}}).encode()
         else:
             await self._export(exchange, session_id, principal)
             return
@@ -294,26 +316,6 @@ class Reports:
         """Return the row of a session whose files a principal may read; raises ForbiddenError."""
         wanted = encode({"files": True})
         return await self._reader.session(principal, session_id, FORK_METHOD, wanted)
-
-    async def _present(
-        self, exchange: HttpExchange, session_id: str, principal: Principal
-    ) -> bytes:
-        asked = exchange.query(PresentQuery)
-        row = await self._with_files(principal, session_id)
-        live = await self._reader.live_now()
-        whose = Whose(principal.tenant, session_id)
-        found = await self._reader.ask(
-            lambda it: LocalReader(it, whose=whose, live=live).questions()
-        )
-        call = next((it.call for it in found if it.question.id == asked.question), None)
-        if call is None:
-            raise RefusedError(404, "this question is not open")
-        try:
-            async with asyncio.timeout(bounds.PRESENT_SECONDS):
-                diffs = await self._threads.run(present_diffs, call, present_files(row))
-        except TimeoutError:
-            raise RefusedError(503, "the session's files take too long to read") from None
-        return facts_json({"diffs": {str(place): each for place, each in diffs.items()}}).encode()
 
     async def _usage(self, exchange: HttpExchange, principal: Principal) -> bytes:
         asked = exchange.query(requests.UsageQuery)
@@ -331,18 +333,6 @@ class Reports:
             return f'{{"sums":[{groups}],"total":{total},"byRequest":{last.decode()}}}'
 
         return (await self._reader.ask(sums)).encode()
-
-    async def _changes(
-        self, exchange: HttpExchange, session_id: str, principal: Principal
-    ) -> bytes:
-        asked = exchange.query(requests.ChangesQuery)
-        turn = -1 if asked.turn == "last" else asked.turn
-        row = await self._reader.session(principal, session_id, LOAD_SESSION.name)
-        # Edits that an agent made up may quote a file. Only who sees everything sees that.
-        reads_disk = principal.sees_all
-        return await self._reader.ask(
-            lambda it: self._changed.body(it, row, turn, asked.path, reads_disk=reads_disk)
-        )
 
     async def _export(self, exchange: HttpExchange, session_id: str, principal: Principal) -> None:
         exchange.query(requests.NoQuery)
