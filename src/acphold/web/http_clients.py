@@ -446,7 +446,14 @@ class HttpClients:
             await exchange.answer(400, raw=refusal(b"null", error))
             return
         if message.method == INITIALIZE.name and CONNECTION_ID not in exchange.headers:
-            transport = self._connect(name, admitted, exchange.headers)
+            of_token = [it for it in self._transports.values() if it.token == admitted.token]
+            if len(of_token) >= bounds.HTTP_CONNECTIONS_OF_TOKEN:
+                raise RefusedError(429, "too many connections with this token")
+            headers, until = exchange.headers, admitted.principal.expires_at
+            one_stream = ONE_STREAM in headers
+            transport = HttpTransport(admitted.token, has_one_stream=one_stream, expires_at=until)
+            self._transports[transport.id] = transport
+            self._tasks.start(self._attend(name, transport, admitted, headers), "attend")
         else:
             transport = self._transport(exchange, admitted)
         named = exchange.headers.get(SESSION_ID)
@@ -485,19 +492,6 @@ class HttpClients:
     def connections(self) -> int:
         """Number of open connections."""
         return len(self._transports)
-
-    def _connect(self, name: str, admitted: Admitted, headers: Headers) -> HttpTransport:
-        of_token = [it for it in self._transports.values() if it.token == admitted.token]
-        if len(of_token) >= bounds.HTTP_CONNECTIONS_OF_TOKEN:
-            raise RefusedError(429, "too many connections with this token")
-        transport = HttpTransport(
-            admitted.token,
-            has_one_stream=ONE_STREAM in headers,
-            expires_at=admitted.principal.expires_at,
-        )
-        self._transports[transport.id] = transport
-        self._tasks.start(self._attend(name, transport, admitted, headers), "attend")
-        return transport
 
     async def _attend(
         self, name: str, transport: HttpTransport, admitted: Admitted, headers: Headers

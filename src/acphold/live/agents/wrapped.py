@@ -136,8 +136,13 @@ class AddedServers:
             server = self._make(msgspec.json.decode(parts.get("cwd", b'""'), type=str))
         except (errors.InvalidParamsError, msgspec.MsgspecError):
             return params  # for the agent to refuse
-        if any(_is_same(server, raw) for raw in there):
-            return params
+        for raw in there:
+            with suppress(msgspec.MsgspecError):  # for the agent to refuse, too
+                other = msgspec.json.decode(raw, type=_NamedServer)
+                words = [os.path.basename(other.command), *other.args]
+                is_ours = "acphold" in words and "mcp" in words[words.index("acphold") + 1 :]
+                if is_ours or other.name == server.name:
+                    return params
         # Added on the way to the agent only: otherwise a session that a client opens again with the
         # same servers would look changed.
         return splice(params, {"mcpServers": b"[%b]" % b",".join([*there, schema.encode(server)])})
@@ -149,18 +154,6 @@ class AddedServers:
         log.warning("the agent refused the MCP server of acphold: %s", answer)
         self._make = None
         return True
-
-
-def _is_same(server: schema.McpServerStdio, raw: bytes) -> bool:
-    """Return True if `raw` is a server of that name, or one that runs the same command of ours."""
-    try:
-        other = msgspec.json.decode(raw, type=_NamedServer)
-    except msgspec.MsgspecError:
-        return False
-    if other.name == server.name:
-        return True
-    words = [os.path.basename(other.command), *other.args]
-    return "acphold" in words and "mcp" in words[words.index("acphold") + 1 :]
 
 
 START_TIMEOUT = 60.0

@@ -212,7 +212,12 @@ class VersionBuilder:
                     moved.update(files.contents.get(blob or "", b"").split(b"\n"))
                 claim = claim if len(removed) <= MOST_GONE and former is None else None
         begins = step.between[0] if step.before.edge == "begin" else None
-        git_step = _git_step(step, path, before or b"")
+        one, two = step.before, step.after
+        commits = tuple(dict.fromkeys(it for it in (two.commit, one.commit) if it))
+        popped = tuple(it for it in one.stashes if it not in two.stashes)
+        git_step = GitStep(
+            path, before or b"", commits, one.stashes, popped, one.at, is_written=False
+        )
         last = _add_shown(versions, before, content, edits, chain.row.session_id, begins, git_step)
         after = versions.add(content)
         versions.git_steps[after].append(git_step)
@@ -220,13 +225,6 @@ class VersionBuilder:
             if last is not None:
                 versions.step(last, after)
             versions.step(None if before is None else versions.add(before), after, claim)
-
-
-def _git_step(step: SnapshotStep, path: str, before: bytes) -> GitStep:
-    one, two = step.before, step.after
-    commits = dict.fromkeys(it for it in (two.commit, one.commit) if it)
-    popped = tuple(it for it in one.stashes if it not in two.stashes)
-    return GitStep(path, before, tuple(commits), one.stashes, popped, one.at, is_written=False)
 
 
 def _edits(chain: FolderHistory, step: SnapshotStep, path: str) -> list[Edit]:
