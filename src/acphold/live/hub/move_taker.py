@@ -217,7 +217,8 @@ class _TakenSession(Struct, eq=False):
     _is_laid: bool = False
     _kept: TurnSnapshot | None = None
     _note: MoveMark = MoveMark()
-    _wanted: list[str] = []
+    _wants_files: bool = False
+    _wanted: list[str] = []  # of the earlier snapshots
 
     @property
     def _id(self) -> str:
@@ -262,9 +263,8 @@ class _TakenSession(Struct, eq=False):
                 )
             if not mark.to:
                 await self._change(moved=mark_text(self._note))
-            wants_files, base = await self._choose_files()
-            first, last = await self._first_frame(wants_files, base, is_back=bool(mark.to))
-            await self._receive(first, last, wants_files=wants_files, is_back=bool(mark.to))
+            first, last = await self._first_frame()
+            await self._receive(first, last)
             if self._kept is not None:
                 await journal.snapshots.keep(self._id, [self._kept])
             await self._keep_earlier(row)
@@ -285,21 +285,33 @@ class _TakenSession(Struct, eq=False):
             why_none = why_none or offer.no_files
         return moves.moved(offer, self._done, why_none)
 
-    async def _first_frame(
-        self, wants_files: bool, base: str, *, is_back: bool
-    ) -> tuple[_Sent, int]:
-        """Tell the giver what is here; return the first frame of the rest, and the last entry here.
+    async def _first_frame(self) -> tuple[_Sent, int]:
+        """Tell the giver what is here, and which files are wanted: those of the end, and the
+        earlier snapshots that are not here. Return the first frame of the rest, and the last entry
+        here.
 
         If that part is not of the giver's conversation, the giver asks to begin again. A part that
         somebody may have continued is never dropped.
         """
+        trees = [*dict.fromkeys(it.tree for it in self._offer.earlier if it.tree)]
+        if trees and self._has_files():
+            known = await Threads(1).run(here, await self._store(), trees)
+            self._wanted = [tree for tree in trees if tree not in known]
+        files, done = self._offer.files, self._done
+        base = ""  # the commit whose files are here already
+        if files is not None and done.files and not self._is_laid:
+            self._wants_files = True
+            if done.project and files.commit is not None:
+                store = await self._store()
+                if await Threads(1).run(has_base, store, done.project, files.commit):
+                    base = files.commit
+        earlier = tuple(self._wanted)
         while True:
             last = self._lease.next_seq - 1
             digest = await moves.digest_of(self._journal, self._id, last)
-            is_new = last > 0 and not is_back
-            earlier = tuple(self._wanted)
-            have = moves.Have(last, digest, self._note.taking, is_new, wants_files, base, earlier)
-            await self._line.send(have)
+            is_new = last > 0 and not self._note.to
+            wants, taking = self._wants_files, self._note.taking
+            await self._line.send(moves.Have(last, digest, taking, is_new, wants, base, earlier))
             # Making the pack takes a while.
             frame: _Sent = await self._line.receive(
                 *get_args(_Sent), seconds=bounds.MOVE_WORK_SECONDS
@@ -348,27 +360,11 @@ class _TakenSession(Struct, eq=False):
         known = await recent_folders(self._journal)
         return await Threads(1).run(place_of, offer, place, known, done)
 
-    async def _choose_files(self) -> tuple[bool, str]:
-        """Return True if the files are to be sent, and the commit whose files are here already;
-        want the earlier snapshots that are not here."""
-        trees = [*dict.fromkeys(it.tree for it in self._offer.earlier if it.tree)]
-        if trees and self._has_files():
-            known = await Threads(1).run(here, await self._store(), trees)
-            self._wanted = [tree for tree in trees if tree not in known]
-        files, done = self._offer.files, self._done
-        if files is None or not done.files or self._is_laid:
-            return False, ""
-        if not done.project or files.commit is None:
-            return True, ""
-        store = await self._store()
-        is_here = await Threads(1).run(has_base, store, done.project, files.commit)
-        return True, files.commit if is_here else ""
-
     # -- what comes -------------------------------------------------------------------------
 
-    async def _receive(self, frame: _Sent, last: int, *, wants_files: bool, is_back: bool) -> None:
+    async def _receive(self, frame: _Sent, last: int) -> None:
         """Keep the files that arrive, append the entries after them, and lay the files out."""
-        store = await self._store() if wants_files or self._wanted else None
+        store = await self._store() if self._wants_files or self._wanted else None
         with ExitStack() as open_files:
             pack = None
             if store is not None:
@@ -386,7 +382,7 @@ class _TakenSession(Struct, eq=False):
                 except OSError as error:
                     raise _not_kept(error) from error
                 frame = await self._line.receive(*get_args(_Sent))
-            if is_back:  # not before: one that is refused can still go on to where it went
+            if self._note.to:  # not before: one that is refused can still go on to where it went
                 await self._change(moved=mark_text(self._note))
             await self._append(frame, last)
             if store is None or pack is None or self._offer.files is None:
@@ -395,7 +391,7 @@ class _TakenSession(Struct, eq=False):
                 await Threads(1).run(unpack, store, self._offer.files.tree, pack)
             except WorkspaceError as error:
                 raise MoveRefusedError(str(error)) from error
-            if wants_files:
+            if self._wants_files:
                 await self._lay(store, self._offer.files)
 
     async def _append(self, frame: _Sent, last: int) -> None:
