@@ -217,47 +217,37 @@ class Notices:
         due.sort(key=lambda it: self._seen_at[it.id])
         browsers = self._kept.browsers
         valid = await self._gate.good_among(browsers)
+        now = self._now()
+        since = now - bounds.ATTENDED_SECONDS
+        self._attended = {key: at for key, at in self._attended.items() if at > since}
+        attended = {tenant for tenant, _ in self._attended}
         for id_, browser in browsers.items():
             if (token := valid.get(id_)) is None:
                 self._forget(id_)
                 continue
+            state = self._states.setdefault(id_, _BrowserState())
+            if id_ in self._sending or now < state.next_at:
+                continue
             whose = Whose(token.tenant, token.session_id)
-            self._notify(id_, browser, [it for it in due if whose.has(it.row)], token.tenant)
+            shown = [it for it in due if whose.has(it.row)]
+            if token.tenant in attended:
+                # They see new questions themselves; those still open once they leave are sent then.
+                shown = [it for it in shown if it.id in state.shown]
+            ids = frozenset(it.id for it in shown)
+            if ids != state.shown:
+                message = encode(notice(shown, is_news=not ids <= state.shown)).decode()
+                order = push.Order(browser, message, self._kept.key, self._subject)
+                sending = self._notify(id_, order, state, ids)
+                self._sending[id_] = asyncio.create_task(sending, name="notice")
 
-    def _notify(
-        self,
-        token: str,
-        browser: push.Subscription,
-        due: Sequence[WaitingMatter],
-        tenant: str | None,
-    ) -> None:
-        """Begin to send one browser a message, if it has to show something else now."""
-        state, now = self._states.setdefault(token, _BrowserState()), self._now()
-        if token in self._sending or now < state.next_at:
-            return
-        since = now - bounds.ATTENDED_SECONDS
-        self._attended = {key: at for key, at in self._attended.items() if at > since}
-        if any(attended == tenant for attended, _ in self._attended):
-            # They see new questions themselves; those still open once they leave are sent then.
-            due = [it for it in due if it.id in state.shown]
-        ids = frozenset(it.id for it in due)
-        if ids == state.shown:
-            return
-        order = push.Order(
-            browser,
-            encode(notice(due, is_news=not ids <= state.shown)).decode(),
-            self._kept.key,
-            self._subject,
-        )
-        sending = asyncio.create_task(self._notify_with(token, order, state, ids), name="notice")
-        self._sending[token] = sending
-        sending.add_done_callback(lambda _: self._sending.pop(token, None))
-
-    async def _notify_with(
+    async def _notify(
         self, token: str, order: push.Order, state: _BrowserState, ids: frozenset[str]
     ) -> None:
         began = self._now()
-        outcome = await self._send(order)
+        try:
+            outcome = await self._send(order)
+        finally:
+            del self._sending[token]
         if self._states.get(token) is not state:
             return  # it has subscribed again or unsubscribed meanwhile
         if outcome.status in GONE:
