@@ -162,7 +162,13 @@ class ListFeed:
                 position = ""
                 if missed is None:
                     id_ = self._position if principal.sees_all else run
-                    rows = await self._rows_for(principal)
+                    rows: Iterable[FeedRow] = self._rows.values()
+                    if not principal.sees_all:
+                        # The newest of all may include few that this client may see.
+                        newest = [it for it in rows if principal.scopes_in(it.row)]
+                        older = await self._reader.ask(lambda it: _rows_of(it, principal))
+                        rows = {it.row.session_id: it for it in (*older, *newest)}.values()
+                    rows = sorted(rows, key=lambda it: -it.row.updated_at)
                     sent_ids = {it.row.session_id for it in rows}
                     listed = ",".join(it.json for it in rows)
                     missed = _event("snapshot", id_, f'{{"sessions":[{listed}]}}')
@@ -201,16 +207,6 @@ class ListFeed:
         changes = [_session_data(session_json(session)) for session in news.sessions]
         changes += map(_removal_data, news.gone)
         return b"".join(_change_events(changes, position, reached)) or HEARTBEAT
-
-    async def _rows_for(self, principal: Principal) -> list[FeedRow]:
-        """Return the sessions this client may see, newest first."""
-        rows: Iterable[FeedRow] = self._rows.values()
-        if not principal.sees_all:
-            # The newest of all may include few that this client may see.
-            newest = {it.row.session_id: it for it in rows if principal.scopes_in(it.row)}
-            older = await self._reader.ask(lambda journal: _rows_of(journal, principal))
-            rows = {**{it.row.session_id: it for it in older}, **newest}.values()
-        return sorted(rows, key=lambda it: -it.row.updated_at)
 
     @property
     def _position(self) -> str:

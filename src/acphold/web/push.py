@@ -24,6 +24,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -106,7 +107,10 @@ def validate(found: Subscription) -> Subscription:
         raise RefusedError(400, "the endpoint is not a URL") from None
     if parts.scheme != "https" or not host or parts.username is not None or port not in (None, 443):
         raise RefusedError(400, "the endpoint is not an https address")
-    if not host.isascii() or "." not in host or _is_address(host):
+    with suppress(ValueError):
+        ipaddress.ip_address(host)
+        host = ""  # an address is no name
+    if not host.isascii() or "." not in host:
         raise RefusedError(400, "the endpoint has no host name of a push service")
     try:
         point = decode_base64(found.keys.p256dh)
@@ -117,14 +121,6 @@ def validate(found: Subscription) -> Subscription:
     if len(point) != POINT_BYTES or len(secret) != SECRET_BYTES:
         raise RefusedError(400, "the keys have the wrong length")
     return found
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def new_key() -> str:
