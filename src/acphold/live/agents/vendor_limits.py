@@ -24,7 +24,7 @@ the past, not one of tomorrow.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
@@ -141,7 +141,13 @@ def _next(found: re.Match[str], now: float, zone: tzinfo | None) -> float | None
         hour = hour % 12 + (12 if found["half"] in "pP" else 0)
     today = datetime.fromtimestamp(now, zone)
     clock = today.replace(hour=hour, minute=int(found["minute"] or 0), second=0, microsecond=0)
-    for shown in _days(clock, found):
+    # This time on the days that may be meant, earliest first; lazily: next year may lack a day.
+    times: Iterable[datetime] = (clock + timedelta(days=days) for days in range(-1, 3))
+    if found["month"] is not None:
+        month, day = _MONTHS.split().index(found["month"].casefold()) + 1, int(found["day"])
+        years = (clock.year, clock.year + 1) if found["year"] is None else (int(found["year"]),)
+        times = (clock.replace(year=year, month=month, day=day) for year in years)
+    for shown in times:
         for fold in (0, 1):  # an hour that comes twice
             moment = shown.replace(fold=fold).timestamp()
             if moment + MINUTE > now:  # the seconds are not told
@@ -149,20 +155,6 @@ def _next(found: re.Match[str], now: float, zone: tzinfo | None) -> float | None
             if moment + MINUTE > now - JUST_PASSED:
                 return None
     return None
-
-
-def _days(clock: datetime, found: re.Match[str]) -> Iterator[datetime]:
-    """Yield this time on the days that may be meant, earliest first."""
-    if found["month"] is None:
-        for days in range(-1, 3):
-            yield clock + timedelta(days=days)
-        return
-    month, day = _MONTHS.split().index(found["month"].casefold()) + 1, int(found["day"])
-    if found["year"] is not None:
-        yield clock.replace(year=int(found["year"]), month=month, day=day)
-        return
-    yield clock.replace(month=month, day=day)
-    yield clock.replace(year=clock.year + 1, month=month, day=day)
 
 
 MOST_WORDS: Final = 300

@@ -93,11 +93,24 @@ class Adoption:
         working directory than the agent lists; RemoteError if the agent asks the person to sign in;
         AgentError.
         """
-        loads = self._shared.agent.capabilities.load_session
-        method = (LOAD_SESSION if loads else RESUME_SESSION).name
-        await self._require_adoptable(session_id, setup)
+        agent, can, journal = self._shared.agent, self._shared.agent.capabilities, self._hub.journal
+        if agent.reads_journal:  # the journal has all of its sessions
+            raise errors.UnknownSessionError(session_id)
+        if not can.load_session and can.session_capabilities.resume is None:
+            raise errors.UnknownSessionError(session_id)
+        if await is_forgotten(journal, agent.key, session_id):
+            raise errors.UnknownSessionError(session_id, f"session {session_id!r} was deleted")
+        if (known := await session_of(journal, agent.key, session_id)) is not None:
+            if known != session_id:
+                raise errors.UnknownSessionError(session_id)  # one of ours, under another id
+            raise errors.SessionExistsError(
+                f"session {session_id!r} was adopted by another process"
+            )
+        if (listed := await self._list.look_up(session_id)) is not None:
+            check_folder(listed.info.cwd, setup.cwd)
+        method = (LOAD_SESSION if can.load_session else RESUME_SESSION).name
         lease = await self._claim(session_id, setup)
-        row = await self._hub.journal.session(session_id)
+        row = await journal.session(session_id)
         conversation = await self._hub.ownership.enter(lease, row, setup, self._shared)
         await conversation.waiting.wake()
         side, session = conversation.side, conversation.session
@@ -117,13 +130,13 @@ class Adoption:
                 at = None if listed is None else listed.updated_at
                 change = RowChange(title=title or UNSET, updated_at=at or now_ms(), prompted=True)
                 await session.publish("settings", [settings_in(answer)], change=change)
-                await session.link(self._shared.agent.key, session.id)
+                await session.link(agent.key, session.id)
             session.rest.begin(positions=False)  # nobody is attached yet
         except BaseException as exc:
             self._hub.ownership.abandon(conversation)
             try:
-                if (await self._hub.journal.session(session_id)).downstream_id is None:
-                    await self._hub.journal.delete(lease)
+                if (await journal.session(session_id)).downstream_id is None:
+                    await journal.delete(lease)
             except (errors.LeaseLostError, errors.UnknownSessionError):
                 log.info("session %s: another process is adopting it", session_id)
             if isinstance(exc, errors.RemoteError) and exc.code != errors.AUTH_REQUIRED:
@@ -132,25 +145,6 @@ class Adoption:
                 ) from exc
             raise
         return conversation
-
-    async def _require_adoptable(self, session_id: str, setup: Setup) -> None:
-        """Raise as `adopt` does unless this may be a session that only the agent has."""
-        agent, can = self._shared.agent, self._shared.agent.capabilities
-        if agent.reads_journal:  # the journal has all of its sessions
-            raise errors.UnknownSessionError(session_id)
-        if not can.load_session and can.session_capabilities.resume is None:
-            raise errors.UnknownSessionError(session_id)
-        if await is_forgotten(self._hub.journal, self._shared.agent.key, session_id):
-            raise errors.UnknownSessionError(session_id, f"session {session_id!r} was deleted")
-        known = await session_of(self._hub.journal, self._shared.agent.key, session_id)
-        if known == session_id:
-            raise errors.SessionExistsError(
-                f"session {session_id!r} was adopted by another process"
-            )
-        if known is not None:
-            raise errors.UnknownSessionError(session_id)  # one of ours, under another id
-        if (listed := await self._list.look_up(session_id)) is not None:
-            check_folder(listed.info.cwd, setup.cwd)
 
     async def _claim(self, session_id: str, setup: Setup) -> Lease:
         """Return a lease of a session without entries; remove what a half-done adoption has
