@@ -14,7 +14,6 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -120,16 +119,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the chat; raises OSError if its file cannot be read."""
     path = source.path
     writer.facts.cwd = str(path.parent)
-    # The times (ms) when each text was typed, as far as known: a line with the time precedes it.
-    typed: dict[str, list[int]] = {}
-    with suppress(OSError):
-        history = regular_files.contents(path.with_name(_TYPED), DOCUMENT_BYTES)
-        for entry in history.decode(errors="replace").split("\n# "):
-            at, *lines_typed = entry.removeprefix("# ").split("\n")
-            words = "\n".join(line[1:] for line in lines_typed if line.startswith("+"))
-            if when := milliseconds(at.strip()):
-                typed.setdefault(_squeeze(words), []).append(when)
-    converter = _AiderConverter(writer, typed)
+    converter = _AiderConverter(writer, _typing_times(path.with_name(_TYPED)))
     offset = int(source.item)
     for line in lines(path, writer.missed, begin=offset, as_written=True):
         if line.offset == offset:
@@ -142,6 +132,24 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
             yield
     converter.end()
     writer.clock(source.changed_at // 1_000_000)
+
+
+def _typing_times(path: Path) -> dict[str, list[int]]:
+    """Return the times (ms) when each text was typed, as far as known.
+
+    In the file, a line with the time precedes the text.
+    """
+    try:
+        history = regular_files.contents(path, DOCUMENT_BYTES).decode(errors="replace")
+    except OSError:
+        return {}
+    found: dict[str, list[int]] = {}
+    for entry in history.split("\n# "):
+        at, *typed = entry.removeprefix("# ").split("\n")
+        words = "\n".join(line[1:] for line in typed if line.startswith("+"))
+        if when := milliseconds(at.strip()):
+            found.setdefault(_squeeze(words), []).append(when)
+    return found
 
 
 def _squeeze(words: str) -> str:

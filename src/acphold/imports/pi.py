@@ -181,13 +181,13 @@ class _PiConverter(AgentConverter):
                 writer.think(text(part, "thinking"), message_id)
             elif kind == "toolCall":
                 name, arguments = text(part, "name"), obj(part, "arguments")
-                kind = KINDS.get(name, "other")
+                tool_kind = KINDS.get(name, "other")
                 path = first_text(arguments, ("path", "file_path"))
                 what = text(arguments, "command")
                 what = what or f"{name} {text(arguments, 'pattern') or path}".strip()
                 path = self._absolute(path)
-                places = [path] if kind in ("edit", "read") else []
-                fields = call_fields(what or "Tool", kind, arguments, *places)
+                places = [path] if tool_kind in ("edit", "read") else []
+                fields = call_fields(what or "Tool", tool_kind, arguments, *places)
                 if name == "write" and path:
                     fields["content"] = [diff(path, None, text(arguments, "content"))]
                 elif name == "edit" and path:

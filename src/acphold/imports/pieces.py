@@ -260,18 +260,7 @@ def pieces(
     out = SecretsOut(transcript) if manner.redact else None
     transcript.most = out.count if out else None
     if known.turns:
-        # As many turns as it takes to compare them with the known ones.
-        whole, prompts = known.relation == "same", 0
-        compared: list[Entry] = []
-        for seq, entry in enumerate(transcript, 1):
-            prompts += entry.kind == PROMPT
-            if whole and prompts > len(known.turns):
-                break
-            if whole or entry.kind == PROMPT:
-                compared.append(Entry(seq, entry.kind, entry.at, entry.raw))
-        # The journal's part was redacted, too.
-        its_turns = turns(fold(compared).timeline, out.text if out else str)
-        known_count = known.count_known(its_turns)
+        known_count = known.count_known(_turns(transcript, known, out))
         if known_count is None:
             return
         news = _from_prompt(transcript, known_count)
@@ -384,6 +373,21 @@ class _SourceEntries:
             is_last,
             is_last and not self._left,
         )
+
+
+def _turns(transcript: _SourceEntries, known: KnownPart, out: SecretsOut | None) -> list[PastTurn]:
+    """Return the turns of a transcript, as many as needed to compare them with the known ones."""
+    whole = known.relation == "same"
+    entries: list[Entry] = []
+    prompts = 0
+    for number, entry in enumerate(transcript, 1):
+        prompts += entry.kind == PROMPT
+        if whole and prompts > len(known.turns):
+            break
+        if whole or entry.kind == PROMPT:
+            entries.append(Entry(number, entry.kind, entry.at, entry.raw))
+    # The journal's part was redacted, too.
+    return turns(fold(entries).timeline, out.text if out else str)
 
 
 def _from_prompt(entries: Iterable[PastEntry], number: int) -> Iterator[PastEntry]:

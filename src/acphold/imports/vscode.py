@@ -256,8 +256,6 @@ class _VscodeConverter(AgentConverter):
         elif state is not None or request.get("result"):
             writer.finish_answer()
 
-    # -- the prompt ------------------------------------------------------------------------
-
     # -- the answer ------------------------------------------------------------------------
 
     def _part(self, part: Object) -> None:

@@ -47,9 +47,8 @@ def _turns(record: Record) -> Iterator[PlannedTurn]:
             id = line.update.get("toolCallId")
             given = line.update.get("rawInput")
             lists = [given.get(name) for name in LISTS] if isinstance(given, dict) else []
-            for steps in map(objects, lists):
-                is_plan = steps and all(step.get("status") in STATUSES for step in steps)
-                if id is not None and is_plan:
+            for steps in map(objects, lists) if id is not None else ():
+                if steps and all(step.get("status") in STATUSES for step in steps):
                     made[id] = line, steps
                     break
             if line.update.get("status") == "failed":

@@ -284,7 +284,7 @@ async def reject_turn(stage: Stage) -> RejectedTurn:
             reports = [update for _, update in _call_updates(dialogue.record)]
             its = [it for it in reports if it["toolCallId"] == call.get("toolCallId")]
             paths = {place["path"] for update in its for place in _places(update)}
-            writes = (line for line in lines if line.method == "fs/write_text_file")
+            writes = (it for it in lines if it.method == "fs/write_text_file")
             written = next((it for it in writes if it.params.get("path") in paths), None)
             return RejectedTurn(turn, line, stage.has("rejected.txt"), written)
     raise NotObservable(NO_PERMISSION)

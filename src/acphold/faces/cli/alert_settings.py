@@ -98,11 +98,12 @@ class AlertFile(AlertCommands):
             found = os.stat(self._path)
             seen = (found.st_ino, found.st_size, found.st_mtime_ns)
         if seen != self._seen:
-            self._seen, self._rules = seen, NONE
+            rules = NONE
             try:
                 if seen is not None:
-                    self._rules = alert_rules(read_settings(self._path) or {}, self._path)
+                    rules = alert_rules(read_settings(self._path) or {}, self._path)
             except SettingsError as error:
                 log.warning("no alerts: %s", error)
+            self._seen, self._rules = seen, rules
         self._look_at = now + bounds.ALERT_RULES_SECONDS
         return self._rules

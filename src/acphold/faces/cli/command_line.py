@@ -332,9 +332,10 @@ class _Help(argparse.HelpFormatter):
             for line in paragraph.splitlines():  # of two columns: wrapped in the second one
                 first = re.match(r" *\S+  +", line)
                 indent = " " * (len(first[0]) if first else 4)
-                lines += textwrap.wrap(
+                wrapped = textwrap.fill(
                     line, width, subsequent_indent=indent, break_on_hyphens=False
                 )
+                lines.append(wrapped)
             filled.append("\n".join(lines))
         return "\n\n".join(filled)
 

@@ -195,8 +195,10 @@ class InboxVisit:
 
     async def _connection(self) -> AbstractAsyncContextManager[RemoteAgent]:
         """Return a connection to the process that has the session, or to the server."""
-        endpoint: Endpoint = OwnerEndpoint(self._session_id, self._journal)
-        if self._server is not None:
+        endpoint: Endpoint
+        if self._server is None:
+            endpoint = OwnerEndpoint(self._session_id, self._journal)
+        else:
             from acphold.client.far_line import ServerEndpoint  # late: these bring TLS
             from acphold.faces.cli.remote import obtain_token
 

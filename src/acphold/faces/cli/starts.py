@@ -58,6 +58,13 @@ class Start(msgspec.Struct, frozen=True):
         return own_command("wrap", *self.options, f"--journal={journal}", *self.words)
 
 
+FILES: Final = ("ACPHOLD_JOURNAL", "ACPHOLD_SETTINGS")
+"""Variables that take a path."""
+
+FILE_OPTIONS: Final = ("--journal", "--log-file")
+"""Options of `wrap` that take a path."""
+
+
 def start_in(
     within: Surroundings, agent: str, command: Sequence[str], options: Sequence[str]
 ) -> Start:
@@ -74,20 +81,14 @@ def start_in(
             paths.append(given if equals else value)
     # The agent's words that name a file which exists there: `./agent`, `--config=agent.toml`.
     values = [value for word in command for value in (word, word.partition("=")[2])]
-    means_files_there = any(path and path[0] not in "/~" and ":////" not in path for path in paths)
-    means_files_there = means_files_there or any(
+    means_files_there = any(
+        path and path[0] not in "/~" and ":////" not in path for path in paths
+    ) or any(
         value and value[0] != "/" and os.path.lexists(os.path.join(within.folder, value))
         for value in values
     )
     folder = within.folder if means_files_there else None
     return Start(agent, tuple(map(a_text, command)), tuple(map(a_text, own)), folder)
-
-
-FILES: Final = ("ACPHOLD_JOURNAL", "ACPHOLD_SETTINGS")
-"""Variables that take a path."""
-
-FILE_OPTIONS: Final = ("--journal", "--log-file")
-"""Options of `wrap` that take a path."""
 
 
 @contextmanager

@@ -115,11 +115,11 @@ class PlainFace:
     async def prompt_each(self, turns: ShownTurns) -> None:
         """Run a turn for each nonempty line of stdin, one after the other."""
         lines: asyncio.Queue[str] = asyncio.Queue()  # "" at the end
-        loop = asyncio.get_running_loop()
+        loop, stream = asyncio.get_running_loop(), sys.stdin
 
         def read() -> None:
             with suppress(RuntimeError):  # the loop has ended: no more lines are needed
-                while line := sys.stdin.readline():
+                while line := stream.readline():
                     loop.call_soon_threadsafe(lines.put_nowait, line)
                 loop.call_soon_threadsafe(lines.put_nowait, "")
 

@@ -189,7 +189,7 @@ def file_names(begun: str, cwd: str) -> list[str]:
                 for entry in entries
                 if entry.name.startswith(start) and (start or not entry.name.startswith("."))
             ]
-            names = [f"{above}{entry.name}{'/' * os.path.isdir(entry)}" for entry in fitting]
+            names = [f"{above}{entry.name}{'/' * _is_folder(entry)}" for entry in fitting]
     except (OSError, ValueError):
         return []  # no such folder: nothing to offer
     return sorted(names)[: bounds.OFFERED_FILES]
@@ -214,6 +214,13 @@ def fitting(words: str, cwd: str) -> list[str]:
         if walked > bounds.WALKED_FILES:
             break
     return [path for _, _, path in sorted(found)[: bounds.OFFERED_FILES]]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself, or a folder we may not read
+        return False
 
 
 class PrivateHistory(FileHistory):
