@@ -50,11 +50,10 @@ class History:
 
         With `last`, only that many of the newest turns; DeclarationError for less than one.
         """
-        pace = _Pace()
         if last is not None:
             if last < 1:
                 raise DeclarationError(f"the number of last turns must be at least 1, not {last}")
-            folding = Fold()
+            pace, folding = _Pace(), Fold()
             turns: deque[list[Entry]] = deque([[]], maxlen=last)
             async for entry in self._past_entries(0, pace):
                 if entry.kind == PROMPT:

@@ -103,10 +103,10 @@ class Post:
         leaving = [*first, *self._round][: bounds.LEAVE_AT_ONCE]
         for outbox in leaving:
             self.forget(outbox)
-        several = [it for it in leaving if it.holds_updates_alone] if len(leaving) > 1 else ()
+        several = [it for it in leaving if it.holds_updates_alone]
         if len(several) > 1:
             self.begin(self._commit([(each, each.take_all()) for each in several]), *several)
-        if not 1 < len(several) == len(leaving):
+        if len(several) < max(2, len(leaving)):
             for outbox in leaving:
                 outbox.begin()
         now = monotonic()

@@ -256,21 +256,19 @@ _LINES: Final = re.compile(
 )
 
 
-_FORM_RULES: Final = SecretRules(
-    (
-        *(
-            SecretRule(KEY, it, ("" if it[-1] in "_-." else _APART) + re.escape(it) + rest)
-            for rest, prefixes in _KEYS.items()
-            for it in prefixes.split()
-        ),
-        *_FORMS,
+@cache
+def _form_rules() -> SecretRules:
+    keys = (
+        SecretRule(KEY, prefix, ("" if prefix[-1] in "_-." else _APART) + re.escape(prefix) + rest)
+        for rest, prefixes in _KEYS.items()
+        for prefix in prefixes.split()
     )
-)
+    return SecretRules((*keys, *_FORMS))
 
 
 def by_form(text: str) -> Iterator[FoundSecret]:
     """Yield the secrets that are recognisable by their form."""
-    for kind, start, end in _FORM_RULES.find(text):
+    for kind, start, end in _form_rules().find(text):
         if text.startswith(_ENCODED, start):  # a private key or a certificate
             head = text[start:end][:36].translate({ord("-"): "+", ord("_"): "/"})
             if b"PRIVATE" not in b64decode(head):

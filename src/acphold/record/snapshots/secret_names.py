@@ -8,6 +8,7 @@ among them.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 RULES = 2
 """To be raised with each change here: what is kept under such a name is then left out."""
@@ -54,12 +55,14 @@ _PLACES = (
 )
 
 
-# Compiled when it is first needed: that takes ten milliseconds.
-_SECRETS = (
-    rf"(?is)(?:.*/)?(?:(?:[^/]*\.(?:{'|'.join(_ENDINGS)}))|(?:{'|'.join((*_NAMES, *_PLACES))}))"
-)
+@cache  # when it is first needed: compiling takes ten milliseconds
+def _secrets() -> re.Pattern[str]:
+    return re.compile(
+        rf"(?:.*/)?(?:(?:[^/]*\.(?:{'|'.join(_ENDINGS)}))|(?:{'|'.join((*_NAMES, *_PLACES))}))",
+        re.IGNORECASE | re.DOTALL,
+    )
 
 
 def may_hold_secret(path: str) -> bool:
     """True for the path of a file, below its project, that by its name may contain a secret."""
-    return re.fullmatch(_SECRETS, path) is not None
+    return _secrets().fullmatch(path) is not None

@@ -130,11 +130,17 @@ class ProgramGroup:
             output, errors = self._talk(ours, source, into, most)
             # Its output has ended: wait for the program itself, and reap it.
             status: int | None = None
-            with suppress(ChildProcessError):
-                while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+            ended = 0
+            while not ended:
+                try:
+                    ended, raw = os.waitpid(pid, os.WNOHANG)
+                except ChildProcessError:
+                    break
+                if ended:
+                    status = os.waitstatus_to_exitcode(raw)
+                else:
                     self._milliseconds()
                     time.sleep(0.0005)
-                status = os.waitstatus_to_exitcode(ended[1])
             self._running = self._alone = None
         finally:
             for fd in ours:
