@@ -27,7 +27,7 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import DOCUMENT_BYTES, RecordLine, lines
 from acphold.imports.sources import Home, Source, files_of_projects, note, source_of
-from acphold.imports.values import Missed, Object, milliseconds
+from acphold.imports.values import Missed, Object, milliseconds, squeeze
 
 NAME: Final = "aider"
 KEY: Final = "aider"
@@ -148,12 +148,8 @@ def _typing_times(path: Path) -> dict[str, list[int]]:
         at, *typed = entry.removeprefix("# ").split("\n")
         words = "\n".join(line[1:] for line in typed if line.startswith("+"))
         if when := milliseconds(at.strip()):
-            found.setdefault(_squeeze(words), []).append(when)
+            found.setdefault(squeeze(words), []).append(when)
     return found
-
-
-def _squeeze(words: str) -> str:
-    return " ".join(words.split())
 
 
 class _AiderConverter(AgentConverter):
@@ -186,7 +182,7 @@ class _AiderConverter(AgentConverter):
         lines, self._lines = self._lines, []
         words = "\n".join(lines).strip()
         if self._kind == _PROMPT and words != _NOTHING:
-            times = self._typed.get(_squeeze(words), [])
+            times = self._typed.get(squeeze(words), [])
             place = bisect_left(times, self._writer.facts.updated_at or 0)
             self._writer.clock(times[place] if place < len(times) else None)
             self._writer.prompt(text_blocks(words))

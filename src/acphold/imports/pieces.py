@@ -35,7 +35,7 @@ from acphold.errors import RedactionError, TranscriptError
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
 from acphold.imports.sources import WHOLE, Facts, Manner, Source
-from acphold.imports.values import text
+from acphold.imports.values import squeeze, text
 from acphold.record.history import Entry, Message, PastEntry
 from acphold.record.history.entries import PROMPT
 from acphold.record.history.fold import fold
@@ -123,11 +123,6 @@ def _agreement(known: Sequence[PastTurn], transcript_turns: Sequence[PastTurn], 
 def _is_like(one: str, other: str) -> bool:
     """Return True if two texts are one prompt: agents add text before and after it."""
     return one == other or (bool(one) and bool(other) and (one in other or other in one))
-
-
-def squeeze(words: str) -> str:
-    """Return a text normalised for comparison."""
-    return " ".join(words.split())
 
 
 def turns(timeline: Iterable[Item], read: Callable[[str], str] = str) -> list[PastTurn]:

@@ -158,6 +158,11 @@ class Missed:
 # -- text between tags ---------------------------------------------------------------------
 
 
+def squeeze(words: str) -> str:
+    """Return a text normalised for comparison."""
+    return " ".join(words.split())
+
+
 def tag_pairs(words: str, tag: re.Pattern[str]) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
     """Yield each opening tag that is closed, with its closing tag: the next one of its name.
 
