@@ -14,6 +14,7 @@ from acphold.errors import HELD_ELSEWHERE
 from acphold.live.agents.capabilities import LINE
 from acphold.live.server import bounds
 from acphold.live.server.far_line import FarLine
+from acphold.live.server.reconnection import Reconnection
 from acphold.record.journal.sql.store import SqlJournal, at_one_moment
 from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, open_params, scripted_agent
@@ -132,26 +133,39 @@ async def test_a_session_is_taken_over_from_an_owner_that_stopped_answering_on_a
 
 @pytest.mark.parametrize("way", ["load", "resume", "resume behind a position"])
 async def test_what_a_client_that_has_just_come_had_not_been_told_when_the_owner_died_reaches_it(
-    journal: Path, monkeypatch: pytest.MonkeyPatch, way: str
+    journal: Path, way: str
 ) -> None:
     async with wrapped(journal) as other:
-        async with program(journal) as one:
-            session = await one.new()
-            if way != "load":
-                await one.prompt(session, {"say": "before "})
-            with monkeypatch.context() as patch:
-                # As if nothing but the answer had arrived before the owner was killed.
-                patch.setattr(FarLine, "on_notifications", heard_nothing)
+        with only_the_answer_arrives():
+            async with program(journal) as one:
+                session = await one.new()
+                if way != "load":
+                    await one.prompt(session, {"say": "before "})
                 await come(other, session, way, journal)
                 await one.prompt(session, {"say": "since"})
                 await one.kill()
-        await other.until_text("since")
+            await other.until_text("since")
         seen = "before since" if way == "resume behind a position" else "since"
         assert other.text() == seen
 
 
-async def heard_nothing(*_: object) -> None:
-    """Nothing has been told."""
+@contextmanager
+def only_the_answer_arrives() -> Iterator[None]:
+    """For the block, lines drop the updates that come over their first connection, as if it had
+    been lost before."""
+    with pytest.MonkeyPatch.context() as patch:
+        go_away = Reconnection.on_loss
+
+        async def hear_nothing(*_: object) -> None:
+            pass
+
+        def hear_again(lost: Reconnection) -> None:
+            patch.undo()
+            go_away(lost)
+
+        patch.setattr(FarLine, "on_notifications", hear_nothing)
+        patch.setattr(Reconnection, "on_loss", hear_again)
+        yield
 
 
 async def come(client: Guest, session: str, way: str, journal: Path) -> None:
