@@ -48,13 +48,15 @@ async def test_prompt_folder_and_agent_are_on_one_screen_and_begin_a_session(
 async def test_a_title_stands_above_its_column_however_wide_the_screen_is(page: Page) -> None:
     for place, below in (("new", "form label"), ("usage", "nav, section, p"), ("rules", "p")):
         await page.goto(page.url.partition("#")[0] + f"#/{place}")
-        title, column = page.locator("main h1"), page.locator(f"main > :is({below}), main form")
+        column = f"main > :is({below}), main form"
         for width in (1440, 2200):
             await page.set_viewport_size({"width": width, "height": 900})
-            await column.first.wait_for()
-            text = """(it) => it.getBoundingClientRect().x
-                + parseFloat(getComputedStyle(it).paddingLeft)"""
-            left = [await each.evaluate(text) for each in (title, column.first)]
+            await page.locator(column).first.wait_for()
+            # In one step: what says that the page waits is replaced as soon as it need not.
+            text = """column => ["main h1", column].map(it => document.querySelector(it))
+                .map(it => it.getBoundingClientRect().x
+                    + parseFloat(getComputedStyle(it).paddingLeft))"""
+            left = await page.evaluate(text, column)
             assert abs(left[0] - left[1]) <= 1, (place, width, left)
 
 
