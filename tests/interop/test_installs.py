@@ -90,9 +90,10 @@ def sdist(release: Path) -> Path:
 
 
 def install(folder: Path, *words: str | Path, env: Mapping[str, str] = NOTHING) -> None:
-    """Install this into a new environment, with the pip of this one: a copy takes seconds."""
+    """Install this into a new environment, with the pip of this one: a copy takes seconds. What is
+    imported is compiled then."""
     run(sys.executable, "-m", "venv", "--without-pip", folder)
-    words = ("-m", "pip", "--python", folder / "bin/python", "install", *words)
+    words = ("-m", "pip", "--python", folder / "bin/python", "install", "--no-compile", *words)
     run(sys.executable, *words, env=env)
 
 
@@ -131,7 +132,7 @@ class Installed:
     """acphold in an environment of its own, with its dependencies already there."""
 
     def __init__(self, folder: Path, *sources: Path, env: Mapping[str, str] = NOTHING) -> None:
-        install(folder, "--no-deps", "--no-compile", *sources, env=env)
+        install(folder, "--no-deps", *sources, env=env)
         self.acphold = folder / "bin/acphold"
         (self.package,) = folder.glob("lib/python*/site-packages/acphold")
         depends = Path(pytest.__file__).parents[1]  # an editable acphold there does not count
