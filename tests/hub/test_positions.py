@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import AttachmentState
-from acphold.record.history import Entry, SessionState
+from acphold.live.hub.frames import Frames
+from acphold.record.history import Entry, Segment, SessionState
 from acphold.record.history.fold import fold
 from tests.editor import Refused, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages
@@ -408,3 +410,22 @@ async def test_a_client_whose_prompt_came_again_is_shown_the_next_one_of_another
         await back.until_text("b")
         assert "theirs" in back.text("user_message_chunk")
         assert "mine" not in back.text("user_message_chunk")
+
+
+def test_a_prompt_that_the_client_sent_itself_is_not_shown_to_it_and_the_next_ones_are() -> None:
+    frames = Frames("s", ClientOffer(), sent={"mine"})
+    prompt = json.dumps([{"type": "text", "text": "hello"}]).encode()
+    shown = [
+        frames.live(Segment(seq, seq, kind, 0, raw))
+        for seq, (kind, raw) in enumerate(
+            [
+                ("sent", b'{"id":"mine"}'),
+                ("prompt", prompt),
+                ("prompt", prompt),
+                ("sent", b'{"id":"theirs"}'),
+                ("prompt", prompt),
+            ],
+            1,
+        )
+    ]
+    assert [b"hello" in each for each in shown] == [False, False, True, False, True]

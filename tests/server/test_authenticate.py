@@ -26,6 +26,19 @@ async def test_authenticate_and_logout_are_relayed(journal: Path, log: Path, met
         assert received(log, method)[0]["params"] == params
 
 
+@pytest.mark.parametrize("method", ["authenticate", "logout"])
+async def test_a_session_is_opened_again_at_the_agent_after_who_is_signed_in_has_changed(
+    journal: Path, log: Path, method: str
+) -> None:
+    agent: dict[str, Any] = {"capabilities": {"loadSession": True}, "replies": {method: [{}]}}
+    async with wrapped(journal, log=str(log), **agent) as client:
+        session = await client.talk({"say": "before"})
+        await client.call(method, {"methodId": "key"})
+        assert received(log, "session/load") == []
+        await client.prompt(session, {"say": "after"})
+        assert len(received(log, "session/load")) == 1
+
+
 async def test_null_from_the_agent_is_an_object_for_the_client(journal: Path) -> None:
     async with wrapped(journal, replies={"authenticate": [None]}) as client:
         assert await client.call("authenticate", {"methodId": "key"}) == {}
