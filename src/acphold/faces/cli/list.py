@@ -461,7 +461,7 @@ class AsJson:
 
 
 class AsWords:
-    """For people, below the list itself: the time, a session's new state, and its agent."""
+    """A line per event, below the list itself: the time, a session's new state, and its agent."""
 
     def __init__(self, wanted: Wanted, out: TextIO) -> None:
         self._wanted = wanted

@@ -369,7 +369,7 @@ def _cannot_listen(listening: Listening, error: OSError) -> SettingsError:
 
 
 class _JsonOutput:
-    """For programs."""
+    """The report that programs read: one line of JSON."""
 
     def ready(self, serving: Serving) -> None:
         facts = {"url": serving.url, "pair": serving.pair, "agents": serving.agents}
@@ -380,7 +380,7 @@ class _JsonOutput:
 
 
 class _PrintedOutput:
-    """For people."""
+    """The report that a person reads."""
 
     def ready(self, serving: Serving) -> None:
         if len(serving.agents) > 1:

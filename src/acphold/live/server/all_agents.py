@@ -162,7 +162,7 @@ class AllAgents:
         asked = OpenParams.decode(request.params)
         name = self._default if asked.agent is None else self._require_served(asked.agent)
         request.params = asked.naming(None).params
-        return self._send_to_agent(request, name, "", self._principal)
+        return self._send_to_agent(name, request)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
@@ -220,18 +220,10 @@ class AllAgents:
         is_fit = counter is not None and not (counter.reads and method in ACTING)
         return counter if is_fit else None
 
-    async def _send_to_agent(
-        self,
-        request: Request,
-        name: str,
-        reads: str,
-        principal: Principal,
-        agent: str | None = None,
-    ) -> None:
-        counter = await self._counter(name, reads, principal)
+    async def _send_to_agent(self, name: str, request: Request) -> None:
+        counter = await self._counter(name, "", self._principal)
         if not request.is_answered:
-            request.on_cancel = None
-            counter.begin(request, agent)
+            counter.begin(request)
 
     async def _look_up_and_send(self, session_id: str) -> None:
         """Look up the session's agent, and send it all messages that wait for that."""
@@ -294,9 +286,8 @@ class AllAgents:
                 raise errors.OtherAgentError(session_id, found.held, tuple(self._agents.names))
             message.params = asked.naming(name).params
         if counter is None:
-            name = name or self._default
-            await self._send_to_agent(message, name, reads, principal, found.agent)
-        elif not message.is_answered:
+            counter = await self._counter(name or self._default, reads, principal)
+        if not message.is_answered:
             message.on_cancel = None
             counter.begin(message, found.agent)
 
