@@ -183,9 +183,23 @@ def test_a_journal_that_cannot_be_used_is_told_by_its_own_code(
     assert "not an acphold journal" in done.err
 
 
+@pytest.mark.parametrize(
+    ("grace", "steps_on", "words"),
+    [
+        (SECONDS, ({"until": "cancel"}, {"say": " and no further"}), "so far and no further\n"),
+        # It is waited for as long as the settings say, and the daemon's answer comes first.
+        (0.1, ({"until": "cancel ignored"},), "so far\n"),
+    ],
+)
 async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
-    journal: Path, capsys: pytest.CaptureFixture[str]
+    journal: Path,
+    defaults: Defaults,
+    capsys: pytest.CaptureFixture[str],
+    grace: float,
+    steps_on: tuple[dict[str, str], ...],
+    words: str,
 ) -> None:
+    defaults(cancel_grace=grace)
     agent = NamedAgent(tuple(scripted_agent()))
     given = AskArguments(
         prompt="",
@@ -202,7 +216,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
         timeout=None,
         journal=str(journal),
     )
-    content = (steps({"say": "so far"}, {"until": "cancel"}, {"say": " and no further"}),)
+    content = (steps({"say": "so far"}, *steps_on),)
     settings = AgentSettings(SECONDS, start_timeout=SECONDS)
     question = Inquiry(given, agent, settings, Start("", agent.command), content, AS_IT_IS)
     frame = first_frame(question.start.words, agent.command, kind=BRIEF)
@@ -212,7 +226,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
     async with asyncio.timeout(2 * SECONDS):
         assert await asking.run() == Exit.TIMEOUT
     told = capsys.readouterr()
-    assert told.out == "so far and no further\n"
+    assert told.out == words
     assert "the --timeout expired (cancelled)" in told.err
 
 
@@ -234,16 +248,6 @@ def test_a_front_for_which_a_descriptor_cannot_be_made_leaves_none_open(journal:
     with pytest.raises(AgentStartError, match="Bad file descriptor"):
         OwnFront(b"", str(journal), stderr=99_999)
     assert len(os.listdir("/dev/fd")) == before
-
-
-def test_an_agent_that_ignores_the_cancel_is_waited_for_as_long_as_the_settings_say(
-    acphold: CommandLine, defaults: Defaults
-) -> None:
-    defaults(cancel_grace=0.1)
-    prompt = steps({"say": "so far"}, {"until": "cancel ignored"})
-    done = ask(acphold, prompt, "--timeout", "3")  # by then the agent has the prompt
-    assert done.code == Exit.TIMEOUT
-    assert "the --timeout expired (cancelled)" in done.err  # the daemon's answer comes first
 
 
 def test_the_timeout_counts_before_the_turn_too(acphold: CommandLine) -> None:

@@ -109,9 +109,9 @@ def runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def until() -> Until:
-    """`until(condition, seconds=10)`: return when `condition()` holds, fail after `seconds`."""
+    """`until(condition, seconds=30)`: return when `condition()` holds, fail after `seconds`."""
 
-    def wait(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    def wait(condition: Callable[[], bool], seconds: float = 30.0) -> None:
         deadline = time.monotonic() + seconds
         began = time.monotonic()
         while not condition():

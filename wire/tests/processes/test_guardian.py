@@ -96,7 +96,7 @@ def test_when_acphold_is_killed_the_agent_and_its_children_end(
     until(lambda: len(pids(pid_file)) == 2)
     assert acphold.agent in pids(pid_file)
     acphold.kill()
-    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])), seconds=8)
+    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])))
 
 
 def test_an_agent_that_ends_at_eof_is_given_the_time_for_it(
@@ -108,7 +108,7 @@ def test_an_agent_that_ends_at_eof_is_given_the_time_for_it(
     saved = tmp_path / "saved"
     acphold = start(agent(f"sys.stdin.read(); time.sleep(0.3); open({str(saved)!r}, 'w').close()"))
     acphold.kill()
-    until(lambda: not lives(acphold.agent) and not lives(acphold.guardian), seconds=5)
+    until(lambda: not lives(acphold.agent) and not lives(acphold.guardian))
     assert saved.exists()
 
 
@@ -130,7 +130,7 @@ time.sleep(60)
     acphold = start(agent(code))
     until(lambda: len(pids(pid_file)) == 1 and not lives(acphold.agent))
     acphold.kill()
-    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])), seconds=8)
+    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])))
 
 
 @linux_only
@@ -141,7 +141,7 @@ def test_an_orphan_without_its_environment_and_session_ends_when_acphold_is_kill
     acphold = start(["sh", "-c", script])
     until(lambda: len(pids(pid_file)) == 1 and not lives(acphold.agent))
     acphold.kill()
-    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])), seconds=8)
+    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])))
 
 
 def test_children_end_though_the_agent_itself_died_first(
@@ -155,7 +155,7 @@ def test_children_end_though_the_agent_itself_died_first(
     os.kill(acphold.agent, signal.SIGKILL)
     until(lambda: not lives(acphold.agent))
     acphold.kill()
-    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])), seconds=8)
+    until(lambda: not any(map(lives, [*pids(pid_file), acphold.guardian])))
 
 
 @linux_only
@@ -169,7 +169,7 @@ def test_the_guardian_outlives_the_signals_of_a_terminal(
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         os.kill(acphold.guardian, number)
     acphold.kill()
-    until(lambda: not lives(acphold.agent) and not lives(acphold.guardian), seconds=8)
+    until(lambda: not lives(acphold.agent) and not lives(acphold.guardian))
 
 
 @linux_only
@@ -191,7 +191,7 @@ time.sleep(60)
     until(lambda: len(pids(pid_file)) == 2)
     outer.kill()
     everyone = [*pids(pid_file), outer.agent, outer.guardian]
-    until(lambda: not any(map(lives, everyone)), seconds=10)
+    until(lambda: not any(map(lives, everyone)))
 
 
 def test_a_dismissed_guardian_ends_and_touches_nobody(agent: Agent, pid_file: Path) -> None:
