@@ -250,12 +250,6 @@ KEPT_CHANGES: Final = 1000
 KEPT_CHANGES_BYTES: Final = 16 << 20
 """Most bytes of the events that are kept: one with open questions may be long."""
 
-POSITION_CHARACTERS: Final = 4096
-"""Most characters of a position: a client sends it in a header."""
-
-LIVE_IN_POSITION: Final = 64
-"""Most live sessions in a position; with more, a client that reconnects gets a snapshot."""
-
 FEED_LINGER_SECONDS: Final = 60.0
 """Seconds that the journal is still followed after the last client left: one may come back."""
 

@@ -5,23 +5,20 @@
 
 A ROW whose session waits for a person also has its `openQuestions`, each as in the inbox.
 
-The journal is followed once for all clients, started by the first of them. An id is
-`ERA.CHANGE.LIVE`: the era of the journal's positions (see `journal.lineage`), the last
-change in the journal, and the ids of the sessions that are live. A client that
-reconnects, also after the server restarted, gets the sessions that have changed since, those that
-are live, and those that were; a snapshot if they are very many, or if the journal has gone back. A
-client that does not see all sessions always gets a snapshot: its events have no numbers, which
-would tell how much goes on in the others.
+The journal is followed once for all clients, from the first of them until a minute after the last.
+Each such run has a name, and its changes have numbers; an id is `RUN.NUMBER`. A client that
+reconnects within a run gets the changes that it missed, otherwise a snapshot. A client that does
+not see all sessions always gets a snapshot: its events have no numbers, which would tell how much
+goes on in the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import secrets
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from itertools import islice
 from typing import Final, NamedTuple
@@ -46,8 +43,6 @@ from acphold.web.http_clients import LAST_EVENT_ID
 from acphold.web.journal_pages import JournalReader, reader_of
 
 log = logging.getLogger(__name__)
-
-_POSITION: Final = re.compile(r"([0-9a-f]+)\.([0-9]{1,19})\.([\w,-]*)", re.ASCII)
 
 HEARTBEAT: Final = b":\n\n"
 """A comment, which tells the client that the stream is alive."""
@@ -100,8 +95,6 @@ class ListFeed:
         self._watchers: Counter[str] = Counter()
         self._following: asyncio.Task[None] | None = None
         self._run = ""  # "" until the first snapshot
-        self._era = ""
-        self._last = 0
         self._rows: dict[str, FeedRow] = {}
         self._changes: deque[FeedChange] = deque()  # the newest ones of this run
         self._changes_bytes = 0
@@ -150,6 +143,9 @@ class ListFeed:
         """Yield the events for one client after a position."""
         loop = asyncio.get_running_loop()
         run, number = "", 0  # the run and the last change that this client has
+        named, _, digits = position.partition(".")
+        if principal.sees_all and named == self._run and digits.isdecimal() and len(digits) < 20:
+            run, number = named, min(int(digits), self._number)
         sent_ids = set[str]()  # of the sessions sent to a client that does not see all
         heartbeat_at = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
         while True:
@@ -158,21 +154,17 @@ class ListFeed:
             dropped = self._number - len(self._changes)
             if self._run and (run != self._run or number < dropped):
                 run, number = self._run, self._number
-                missed = await self._events_since(position) if principal.sees_all else None
-                position = ""
-                if missed is None:
-                    id_ = self._position if principal.sees_all else run
-                    rows: Iterable[FeedRow] = self._rows.values()
-                    if not principal.sees_all:
-                        # The newest of all may include few that this client may see.
-                        newest = [it for it in rows if principal.scopes_in(it.row)]
-                        older = await self._reader.ask(lambda it: _rows_of(it, principal))
-                        rows = {it.row.session_id: it for it in (*older, *newest)}.values()
-                    rows = sorted(rows, key=lambda it: -it.row.updated_at)
-                    sent_ids = {it.row.session_id for it in rows}
-                    listed = ",".join(it.json for it in rows)
-                    missed = _event("snapshot", id_, f'{{"sessions":[{listed}]}}')
-                events = missed
+                id_ = f"{run}.{number}" if principal.sees_all else run
+                rows: Iterable[FeedRow] = self._rows.values()
+                if not principal.sees_all:
+                    # The newest of all may include few that this client may see.
+                    newest = [it for it in rows if principal.scopes_in(it.row)]
+                    older = await self._reader.ask(lambda it: _rows_of(it, principal))
+                    rows = {it.row.session_id: it for it in (*older, *newest)}.values()
+                rows = sorted(rows, key=lambda it: -it.row.updated_at)
+                sent_ids = {it.row.session_id for it in rows}
+                listed = ",".join(it.json for it in rows)
+                events = _event("snapshot", id_, f'{{"sessions":[{listed}]}}')
             elif self._run and number < self._number:
                 changes = islice(self._changes, number - dropped, None)
                 number = self._number
@@ -190,31 +182,6 @@ class ListFeed:
             except TimeoutError:
                 yield HEARTBEAT
                 heartbeat_at = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
-
-    async def _events_since(self, position: str) -> bytes | None:
-        """Return the events since a position; None if only a snapshot can replace them."""
-        if (parts := _POSITION.fullmatch(position)) is None or parts[1] != self._era:
-            return None
-        after, live_then = int(parts[2]), [*filter(None, parts[3].split(","))]
-        if len(live_then) > bounds.LIVE_IN_POSITION:
-            return None
-        reached = self._position
-        news = await self._reader.ask(
-            lambda it: LocalReader(it).news_since(after, live_then, bounds.KEPT_CHANGES)
-        )
-        if news is None:
-            return None
-        changes = [_session_data(session_json(session)) for session in news.sessions]
-        changes += map(_removal_data, news.gone)
-        return b"".join(_change_events(changes, position, reached)) or HEARTBEAT
-
-    @property
-    def _position(self) -> str:
-        live = [id_ for id_, it in self._rows.items() if it.is_live]
-        position = f"{self._era}.{self._last}.{','.join(live)}"
-        is_exact = len(live) <= bounds.LIVE_IN_POSITION and "," not in "".join(live)
-        is_exact = is_exact and len(position) <= bounds.POSITION_CHARACTERS
-        return position if is_exact and _POSITION.fullmatch(position) else "-"
 
     # -- all clients -----------------------------------------------------------------------
 
@@ -252,36 +219,28 @@ class ListFeed:
         finally:
             await journal.aclose()
 
-    def _move_position(self, rows: dict[str, FeedRow], last: int) -> None:
-        self._last = last
-        for it in rows.values():
-            self._era = it.row.lineage.partition(".")[0]
-
     def _publish(self, rows: dict[str, FeedRow], news: News) -> None:
         """Begin a run, or change the list and add the events of these changes to those of the
         run."""
         if news.is_all:
             self._run, self._number, self._rows = secrets.token_hex(6), 0, rows
             self._clear_changes()
-            self._move_position(rows, news.last)
             self._wake()
             return
-        before = self._position
         self._rows |= rows
         archived = [id_ for id_, it in rows.items() if it.row.archived and not it.is_live]
         for session_id in (*archived, *news.gone):
             self._rows.pop(session_id, None)
-        self._move_position(rows, news.last)
 
         changes: list[tuple[str, str, SessionRow | None]] = [
-            (id_, _session_data(it.json), it.row) for id_, it in rows.items()
+            (id_, f'{{"session":{it.json}}}', it.row) for id_, it in rows.items()
         ]
         changes += [(id_, _removal_data(id_), None) for id_ in news.gone]
-        events = _change_events([data for _, data, _ in changes], before, self._position)
-        for (session_id, data, row), event in zip(changes, events, strict=True):
+        for session_id, data, row in changes:
+            self._number += 1
+            event = _event("change", f"{self._run}.{self._number}", data)
             self._changes.append(FeedChange(session_id, data, event, row))
             self._changes_bytes += len(event)
-        self._number += len(changes)
 
         while len(self._changes) > bounds.KEPT_CHANGES or (
             self._changes_bytes > bounds.KEPT_CHANGES_BYTES and len(self._changes) > 1
@@ -309,10 +268,6 @@ def _feed_row(session: ListedSession) -> FeedRow:
     return FeedRow(session.row, session.live is not None, session_json(session))
 
 
-def _session_data(session: str) -> str:
-    return f'{{"session":{session}}}'
-
-
 def _removal_data(session_id: str) -> str:
     return f'{{"gone":{encode(session_id).decode()}}}'
 
@@ -324,18 +279,6 @@ async def _rows_of(journal: Journal, principal: Principal) -> list[FeedRow]:
     reader = reader_of(journal, principal)
     page = await reader.page(Wanted(wanted), None, bounds.SNAPSHOT_SESSIONS)
     return [_feed_row(session) for session in page.sessions if principal.scopes_in(session.row)]
-
-
-def _change_events(changes: Sequence[str], before: str, after: str) -> list[bytes]:
-    """Return the events of changes that lead from one position to another.
-
-    Only the last one has the new position: a client that goes before it asks for all of them again.
-    """
-    last = len(changes) - 1
-    return [
-        _event("change", after if number == last else before, data)
-        for number, data in enumerate(changes)
-    ]
 
 
 def _event(name: str, id_: str, data: str) -> bytes:

@@ -25,14 +25,12 @@ from acphold.record.journal import Journal, ListFilter, SessionRow
 
 
 class Changed(Struct, frozen=True):
-    """Sessions of the list that are new or changed, and the ids of those that left it, up to the
-    journal's change `last`; if it `is_all`, the newest sessions and all live ones, newest first.
-    """
+    """Sessions of the list that are new or changed, and the ids of those that left it; if it
+    `is_all`, the newest sessions and all live ones, newest first."""
 
     rows: Sequence[SessionRow]
     live: Live
     outcomes: Mapping[str, bytes | None]
-    last: int
     gone: Sequence[str] = ()
     is_all: bool = False
 
@@ -76,7 +74,7 @@ async def _follow(
         if (row := await _row(journal, session_id, live)) is not None:
             rows[session_id] = row
     listed = sorted(rows.values(), key=lambda row: row.key)
-    snapshot = Changed(listed, live, await journal.outcomes([*rows]), last, is_all=True)
+    snapshot = Changed(listed, live, await journal.outcomes([*rows]), is_all=True)
     yield snapshot
     loop = asyncio.get_running_loop()
     asking: asyncio.Task[Live] | None = None
@@ -92,7 +90,7 @@ async def _follow(
                 changes = await journal.changes(last)
                 last, written, is_more = changes.last, changes.session_ids, changes.more
             if written:
-                changed = await _read_changes(journal, written, (), live, live, last)
+                changed = await _read_changes(journal, written, (), live, live)
                 open_turns |= _open_turns(changed)
                 if changed.rows or changed.gone:
                     yield changed
@@ -114,7 +112,7 @@ async def _follow(
                     if is_over and await _row(journal, session_id, live) != row:
                         different.append(session_id)
                 if different:
-                    changed = await _read_changes(journal, (), different, before, live, last)
+                    changed = await _read_changes(journal, (), different, before, live)
                     open_turns |= _open_turns(changed)
                     if changed.rows or changed.gone:
                         yield changed
@@ -134,7 +132,6 @@ async def _read_changes(
     different: Iterable[str],
     before: Container[str],
     live: Live,
-    last: int,
 ) -> Changed:
     """Return the sessions that were `written`, or whose live state is `different`, as they are now.
 
@@ -152,22 +149,7 @@ async def _read_changes(
         elif session_id in before:  # never prompted, and closed: no list has it
             gone.append(session_id)
     outcomes = await journal.outcomes([row.session_id for row in rows])
-    return Changed(rows, live, outcomes, last, gone)
-
-
-async def changes_since(
-    journal: Journal, after: int, known_live: Sequence[str], most: int
-) -> Changed | None:
-    """Return all that has changed since the change `after`, for a client to which these sessions
-    were live then; None if it is more than `most`, or if the journal may have gone back."""
-    last = (await journal.changes(None)).last
-    with suppress(RewrittenError):
-        changes = await journal.changes(after, most)
-        if after <= last and not changes.more:
-            live = await live_anywhere(journal)
-            written = [*changes.session_ids, *known_live]
-            return await _read_changes(journal, written, live, written, live, last)
-    return None
+    return Changed(rows, live, outcomes, gone)
 
 
 def _open_turns(found: Changed) -> dict[str, SessionRow]:

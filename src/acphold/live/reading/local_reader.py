@@ -246,13 +246,6 @@ class LocalReader:
             async for each in found:
                 yield await self._news(each)
 
-    async def news_since(self, after: int, known_live: Sequence[str], most: int) -> News | None:
-        """Return all news since the change `after`; see `followed_list.changes_since`."""
-        from acphold.live.reading.followed_list import changes_since
-
-        found = await changes_since(self.journal, after, known_live, most)
-        return None if found is None else await self._news(found)
-
     async def _news(self, found: Changed) -> News:
         asked: dict[str, list[InboxQuestion]] = {}
         ids = {row.session_id for row in found.rows}
@@ -263,7 +256,7 @@ class LocalReader:
                 asked.setdefault(question.row.session_id, []).append(question)
         listed = await self._listed(found.rows, found.live, found.outcomes)
         rows = [replace(it, questions=asked.get(it.row.session_id, ())) for it in listed]
-        return News(rows, found.gone, found.is_all, found.last)
+        return News(rows, found.gone, found.is_all)
 
 
 def as_listed(

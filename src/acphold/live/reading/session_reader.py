@@ -114,13 +114,11 @@ class SessionPage(Struct, frozen=True):
 
 class News(Struct, frozen=True):
     """New and changed sessions, and the ids of those that are gone; with `is_all`, the list from
-    the beginning: its newest sessions and all live ones, newest first. `last` is the last change of
-    the journal that it has."""
+    the beginning: its newest sessions and all live ones, newest first."""
 
     sessions: Sequence[ListedSession]
     gone: Sequence[str] = ()
     is_all: bool = False
-    last: int = 0
 
 
 class OfferedRule(Struct, frozen=True):
