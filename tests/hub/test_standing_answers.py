@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,12 +15,13 @@ from msgspec.structs import replace
 
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.live.agents.interface import Updates
+from acphold.live.hub import bounds
 from acphold.live.server.principals import Principal
 from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import Share
 from acphold.record.journal.lineage import rule_place
 from acphold.record.journal.stores import open_journal
-from acphold.record.standing import RuleChange, StandingRule, read_rule
+from acphold.record.standing import RuleChange, StandingRule, programs, read_rule
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.hub.test_waiting_prompts import add
 
@@ -280,6 +282,31 @@ async def test_a_person_is_asked_when_a_rule_fails_in_any_way(
 
         monkeypatch.setattr(house.journal.access, "change_rules", fails)
         assert await asking(house, session, "pytest") == REFUSED
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_folder_that_takes_long_to_look_at_holds_up_its_own_session_alone(
+    is_late: bool, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, answered = threading.Event(), threading.Event()
+
+    def look(_: str) -> str:
+        looks.set()
+        assert answered.wait(DEADLINE)
+        return ""
+
+    async with at_work(journal, tmp_path, "run git status …") as (house, client, person, session):
+        monkeypatch.setattr(programs, "why_runs", look)
+        other = await client.new(tmp_path)
+        if is_late:
+            monkeypatch.setattr(bounds, "RULES_LOOK_SECONDS", 0.01)
+        question = asking(house, session, "git status")
+        assert await asyncio.to_thread(looks.wait, DEADLINE)
+        await house.turn(client, other, "go")
+        if is_late:
+            assert await is_asked(house, person, question)
+        answered.set()
+        assert await question == (REFUSED if is_late else ALLOWED)
 
 
 @pytest.mark.parametrize("name", ["rules", "change_rules"])

@@ -228,6 +228,9 @@ EARLIEST_AFTER_RESET_SECONDS: Final = 60.0
 LATEST_AFTER_RESET_SECONDS: Final = 300.0
 """Most seconds. The moment is random between the two, so that not all clients come at once."""
 
+RULES_LOOK_SECONDS: Final = 5.0
+"""Seconds that rules may look at a session's folder for one question; then a person is asked."""
+
 # Snapshots of the files, and the stores that keep them.
 
 NO_WORK_TREE_SECONDS: Final = 2.0

@@ -20,8 +20,10 @@ from msgspec import Struct, field
 
 from acp_wire.schema import REQUEST_PERMISSION, encode
 from acp_wire.schema.splice import array, splice, with_meta
+from acp_wire.workspace.threads import Threads
 from acphold.errors import JournalError
 from acphold.live.agents.interface import AgentRequest, HubAgent, update_of
+from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import calls_since
@@ -186,13 +188,15 @@ class StandingAnswers(Struct, eq=False):
             self._agent.shell,
             self._turns().is_unruled,
         )
-        verdict = decide(action, [rule for rule in rules if not rule.watches], at)
-        watched = b""
-        if any(rule.watches for rule in rules):
-            would = decide(action, rules, at)
-            watched = encode(
-                {"allows": would.allows, "why": would.why, "rules": _numbers(would.rules)}
-            )
+        threads, watched = Threads(1), b""
+        async with asyncio.timeout(bounds.RULES_LOOK_SECONDS):
+            counting = [rule for rule in rules if not rule.watches]
+            verdict = await threads.run(decide, action, counting, at)
+            if len(counting) < len(rules):
+                would = await threads.run(decide, action, rules, at)
+                watched = encode(
+                    {"allows": would.allows, "why": would.why, "rules": _numbers(would.rules)}
+                )
         newest = max(_numbers(rules))
         clear = None if isinstance(action, Unclear) else action
         return Considered(clear, verdict, watched, pauses, newest, place)

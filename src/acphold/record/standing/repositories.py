@@ -80,7 +80,9 @@ HOOK: Final = "post-index-change"
 _SECTION: Final = re.compile(r'\[([A-Za-z0-9-]+)(?: "((?:[^"\\]|\\.)*)")?\]\s*')
 _SETTING: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*?))?")
 _PATH: Final = re.compile(r"[A-Za-z0-9_./-]+")
-_GITLINK: Final = re.compile(rb"(?=\x00\x00\xe0\x00)")  # may begin within another one
+_GITLINK: Final = b"\x00\x00\xe0\x00"
+"""The mode of another repository in an index."""
+
 _HEAD: Final = re.compile(r"(?:ref:\s*refs/\S+|[0-9a-f]{40}|[0-9a-f]{64})\s*")
 
 
@@ -115,9 +117,11 @@ def why_runs(folder: str) -> str:
         except FileNotFoundError:
             return ""
         is_aligned = index[4:8] in (b"\0\0\0\2", b"\0\0\0\3")  # entries of other versions are not
-        for link in _GITLINK.finditer(index):  # the mode of such an entry
-            if not is_aligned or link.start() % 8 == 4:
+        at = index.find(_GITLINK)
+        while at >= 0:
+            if not is_aligned or at % 8 == 4:
                 return "this repository has submodules, whose settings may name programs"
+            at = index.find(_GITLINK, at + 1)  # may begin within another one
         return ""
     except (OSError, ValueError):
         return "the settings of this repository cannot be read"
