@@ -70,6 +70,21 @@ def test_every_change_is_in_the_patch_with_what_was_seen_of_it(
     assert project.status(tmp_path / "clean") == ""
 
 
+def test_a_file_that_was_left_out_is_not_shown_as_a_new_one_or_one_that_is_gone(
+    acphold: CommandLine, journal: Path, project: Project
+) -> None:
+    made = KeptSession(journal, project)
+    made.turn("Write", does=lambda: project.write("grows.log", "a line\n"))
+    made.turn("Fill", does=lambda: os.truncate(project.top / "grows.log", 6 << 20))
+    for words in (["--turn", "2"], ["--by-turn", "--turn", "2"], []):
+        done = acphold.run("diff", "aa", *words)
+        assert (done.out, done.code) == ("", 0)
+        assert "not kept, so not shown: grows.log (larger than 5 MB)" in done.err
+    made.turn("Rotate", does=lambda: os.truncate(project.top / "grows.log", 6))
+    assert acphold.run("diff", "aa", "--turn", "3").out == ""
+    assert "+a line" in acphold.run("diff", "aa", "--turn", "1").out
+
+
 def test_by_turn_the_patches_follow_one_another(
     acphold: CommandLine, session: KeptSession, project: Project, tmp_path: Path
 ) -> None:

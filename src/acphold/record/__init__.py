@@ -15,7 +15,7 @@ EXPORTS = """
     redaction.detector redaction.redactor
     reports.file_edits reports.session_diff reports.transcript
     snapshots.bounds snapshots.checkouts snapshots.comparison snapshots.git snapshots.packs
-    snapshots.secret_names snapshots.snapshot snapshots.store snapshots.worktree
+    snapshots.secret_names snapshots.sieve snapshots.snapshot snapshots.store snapshots.worktree
     standing standing.decision standing.folders standing.programs
 """
 """The modules that other wings may import; nobody reaches past them."""

@@ -35,6 +35,7 @@ from acphold.record.reports.file_edits import ABSENT, Edit, FileText, edits, sta
 from acphold.record.reports.session_diff import FileDiff, relative, session_diff
 from acphold.record.snapshots.comparison import SnapshotReader, ranges, reading
 from acphold.record.snapshots.git import GitError
+from acphold.record.snapshots.sieve import as_text
 
 
 class SnapshotStep(Struct, frozen=True):
@@ -191,9 +192,12 @@ async def read_kept_changes(
             for step in session_steps:
                 checkpoint()
                 parts += _step_files(snapshots, step, edits_shown, by_turn=by_turn)
-            net = snapshots.patches(session_steps[0].before.tree, session_steps[-1].after.tree)
+            first, last = session_steps[0].before, session_steps[-1].after
+            unknown = _not_kept(first, last)
             files: list[KeptFile] = []
-            for path, patch in net.items():
+            for path, patch in snapshots.patches(first.tree, last.tree).items():
+                if as_text(path) in unknown:
+                    continue
                 own = [part for part in parts if part.path == storable(path)]
                 turns = tuple(sorted({turn for part in own for turn in part.step.turns}))
                 files.append(KeptFile(storable(path), patch, _summary(own), turns))
@@ -274,6 +278,11 @@ async def edits_by_turn(
     return found
 
 
+def _not_kept(*snapshots: TurnSnapshot) -> set[str]:
+    """The files that one of these left out: it is not known how they changed."""
+    return {path for it in snapshots for path, _ in it.left_out}
+
+
 def _step_files(
     snapshots: SnapshotReader,
     step: SnapshotStep,
@@ -281,7 +290,9 @@ def _step_files(
     *,
     by_turn: bool,
 ) -> Iterator[StepFile]:
-    changed = snapshots.changes(step.before.tree, step.after.tree, renames=False)
+    unknown = _not_kept(step.before, step.after)
+    changes = snapshots.changes(step.before.tree, step.after.tree, renames=False)
+    changed = [change for change in changes if as_text(change.path) not in unknown]
     edits_by_path = {
         change.path: [it for turn in step.turns for it in shown.get((turn, change.path), ())]
         for change in changed
