@@ -196,6 +196,13 @@ def test_a_strangers_list_that_leads_out_is_refused_and_nothing_is_left(
     assert not (project.top / ".git/hooks/x").exists()
 
 
+def test_a_damaged_index_keeps_no_files_from_being_laid_out(project: Project) -> None:
+    os.truncate(project.top / ".git/index", 100)
+    taken = project.take()
+    assert [it.path for it in taken.left_out] == [".git/index"]
+    assert "a.txt" in os.listdir(project.lay(taken).folder)
+
+
 def test_without_git_objects_a_snapshot_has_the_files(project: Project) -> None:
     project.write("a.txt", "staged\n")
     project.git("add", "a.txt")

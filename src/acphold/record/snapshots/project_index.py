@@ -113,6 +113,8 @@ def keep_staged(
         try:
             with _full_index(project, store, group, checkout) as full:
                 lines = _staged_lines(project, full, head)
+            if not all(LINE.fullmatch(line.text(line.id)[:-1]) for line in lines):
+                raise GitError("it is damaged")
         except GitError as error:
             return Staged(left_out=((".git/index", f"the staged changes cannot be read: {error}"),))
         if not lines:
