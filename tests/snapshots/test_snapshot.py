@@ -243,7 +243,8 @@ def test_large_untracked_files_are_left_out_and_larger_tracked_ones_too(project:
     assert project.names(project.take(limits)) == {"a.txt", "folder/b.txt"}
 
 
-def test_bounds_on_new_files_bytes_store_and_free_space_refuse(project: Project) -> None:
+def test_bounds_on_files_new_bytes_store_and_free_space_refuse(project: Project) -> None:
+    assert "2 files are tracked" in project.refused(SnapshotLimits(tracked_files=1, free=0))
     for number in range(30):
         project.write(f"new/{number}", b"x" * 100)
     assert "30 new files" in project.refused(SnapshotLimits(new_files=29, free=0))
@@ -536,12 +537,31 @@ def test_pipes_sockets_and_empty_folders_are_left_out(project: Project) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_left_out_and_named(project: Project) -> None:
-    project.write("mine").chmod(0)
     # Root reads everything, unless it gives that right up.
-    as_others = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-    taken = taken_by(taking(project, *(as_others if os.getuid() == 0 else [])))
-    assert project.names(taken) == {"a.txt", "folder/b.txt"}
-    assert [(one.path, one.why) for one in taken.left_out] == [("mine", "cannot be read")]
+    rights = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    as_others = rights if os.getuid() == 0 else []
+    project.take()
+    project.write("mine").chmod(0)
+    (project.top / "folder").chmod(0)
+    taken = taken_by(taking(project, *as_others))
+    (project.top / "folder").chmod(0o700)
+    assert project.names(taken) == {"a.txt"}
+    reason = "cannot be read"
+    assert [(it.path, it.why) for it in taken.left_out] == [
+        ("folder/b.txt", reason),
+        ("mine", reason),
+    ]
+
+
+def test_a_name_that_git_has_for_itself_is_left_out_and_named(project: Project) -> None:
+    refused = {".GIT", ".git .", "git~1", "b\\.Git", "x/GIT~1/y", ".git:stream"}
+    for name in refused | (fine := {".gitx", "git~10", "a.git", ".git\n", "x\\git"}):
+        project.write(name)
+    for _ in range(2):
+        taken = project.take()
+        assert {it.path for it in taken.left_out} == refused
+        assert project.names(taken) == {"a.txt", "folder/b.txt"} | fine
+    assert taken.added == 0
 
 
 def test_a_failed_call_of_git_gives_no_tree(

@@ -144,11 +144,13 @@ INCLUDE_LIST_BYTES: Final = 64 << 10
 
 
 class SnapshotLimits(Struct, frozen=True):
-    """Limits, in bytes and files: of one untracked and one tracked file, of new files in one
-    snapshot and their bytes, of a store, and of what has to stay free on the disk."""
+    """Limits, in bytes and files: of one untracked and one tracked file, of all tracked files, of
+    new files in one snapshot and their bytes, of a store, and of what has to stay free on the
+    disk."""
 
     untracked_file: int = 5 << 20
     tracked_file: int = 50 << 20
+    tracked_files: int = 500_000
     new_files: int = 20_000
     new_bytes: int = 500 << 20
     store: int = 2 << 30

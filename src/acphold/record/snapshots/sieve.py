@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Collection, Iterable
 from typing import Literal, TypeAlias
@@ -13,6 +14,10 @@ from acphold.record.snapshots import bounds
 from acphold.record.snapshots.secret_names import may_hold_secret
 
 Cause: TypeAlias = Literal["folder", "home", "slow", "full", "passing", "git", "given up"]
+
+
+NAMES_OF_GIT = re.compile(r"(?:^|[/\\])(?:\.git|git~1)[. ]*(?:\Z|[/\\:])", re.IGNORECASE)
+"""Paths that git refuses: its own name, as some disk may see it. Source: git, `is_ntfs_dotgit`."""
 
 
 class LeftOut(Struct, frozen=True):
@@ -62,7 +67,7 @@ class Sieve:
     ) -> Sifted:
         """Look at each name. Raises RefusedSnapshotError beyond the limits."""
         sifted = Sifted()
-        untracked = 0
+        untracked = size = 0
         for name in sorted(candidates):
             if self.is_behind_link(name):
                 sifted.removed.append(name)
@@ -71,8 +76,10 @@ class Sieve:
                 continue
             try:
                 status = os.lstat(os.path.join(self._top, name))
-            except OSError:
+            except OSError as error:
                 sifted.removed.append(name)
+                if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                    sifted.left_out.append(LeftOut(as_text(name), "cannot be read"))
                 continue
             if stat.S_ISDIR(status.st_mode):
                 sifted.removed.append(name)
@@ -85,12 +92,12 @@ class Sieve:
             sifted.added.append(name)
             sifted.sizes[name] = status.st_size
             untracked += name not in ours
+            size += status.st_size
+            if size > (most := self._limits.new_bytes):  # before the others are looked at
+                raise RefusedSnapshotError(f"more than {most >> 20:,} MB are new")
         if untracked > self._limits.new_files:
             added = [name for name in sifted.added if name not in ours]
             self.refuse_many(sum(not is_tracked(name) for name in added))
-        if sifted.size > self._limits.new_bytes:
-            size, most = sifted.size >> 20, self._limits.new_bytes >> 20
-            raise RefusedSnapshotError(f"{size:,} MB are new; at most {most:,} MB are allowed")
         sifted.removed = [name for name in sifted.removed if name in ours]
         return sifted
 
@@ -104,6 +111,8 @@ class Sieve:
         self, name: str, status: os.stat_result, is_tracked: Callable[[str], bool]
     ) -> str | None:
         """The reason to leave a file out; None if it is taken."""
+        if NAMES_OF_GIT.search(name):
+            return "git takes no file with such a name"
         if stat.S_ISLNK(status.st_mode):
             return None
         if not stat.S_ISREG(status.st_mode):

@@ -287,6 +287,10 @@ class _SnapshotTaker:
         if is_same and before and not listed:
             return self._keep(before, current)
         tracked = set(self._tracked())
+        if len(tracked) > (most := self._limits.tracked_files):
+            raise RefusedSnapshotError(
+                f"{len(tracked):,} files are tracked; at most {most:,} are allowed"
+            )
         most = self._limits.new_files
         if len(listed.names) > most and len(listed.names - tracked) > most:
             # before each is looked at
@@ -406,12 +410,9 @@ class _SnapshotTaker:
         """Return the names to look at, and the repositories inside, whose tracked names are added
         to `tracked`."""
         inside = [name for name in known.inside if checkout_at(self._at(name.rstrip("/")))]
-        candidates: set[str] = set()
-        for name in sorted(listed):
-            if name.endswith("/"):
-                inside.append(name)
-            elif not any(name.startswith(prefix) for prefix in inside):
-                candidates.add(name)
+        inside += sorted(name for name in listed if name.endswith("/"))
+        prefixes = tuple(inside)
+        candidates = {name for name in listed if not name.startswith(prefixes)}
         for prefix in inside:
             # Its files are named one by one: git would keep only its commit.
             files: set[str] = set()
