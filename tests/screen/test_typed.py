@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
@@ -89,3 +91,18 @@ def test_an_at_finds_a_file_by_any_letters_of_its_path(tmp_path: Path) -> None:
     assert completed("see @layo", tmp_path) == ["see @src/screen/layout.py "]
     assert completed("see @sclay", tmp_path) == ["see @src/screen/layout.py "]
     assert completed("see @nothing", tmp_path) == []
+
+
+def test_names_and_folders_of_any_length_are_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ("a" * 250)).touch()
+    assert completed("see @" + "a" * 30 + "b", tmp_path) == []
+    monkeypatch.chdir(tmp_path)
+    for _ in range(1100):
+        os.mkdir("d")
+        os.chdir("d")
+    assert completed("see @aa", tmp_path) == [f"see @{'a' * 250} "]
+    for _ in range(1100):  # pytest does not get so deep
+        os.chdir("..")
+        os.rmdir("d")

@@ -95,4 +95,7 @@ OFFERED_FILES = 200
 """Files offered at once; in a larger folder, only those that begin with the typed text."""
 
 WALKED_FILES = 20_000
-"""Most files looked at when searching for a part of a path."""
+"""Most files and folders looked at when searching for a part of a path."""
+
+WALKED_DEPTH = 100
+"""Most folders above them."""

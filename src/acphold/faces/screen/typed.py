@@ -201,16 +201,23 @@ LEFT_OUT = ("node_modules", "__pycache__", "target", "venv")
 
 def fitting(words: str, cwd: str) -> list[str]:
     """Return files anywhere below whose path has these letters in this order, closest first."""
-    pattern = re.compile(".*?".join(map(re.escape, words)), re.IGNORECASE)
     found: list[tuple[int, int, str]] = []
     walked = 0
     for folder, folders, files in os.walk(cwd):
+        below = os.path.relpath(folder, cwd)
         folders[:] = sorted(it for it in folders if it[0] != "." and it not in LEFT_OUT)
+        if below.count("/") > bounds.WALKED_DEPTH:
+            folders.clear()
         for name in files:
-            path = os.path.relpath(os.path.join(folder, name), cwd)
-            if match := pattern.search(path):
-                found.append((match.end() - match.start(), len(path), path))
-        walked += len(files)
+            path = os.path.normpath(os.path.join(below, name))
+            places = [-1]
+            for letter in words.lower():
+                places.append(path.lower().find(letter, places[-1] + 1))
+                if places[-1] < 0:
+                    break
+            else:
+                found.append((places[-1] - places[1], len(path), path))
+        walked += len(files) + len(folders)
         if walked > bounds.WALKED_FILES:
             break
     return [path for _, _, path in sorted(found)[: bounds.OFFERED_FILES]]
