@@ -53,6 +53,15 @@ def test_a_folder_that_is_not_new_or_lies_inside_is_refused_and_nothing_changes(
     assert not os.listdir(project.folder / "empty")
 
 
+def test_the_place_of_a_work_tree_that_was_deleted_is_left_alone(project: Project) -> None:
+    taken = project.take()
+    place = worktree.beside(str(project.top))
+    assert project.lay(taken, place).why_plain == ""
+    shutil.rmtree(place)
+    assert worktree.beside(str(project.top)) == f"{place}-2"
+    assert "already registered worktree" in project.lay(taken, place).why_plain
+
+
 def test_an_empty_folder_is_used(project: Project) -> None:
     (project.folder / "laid").mkdir()
     assert project.lay(project.take()).why_plain == ""

@@ -93,23 +93,28 @@ def main_top(checkout: Checkout) -> str:
     return above if first is not None and first.common == checkout.common else checkout.top
 
 
+def work_trees(checkout: Checkout) -> list[str]:
+    """Return the top folders of the work trees that a repository knows, the main one first. Some
+    may be gone."""
+    linked = os.path.join(checkout.common, "worktrees")
+    names = sorted(os.listdir(linked))[: bounds.WORK_TREES] if os.path.isdir(linked) else []
+    places = [_text(os.path.join(linked, name, "gitdir"), bounds.PATH_BYTES) for name in names]
+    return [main_top(checkout)] + [
+        # It may be relative (git 2.48).
+        os.path.dirname(os.path.normpath(os.path.join(linked, name, place.strip())))
+        for name, place in zip(names, places, strict=True)
+        if "\0" not in place
+    ]
+
+
 def in_other_work_trees(folder: str) -> tuple[str, ...]:
     """Return the same folder in the other work trees of its repository, where it is there."""
     if (checkout := checkout_of(folder)) is None or not checkout.is_repository:
         return ()
-    linked = os.path.join(checkout.common, "worktrees")
-    names = sorted(os.listdir(linked))[: bounds.WORK_TREES] if os.path.isdir(linked) else []
-    places = [_text(os.path.join(linked, name, "gitdir"), bounds.PATH_BYTES) for name in names]
-    tops = [main_top(checkout)]
-    for name, place in zip(names, places, strict=True):
-        if "\0" not in place:  # it may be relative (git 2.48)
-            tops.append(
-                os.path.dirname(os.path.normpath(os.path.join(linked, name, place.strip())))
-            )
     inner = os.path.relpath(os.path.realpath(folder), checkout.top)
     return tuple(
         os.path.normpath(os.path.join(top, inner))
-        for top in dict.fromkeys(tops)
+        for top in dict.fromkeys(work_trees(checkout))
         if top != checkout.top
         and (found := checkout_at(top)) is not None
         and found.common == checkout.common

@@ -110,7 +110,9 @@ class Git:
         except AgentStartError as error:
             raise GitNotStartedError(str(error)) from error
         if ended.status not in fine:
-            complaint = ended.errors.decode(errors="replace").strip().partition("\n")[0]
+            lines = ended.errors.decode(errors="replace").strip().split("\n")
+            reasons = (line for line in lines if line.startswith(("fatal: ", "error: ")))
+            complaint = next(reasons, lines[0])
             words = [word for word in arguments if not word.startswith("-") and "=" not in word]
             raise GitError(complaint or f"git {words[0]} failed")
         return ended.output

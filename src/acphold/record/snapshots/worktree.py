@@ -37,7 +37,7 @@ from acp_wire.workspace.roots import FOLDER, NOT_A_FOLDER
 from acp_wire.workspace.threads import Checkpoint
 from acphold.errors import WorkspaceError
 from acphold.record.snapshots import bounds
-from acphold.record.snapshots.checkouts import checkout_at, checkout_of, main_top
+from acphold.record.snapshots.checkouts import checkout_at, checkout_of, work_trees
 from acphold.record.snapshots.git import HARMLESS, Git, GitError
 from acphold.record.snapshots.project_index import stage
 from acphold.record.snapshots.snapshot import find_ignored_names
@@ -235,16 +235,18 @@ def unlay(laid: Laid, project: str) -> None:
 
 def beside(project: str, ending: str = "fork") -> str:
     """Return a folder that is not there yet, beside the first work tree of a project and outside of
-    every repository, with this ending of its name."""
+    every repository, with this ending of its name. It is no work tree that was deleted: git keeps
+    its place."""
     checkout = checkout_at(os.path.realpath(project))
-    project = project if checkout is None else main_top(checkout)
+    known = [project] if checkout is None else work_trees(checkout)
+    project = known[0]
     top = os.path.realpath(project)
     while (around := checkout_of(os.path.dirname(top))) is not None:
         top = around.top
     place = os.path.join(os.path.dirname(top), os.path.basename(project) or "files")
     for number in itertools.count(1):
         folder = f"{place}-{ending}{'' if number == 1 else f'-{number}'}"
-        if not os.path.lexists(folder):
+        if not os.path.lexists(folder) and folder not in known:
             break
     return folder
 
