@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,11 @@ from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.session_list import SessionList
 from acphold.live.reading.neighbours import CHANGED
-from acphold.live.server import bounds
+from acphold.live.server import bounds, session_index
 from acphold.live.server.principals import Principal, Visitor
 from acphold.record.journal import RowChange
 from acphold.record.snapshots.checkouts import in_other_work_trees
+from tests.editor import DEADLINE
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.watched_processes import until
 
@@ -226,6 +229,30 @@ async def test_sessions_in_the_other_work_trees_of_a_repository_are_listed_if_as
         assert found.keys() == {here, there}
         back = await sessions(client, other / "inner", includeWorktrees=True)
         assert back.keys() == {here, there}
+
+
+async def test_a_disk_that_hangs_holds_up_no_work_in_the_shared_threads(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking: list[str] = []
+    others_work = threading.Event()
+
+    def look(folder: str) -> tuple[str, ...]:
+        looking.append(folder)
+        assert others_work.wait(DEADLINE)
+        return ()
+
+    monkeypatch.setattr(session_index, "in_other_work_trees", look)
+    async with shared(journal) as house:
+        client = await house.client(_meta=INDEX)
+        lists = [
+            asyncio.create_task(sessions(client, tmp_path, includeWorktrees=True))
+            for _ in range(min(32, (os.cpu_count() or 1) + 4))  # as many threads as asyncio has
+        ]
+        while len(looking) < len(lists):  # noqa: ASYNC110 - other threads
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(others_work.set)
+        await asyncio.gather(*lists)
 
 
 async def test_a_copy_names_the_session_that_it_was_made_of(journal: Path) -> None:

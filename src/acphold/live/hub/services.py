@@ -25,6 +25,7 @@ from msgspec import Struct
 from acp_wire import schema
 from acp_wire.schema.updates import TOOL_KINDS
 from acp_wire.surroundings import Surroundings
+from acp_wire.workspace.threads import Threads
 from acphold import errors
 from acphold.live.agents.interface import AgentRequest, update_of
 from acphold.live.hub import bounds
@@ -311,8 +312,8 @@ class StandIn(Struct, eq=False):
 
         folders = self._session.row.folders
         if folders not in self._workspaces:
-            # In a thread: it resolves the folders in the file system.
-            roots = await asyncio.to_thread(Roots, folders[0], folders[1:])
+            # It resolves the folders in the file system.
+            roots = await Threads(1).run(Roots, folders[0], folders[1:])
             if self._closed:
                 raise errors.ConnectionLostError("the session was closed")
             self._workspaces.setdefault(folders, Workspace(roots, self._surroundings))

@@ -21,7 +21,6 @@ removed from its updates before they are published.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import socket
@@ -37,6 +36,7 @@ from acp_wire.schema import SessionInfo, encode
 from acp_wire.schema.splice import array, splice
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.addresses import is_node
+from acp_wire.workspace.threads import Threads
 from acphold.errors import InvalidParamsError, UnknownSessionError
 from acphold.journal_location import is_same_folder, resolve_folder
 from acphold.live.agents.extensions import CopyRequest
@@ -350,7 +350,7 @@ class ListedSessions(Struct, eq=False):
         Raises NothingSaidError, and InvalidParamsError if this is one of several machines and the
         folder is not on it: the new session lives here.
         """
-        if is_node() and not await asyncio.to_thread(os.path.isdir, setup.cwd):
+        if is_node() and not await Threads(1).run(os.path.isdir, setup.cwd):
             raise InvalidParamsError(
                 f"cwd: there is no folder {setup.cwd!r} on this machine ({socket.gethostname()}), "
                 "where the copy would be made; name a folder of this machine, or copy the session "

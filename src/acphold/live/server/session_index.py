@@ -30,6 +30,7 @@ from acp_wire.rpc.requests import Request
 from acp_wire.schema import encode
 from acp_wire.schema.splice import array, splice, without_meta
 from acp_wire.tasks import TaskSet, end, first_of
+from acp_wire.workspace.threads import Threads
 from acphold.errors import AcpError, ConnectionLostError, InvalidParamsError, JournalError
 from acphold.live.agents import air
 from acphold.live.agents.interface import ask
@@ -345,4 +346,4 @@ async def _try(work: Awaitable[object]) -> None:
 
 async def _in_work_trees(cwd: str | None) -> tuple[str, ...]:
     """Return the same folder in the other work trees of its repository."""
-    return () if cwd is None else await asyncio.to_thread(in_other_work_trees, cwd)
+    return () if cwd is None else await Threads(1).run(in_other_work_trees, cwd)
