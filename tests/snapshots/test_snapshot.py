@@ -17,6 +17,7 @@ from acp_wire.surroundings import Surroundings
 from acphold.record.snapshots.bounds import SnapshotLimits
 from acphold.record.snapshots.checkouts import Checkout, checkout_of, object_format
 from acphold.record.snapshots.packs import has_base
+from acphold.record.snapshots.sieve import Sieve
 from acphold.record.snapshots.snapshot import NotTaken, Taken, take
 
 from .conftest import Project, age, digest, files, patch
@@ -551,6 +552,13 @@ def test_a_file_that_cannot_be_read_is_left_out_and_named(project: Project) -> N
         ("folder/b.txt", reason),
         ("mine", reason),
     ]
+
+
+def test_a_link_is_found_above_any_number_of_folders(project: Project) -> None:
+    (project.top / "link").symlink_to("folder")
+    sieve = Sieve(str(project.top), SnapshotLimits(), ())
+    assert sieve.is_behind_link("link/" + "d/" * 1500 + "f")
+    assert not sieve.is_behind_link("folder/" + "d/" * 1500 + "f")
 
 
 def test_a_name_that_git_has_for_itself_is_left_out_and_named(project: Project) -> None:

@@ -130,11 +130,15 @@ class Sieve:
 
     def is_behind_link(self, name: str) -> bool:
         """True if a file in the work tree is reached through a link."""
-        folder = os.path.dirname(name)
-        if folder not in self._behind:
-            is_link = os.path.islink(os.path.join(self._top, folder))
-            self._behind[folder] = is_link or self.is_behind_link(folder)
-        return self._behind[folder]
+        folder, unknown = os.path.dirname(name), []
+        while folder not in self._behind:
+            unknown.append(folder)
+            folder = os.path.dirname(folder)
+        is_behind = self._behind[folder]
+        for below in reversed(unknown):
+            is_behind = is_behind or os.path.islink(os.path.join(self._top, below))
+            self._behind[below] = is_behind
+        return is_behind
 
 
 def as_text(name: str) -> str:
