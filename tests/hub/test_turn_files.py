@@ -356,6 +356,41 @@ async def test_a_prompt_that_comes_before_the_last_turn_s_snapshot_is_taken_shar
         assert (await kept(house, session, 4))[3].state == "whole"
 
 
+async def test_turns_that_end_before_a_snapshot_is_taken_share_the_next_one(
+    journal: Path, project: Project, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = []
+
+    def counted(*given: Any, **named: Any) -> Taken | NotTaken:
+        times.append(given)
+        return take(*given, **named)
+
+    monkeypatch.setattr(snapshot, "take", counted)
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new(project.top)
+        gate.close()
+        turn = await house.begun(client, session, "go")
+        async with asyncio.timeout(DEADLINE):
+            while not times:  # noqa: ASYNC110 - a thread
+                await asyncio.sleep(0.01)
+        for _ in range(3):
+            await house.agent.end(session)
+            await turn
+            turn = await house.begun(client, session, "go on")
+        gate.open()
+        rows = await kept(house, session, 7)
+        assert [(row.edge, row.state) for row in rows] == [
+            *[("begin", "late"), ("end", "late")] * 2,
+            ("begin", "late"),
+            ("end", "whole"),
+            ("begin", "whole"),
+        ]
+        assert len(times) == 2
+        await house.agent.end(session)
+        await turn
+
+
 async def test_a_disk_that_hangs_holds_no_prompt_and_is_looked_at_once(
     journal: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -247,12 +247,14 @@ READS = frozenset({READ_TEXT_FILE.name})
 
 
 class _Taking(Struct, eq=False):
-    """Snapshots that are taken, or will be: of some folders, for some ends of turns. It `is_open`
-    until then: one more end of a turn may share them."""
+    """Snapshots that are taken, or will be: of some folders, for some ends of turns, in order.
+    While it `is_waiting` for earlier ones, all further ends of turns share them; until it is no
+    longer `is_open`, the next beginning does."""
 
     folders: tuple[str, ...]
     moments: list[Moment]
     roots: list[Checkout] = []
+    is_waiting: bool = True
     is_open: bool = True
 
 
@@ -308,7 +310,11 @@ class TurnFiles(Struct, eq=False):
         if self._turn == turn:
             self._news = AgentNews.WORK
         begun, self._begun = self._begun, None
-        if begun is not None and begun[0] == turn:
+        if begun is None or begun[0] != turn:
+            return
+        if begun[1].is_waiting:
+            begun[1].moments.append(Moment(turn, "end"))
+        else:
             ended = _Taking(begun[1].folders, [Moment(turn, "end")])
             self._start(ended, begun[1])
 
@@ -318,11 +324,11 @@ class TurnFiles(Struct, eq=False):
 
         def state(moment: Moment) -> SnapshotState:
             taking.is_open = False
-            if moment.edge == "end" and self._turn == moment.turn:
+            if moment == Moment(self._turn, "end"):
                 return "whole"
-            if moment.edge == "begin" and self._turn != moment.turn:
-                return "late"
-            return self._news.value
+            # Only the last end of a turn and the beginning of this one are of the same files.
+            is_last = taking.moments[-1] == Moment(self._turn, "begin")
+            return self._news.value if is_last and moment in taking.moments[-2:] else "late"
 
         async def work() -> None:
             if before is not None and not before.done():
@@ -335,6 +341,7 @@ class TurnFiles(Struct, eq=False):
                     if not taking.roots:
                         self._without = taking.folders
                         self._without_until = time.monotonic() + bounds.NO_WORK_TREE_SECONDS
+                taking.is_waiting = False
                 if taking.roots:
                     await self._keeper.take(self._session, taking.moments, taking.roots, state)
             except (AcpError, OSError) as exc:
@@ -342,6 +349,6 @@ class TurnFiles(Struct, eq=False):
             except Exception:  # nobody awaits this task
                 log.exception("session %s: cannot keep its files", self._session.id)
             finally:
-                taking.is_open = False
+                taking.is_open = taking.is_waiting = False
 
         self._last = self._keeper.start(work())
