@@ -16,6 +16,7 @@ BETWEEN   it changed between two turns
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
@@ -195,10 +196,13 @@ async def read_kept_changes(
             first, last = session_steps[0].before, session_steps[-1].after
             unknown = _not_kept(first, last)
             files: list[KeptFile] = []
+            by_path: defaultdict[str, list[StepFile]] = defaultdict(list)
+            for part in parts:
+                by_path[part.path].append(part)
             for path, patch in snapshots.patches(first.tree, last.tree).items():
                 if as_text(path) in unknown:
                     continue
-                own = [part for part in parts if part.path == storable(path)]
+                own = by_path[storable(path)]
                 turns = tuple(sorted({turn for part in own for turn in part.step.turns}))
                 files.append(KeptFile(storable(path), patch, _summary(own), turns))
         return parts, files
