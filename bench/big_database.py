@@ -72,18 +72,6 @@ _COPIES = (
         by_turn, cost, currency, input, output, thought, cached_read, cached_write, total
     FROM acphold.usage, generate_series(1, %(copies)s) AS n
     """,
-    # By whole slots, and not to the moment.
-    """
-    INSERT INTO acphold.usage_slots
-    SELECT session_id || '-' || n, slot - n * %(gap)s::bigint / 900000, told, by_request, input,
-        output, thought, cached_read, cached_write, total
-    FROM acphold.usage_slots, generate_series(1, %(copies)s) AS n
-    """,
-    """
-    INSERT INTO acphold.usage_costs
-    SELECT session_id || '-' || n, slot - n * %(gap)s::bigint / 900000, currency, cost
-    FROM acphold.usage_costs, generate_series(1, %(copies)s) AS n
-    """,
     # In the order in which they would have come in.
     """
     INSERT INTO acphold.documents (session_id, seq, at, words, size, tenant)

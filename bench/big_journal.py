@@ -188,9 +188,6 @@ def _copy(connection: sqlite3.Connection, templates: int, by: int, later: int) -
         "leases": {"session": "session + :by", "epoch": "epoch + :by"},
         "summaries": {"session": "session + :by"},
         "usage": {"session": "session + :by", "at": "at + :later"},
-        # By whole slots, and not to the moment.
-        "usage_slots": {"session": "session + :by", "slot": "slot + :later / 900000"},
-        "usage_costs": {"session": "session + :by", "slot": "slot + :later / 900000"},
         "links": {
             "number": "number + :by",
             "downstream_id": "'own-' || name_of(session + :by)",

@@ -205,7 +205,7 @@ def test_the_doctor_sees_a_summary_that_is_not_what_was_written_and_repairs_it(
         file.execute("UPDATE summaries SET summary = CAST(summary || 'x' AS BLOB)")
     done = acphold.run("doctor")
     assert done.code == 1
-    assert "the summary or the usage of 1 session is corrupted: aa-1" in " ".join(done.out.split())
+    assert "the summary of 1 session is corrupted: aa-1" in " ".join(done.out.split())
     assert "corrected wrong counts: aa-1" in acphold.run("doctor", "--repair").out
     assert acphold.run("doctor").code == 0
 

@@ -33,6 +33,7 @@ DIGESTS = (
     "d5f831448394b891",
     "b86e1ac1872716c8",
     "4e099a289abe1c1e",
+    "56cd7e0f73af58ca",
 )
 """A digest of each step, as in tests/journal/sqlite/test_migrations.py."""
 

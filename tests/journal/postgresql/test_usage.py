@@ -8,13 +8,11 @@ from random import Random
 import psycopg
 import pytest
 
-from acphold.record.journal.postgresql import migrations
 from acphold.record.journal.postgresql.session_rows import PostgresqlTables
 from acphold.record.journal.postgresql.store import PostgresqlJournal
 from acphold.record.journal.seams import Grouping
-from acphold.record.journal.sql import usage_rows, usage_sums
-from acphold.record.journal.token_reports import SessionUsage, Slot, are_alike, slots
-from tests.journal.sqlite.test_token_usage import in_any_order
+from acphold.record.journal.sql import usage_sums
+from acphold.record.journal.token_reports import SessionUsage
 from tests.journal.sqlite.test_usage_sums import HOUR, expected, fill
 from tests.postgresql import Databases
 
@@ -48,9 +46,8 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
                 for report in session.reports
                 if not report.by_turn and agent in (None, report.agent)
             }
-        for table in ("usage_slots", "usage_costs"):
-            left = f"SELECT session_id FROM acphold.{table} EXCEPT SELECT session_id FROM"
-            assert line.execute(f"{left} acphold.sessions").fetchall() == []
+        left = "SELECT session_id FROM acphold.usage EXCEPT SELECT session_id FROM acphold.sessions"
+        assert line.execute(left).fetchall() == []
         await journal.aclose()
 
 
@@ -62,32 +59,3 @@ def _is_silent(session: SessionUsage, agent: str | None) -> bool:
     return not any(
         report.tokens is not None for report in session.reports if agent in (None, report.agent)
     )
-
-
-def kept(line: migrations.Line, session_id: str) -> dict[int, Slot]:
-    """The sums of a session, by slot."""
-    sums = {
-        slot: Slot(told, by_request, counts, {})
-        for _, slot, told, by_request, *counts in line.execute(
-            "SELECT * FROM acphold.usage_slots WHERE session_id = %s", (session_id,)
-        )
-    }
-    for _, slot, currency, cost in line.execute(
-        "SELECT * FROM acphold.usage_costs WHERE session_id = %s", (session_id,)
-    ):
-        sums[slot].costs[currency] = cost
-    return sums
-
-
-@pytest.mark.parametrize("seed", range(4))
-async def test_the_sums_by_slots_are_what_was_reported_in_whatever_order_it_is_kept(
-    databases: Databases, seed: int
-) -> None:
-    random = Random(seed)
-    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
-        for some in in_any_order(random):
-            usage_rows.keep(PostgresqlTables(line), "s", some)
-            assert are_alike(
-                kept(line, "s"), slots(usage_rows.reports_of(PostgresqlTables(line), "s"), {})
-            )
-        assert len(kept(line, "s")) > 10

@@ -75,9 +75,9 @@ async def test_a_flipped_bit_of_a_summary_is_seen_and_the_summary_is_made_anew(
         turned = bytearray(kept)
         turned[place % len(kept)] ^= 1
         file.execute("UPDATE summaries SET summary = ? WHERE session = 1", (bytes(turned),))
-    assert await journal._background.run(in_file.find_spoiled_summaries) == ["s1"]
+    assert await journal._background.run(in_file.find_spoiled) == ["s1"]
     assert await repaired(journal) == Repaired(("s1",), 0)
-    assert await journal._background.run(in_file.find_spoiled_summaries) == []
+    assert await journal._background.run(in_file.find_spoiled) == []
     assert await journal.summary("s1") == summary
     await journal.aclose()
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from random import Random
+from typing import get_args
 
 import pytest
 
-from acphold.record.history.entries import Segment
+from acphold.record.history.entries import PastEntry, Segment
 from acphold.record.journal import NewSession, RowChange, Tokens
-from acphold.record.journal.seams import Repaired
-from acphold.record.journal.sql import usage_rows
+from acphold.record.journal.seams import Grouping
+from acphold.record.journal.sql.usage_sums import MOST_COST, MOST_TOKENS
 from acphold.record.journal.sqlite import search_index
 from acphold.record.journal.sqlite.connection import connect
-from acphold.record.journal.sqlite.session_rows import SqliteTables
 from acphold.record.journal.sqlite.store import SqliteJournal
-from acphold.record.journal.token_reports import MOST, SLOT_MS, Report, reports
+from acphold.record.journal.token_reports import MOST, reports
 from tests.journal.conversations import cost, encode, usage_reports, used
 
 
@@ -92,50 +88,14 @@ async def rebuilt(journal: SqliteJournal, path: Path) -> None:
     await journal.index.catch_up(9)
 
 
-def in_any_order(random: Random) -> Iterator[list[Report]]:
-    """Reports of a session as they may come to be kept: in pieces, some of them late or twice, of
-    a clock that goes back; with whatever an agent may tell."""
-    at = 1000 * SLOT_MS
-    told: list[Report] = []
-    for seq in range(1, 200):
-        at += random.choice([0, 1, SLOT_MS // 7, SLOT_MS, -SLOT_MS])
-        tokens = random.choice(
-            [None, Tokens(total=seq), Tokens(seq, 1, None, seq), Tokens(MOST - 1)]
-        )
-        cost = random.choice([None, seq / 8, random.random(), 1e308])
-        currency = "" if cost is None else random.choice(["USD", "USD", "EUR", "", f"C{seq}"])
-        so_far = random.randrange(20) == 0
-        told.append(Report(seq, at, tokens, seq % 3 == 0 and not so_far, cost, currency, so_far))
-    pieces = [told[start : start + 7] for start in range(0, len(told), 7)]
-    late = random.randrange(len(pieces))
-    pieces.insert(random.randrange(len(pieces)), pieces[late])
-    pieces.append(pieces.pop(random.randrange(len(pieces))))
-    yield from pieces
-
-
-@pytest.mark.parametrize("seed", range(8))
-async def test_the_sums_by_slots_are_what_was_reported_in_whatever_order_it_is_kept(
-    path: Path, seed: int
+async def test_what_an_agent_tells_beyond_all_sense_adds_up_to_a_number_all_the_same(
+    journal: SqliteJournal,
 ) -> None:
-    await SqliteJournal.open(path).aclose()
-    database = connect(str(path), 60.0)
-    for some in in_any_order(Random(seed)):
-        usage_rows.keep(SqliteTables(database), 7, some)
-        assert usage_rows.has_right_sums(SqliteTables(database), 7)
-    (kept,) = database.execute("SELECT count(*) FROM usage_slots").fetchone()
-    assert kept > 10
-    database.close()
-
-
-async def test_wrong_sums_are_seen_and_made_anew(journal: SqliteJournal, path: Path) -> None:
+    tokens = encode({"stopReason": "end_turn", "usage": {"totalTokens": MOST - 1}})
+    many = [PastEntry("turn_end", seq, tokens) for seq in range(1, 10_000)]
+    dear = [PastEntry(*pair[:1], 1, pair[1]) for pair in (cost(1e308), cost(0.0), cost(1e308))]
     lease = await journal.create(NewSession("s", "a", "/w"))
-    kind, raw = cost(2.0)
-    await journal.append(lease, [(kind, [raw])], RowChange(prompted=True))
-    await journal.settle(lease, lease.next_seq - 1)
-    assert await journal.file.find_spoiled() == []
-    with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        database.execute("UPDATE usage_costs SET cost = 3.0")
-    assert await journal.file.find_spoiled() == ["s"]
-    assert await journal.file.repair() == Repaired(("s",), 0)
-    assert await journal.file.find_spoiled() == []
-    assert (await journal.index.usage("agent")).total.costs == {"USD": 2.0}
+    await journal.take_in(lease, [*many, *dear], RowChange(prompted=True))
+    for by in get_args(Grouping):
+        total = (await journal.index.usage(by)).total
+        assert (total.tokens.total, total.costs) == (MOST_TOKENS, {"USD": MOST_COST})

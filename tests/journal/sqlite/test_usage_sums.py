@@ -155,9 +155,8 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
             if not report.by_turn and agent in (None, report.agent)
         }
     with closing(sqlite3.connect(journal.path)) as database:
-        for table in ("usage_slots", "usage_costs"):
-            left = f"SELECT session FROM {table} EXCEPT SELECT number FROM sessions"
-            assert database.execute(left).fetchall() == []
+        left = "SELECT session FROM usage EXCEPT SELECT number FROM sessions"
+        assert database.execute(left).fetchall() == []
 
 
 OLD_REPORTS = 4000

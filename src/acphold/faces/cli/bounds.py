@@ -162,10 +162,6 @@ NICENESS: Final = 10
 SEARCH_CATCH_UP_SECONDS: Final = 1.0
 """A search first spends at most this long on making everything searchable."""
 
-USAGE_CATCH_UP_SECONDS: Final = 3.0
-"""Imported sessions that were not looked through yet are read for at most this long before usage is
-shown."""
-
 FIRST_LOOK_SECONDS: Final = 2.0
 """Longest search for conversations on disk; those found by then are offered."""
 

@@ -151,7 +151,7 @@ async def _look_inside(location: str | None, *, deep: bool) -> tuple[list[Diagno
             findings.append(Diagnosis(on_one_line(sentence), advice))
         # Facts about sessions besides what was said.
         if spoiled := await file.find_spoiled():
-            whose = f"the summary or the usage of {quantity(len(spoiled), 'session')}"
+            whose = f"the summary of {quantity(len(spoiled), 'session')}"
             what = f"{whose} is corrupted: {_some(spoiled)}"
             findings.append(Diagnosis(what, "`acphold doctor --repair` rebuilds it"))
         # A deletion that was interrupted, by a full disk for example.

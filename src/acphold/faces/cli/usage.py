@@ -22,10 +22,9 @@ from acphold.faces.cli.terminal_text import (
     cut,
     folder,
     on_one_line,
-    quantity,
 )
 from acphold.live.presentation.json_facts import usage_json
-from acphold.live.reading.local_reader import LocalReader, catch_up_for
+from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.session_reader import SessionReader
 from acphold.record.journal.seams import Grouping, Tokens, UsageSum
 
@@ -92,8 +91,6 @@ async def usage(
         limit = bounds.LISTED_SESSIONS
     async with reading(server_of(server, journal), journal) as reader:
         local = reader.journal if isinstance(reader, LocalReader) else None
-        most = bounds.USAGE_CATCH_UP_SECONDS
-        lagging = 0 if local is None else await catch_up_for(local.index, most)
         found = await reader.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
         if as_json:
             for sum_ in found.groups[:limit]:
@@ -120,9 +117,6 @@ async def usage(
         ]
         if unread:
             remarks.append(f"{unread}.")
-    if lagging:
-        some = quantity(lagging, "older session")
-        remarks.append(f"Not counted yet: {some}; `acphold import --wait` reads them all.")
     sys.stderr.writelines(f"{remark}\n" for remark in remarks)
     return Exit.OK
 

@@ -10,7 +10,7 @@ copy. An interrupted copy is continued; a complete one is brought up to date. Se
 copy has stay there. Afterwards each session is read back and folded on both sides, and compared.
 
 Not copied are tokens and their deeds, which belong to the one journal, and what each journal
-computes by itself: the search index and the sums of usage.
+computes by itself: the search index and the reports of usage.
 """
 
 from __future__ import annotations

@@ -128,8 +128,6 @@ class Index(Protocol):
         """Add up the tokens and cost that agents reported since `since` (ms since the epoch).
 
         Covers sessions that were active since then; with `agents`, only reports of these agents.
-        Sessions that have been waiting for the index since before usage was recorded have no
-        reports yet.
         """
 
     async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
@@ -262,7 +260,7 @@ class Sizes(Struct, frozen=True):
 
 
 class Repaired(Struct, frozen=True):
-    """The result of a repair: sessions that had a wrong count, summary or sum of usage; and the
+    """The result of a repair: sessions that had a wrong count or summary; and the
     number of sessions that are gone and had left rows behind."""
 
     miscounted: tuple[str, ...]
@@ -295,7 +293,7 @@ class InFile(Protocol):
         """Read the whole file and return what is damaged, a sentence each; empty if it is whole."""
 
     async def find_spoiled(self) -> list[str]:
-        """The sessions whose summary, or sums of usage, are not what was written."""
+        """The sessions whose summary is not what was written."""
 
     async def unswept(self) -> int:
         """The number of deleted sessions with remains in the file, because a deletion was cut
@@ -306,8 +304,7 @@ class InFile(Protocol):
         whole file is read."""
 
     async def repair(self) -> Repaired:
-        """Recompute counts and summaries from the entries and sums of usage from the reports; and
-        clear the search index."""
+        """Recompute counts and summaries from the entries, and clear the search index."""
 
     async def give_back(self) -> int:
         """Return unused space to the disk, even while others read and write; the bytes returned."""

@@ -1,4 +1,4 @@
-"""Reports of tokens and cost from agents: found in entries, and added up by slots of time.
+"""Reports of tokens and cost from agents: found in entries, and made increases.
 
 Agents report tokens in four ways, and cost in one:
 
@@ -14,18 +14,15 @@ last.
 
 Sources: RFDs end-turn-token-usage and session-usage; behaviour of these agents. Totals for the
 session so far are converted to the increase since the report before.
-
-A slot is a quarter of an hour, because in every time zone a day begins with one. Sums are also
-kept, but not used, for sessions that need a closer look, such as those held by several agents.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
-from math import isclose
+from math import inf
 from typing import Final, TypeVar
 
 import msgspec
@@ -212,17 +209,17 @@ class SessionUsage(Struct, frozen=True):
     reports: tuple[UsageReport, ...]
 
 
-Holders = list[tuple[int | None, str]]
-"""Agents that held a session, each with the last entry it held; None for the end of the session."""
+Holders = list[tuple[float, str]]
+"""Agents that held a session, each with the last entry it held; infinite for the end of it."""
 
 
 def holders(session_id: str, agent: str, origins: str) -> Holders:
     """Return the agents that held a session, from its row."""
     if origins == "[]":
-        return [(None, agent)]
+        return [(inf, agent)]
     before = msgspec.json.decode(origins, type=tuple[Origin, ...])
     own = [(origin.seq, origin.agent) for origin in before if origin.session_id == session_id]
-    return [*own, (None, agent)]
+    return [*own, (inf, agent)]
 
 
 MODEL: Final = "acphold/model"
@@ -249,7 +246,7 @@ def models_since(found: Iterable[Report], newest_first: Iterable[Segment], since
 
 
 def increases(
-    found: Iterable[Report], held_by: Holders, answered: Models = ()
+    found: Collection[Report], held_by: Holders, answered: Models = ()
 ) -> Iterator[UsageReport]:
     """Yield each report as an increase, with the agent that reported it.
 
@@ -257,10 +254,13 @@ def increases(
     """
     last, costs = Tokens(), dict[tuple[str, str], float]()
     sums = dict.fromkeys(COUNTS, 0)
+    held_through, agent = -1.0, ""
+    has_totals = any(it.so_far for it in found) or any(name in CUMULATIVE for _, name in held_by)
     for report in found:
-        agent = next(name for end, name in held_by if end is None or report.seq <= end)
+        if report.seq > held_through:
+            held_through, agent = next(it for it in held_by if report.seq <= it[0])
         tokens, cost = report.tokens, report.cost
-        if tokens is not None:
+        if tokens is not None and has_totals:
             known = {name: getattr(tokens, name) for name in COUNTS}
             known = {name: count for name, count in known.items() if count is not None}
             if report.so_far:  # less all that was reported before, so that nothing counts twice
@@ -278,9 +278,10 @@ def increases(
             past = costs.get((agent, report.currency), 0.0)
             costs[agent, report.currency] = cost
             cost = increase(past, cost)
-        is_all = report.by_turn or report.so_far
-        end = bisect_left(answered, (report.seq, ""))
-        model = answered[end][1] if end < len(answered) and not report.so_far else ""
+        is_all, model = report.by_turn or report.so_far, ""
+        if answered and not report.so_far:
+            end = bisect_left(answered, (report.seq, ""))
+            model = answered[end][1] if end < len(answered) else ""
         yield UsageReport(agent, report.at, tokens, cost, report.currency, is_all, model)
 
 
@@ -291,62 +292,3 @@ def increase(past: Number, now: Number) -> Number:
     """Return the increase of a count; one lower than before has started over, as after a restart of
     the agent's program."""
     return now - past if now >= past else now
-
-
-SLOT_MS: Final = 15 * 60 * 1000
-
-MOST_TOKENS: Final = 10**18
-MOST_COST: Final = 1e300
-"""The largest cost kept in a slot: any store can add two of these."""
-
-
-class Slot(Struct):
-    """The reports in a slot: the number with tokens, the number not known to be of a turn, and
-    sums.
-
-    `counts` are in the order of COUNTS; None for counts that were not reported.
-    """
-
-    told: int
-    by_request: int
-    counts: list[int | None]
-    costs: dict[str, float]
-
-    @property
-    def row(self) -> tuple[int | None, ...]:
-        return (self.told, self.by_request, *self.counts)
-
-
-def slots(found: Iterable[Report], paid: dict[str, float]) -> dict[int, Slot]:
-    """Return the sums of these reports; `paid` has the cost of the session before them, by
-    currency."""
-    sums: dict[int, Slot] = {}
-    for report in found:
-        if report.at < 0:
-            continue
-        slot = sums.setdefault(report.at // SLOT_MS, Slot(0, 0, [None] * len(COUNTS), {}))
-        slot.by_request += not (report.by_turn or report.so_far)
-        if report.tokens is not None:
-            slot.told += report.tokens.total is not None
-            for place, name in enumerate(COUNTS):
-                if (count := getattr(report.tokens, name)) is not None:
-                    slot.counts[place] = min((slot.counts[place] or 0) + count, MOST_TOKENS)
-        if report.cost is not None:
-            added = increase(paid.get(report.currency, 0.0), report.cost)
-            paid[report.currency] = report.cost
-            sum_ = slot.costs.get(report.currency, 0.0) + added
-            slot.costs[report.currency] = min(sum_, MOST_COST)
-    return sums
-
-
-def are_alike(one: dict[int, Slot], other: dict[int, Slot]) -> bool:
-    """True if both are the same; costs added up in another order may differ a little."""
-    return one.keys() == other.keys() and all(
-        slot.row == other[at].row
-        and slot.costs.keys() == other[at].costs.keys()
-        and all(
-            isclose(cost, other[at].costs[currency], rel_tol=1e-6, abs_tol=1e-6)
-            for currency, cost in slot.costs.items()
-        )
-        for at, slot in one.items()
-    )

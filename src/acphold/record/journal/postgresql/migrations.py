@@ -259,6 +259,13 @@ _META: Final = (
     "ALTER TABLE acphold.sessions ADD COLUMN meta bytea NOT NULL DEFAULT ''",
 )
 
+_USAGE: Final = (
+    # Sums of usage are added up from the reports.
+    "DROP TABLE acphold.usage_slots",
+    "DROP TABLE acphold.usage_costs",
+    "DROP INDEX acphold.usage_of_sessions",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -266,6 +273,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _MOVES,
     _HOMES,
     _META,
+    _USAGE,
 )
 
 FIRST: Final = 6

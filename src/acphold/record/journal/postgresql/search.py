@@ -28,7 +28,7 @@ from math import log, pi
 from typing import Any, Final, NamedTuple
 
 from acphold.record.history.words import Document, camel_parts, document, indexable, with_spaces
-from acphold.record.journal import bounds, token_reports
+from acphold.record.journal import bounds
 from acphold.record.journal.hits import Held, Term, Tokenizer
 from acphold.record.journal.seams import Sought
 from acphold.record.journal.sql import entry_rows
@@ -237,9 +237,8 @@ def index_piece(tables: Tables, session_id: str | None, since: int) -> bool:
         latest = max(latest, entry.at)  # keeps the session's order if the clock went back
         if vector:
             rows.append((entry.seq, latest, vector, size))
-    usage = token_reports.reports(found)
     with tables.writing():
-        tenant = entry_rows.note_indexed(tables, name, after, through, usage)
+        tenant = entry_rows.note_indexed(tables, name, after, through)
         if tenant is not None:
             tables.executemany(
                 "INSERT INTO acphold.documents (session_id, tenant, seq, at, words, size)"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime, time
 from functools import cache
 from typing import Any, Final
 from zlib import crc32
@@ -36,7 +35,6 @@ from acphold.record.journal.sql.list_filters import walks
 from acphold.record.journal.sql.session_tables import select_rows
 from acphold.record.journal.sql.tables import Found, KeptSegments, Tables, segment_of_row
 from acphold.record.journal.stored_history import END, Settled, pack
-from acphold.record.journal.token_reports import SLOT_MS
 
 COLUMNS: Final = "last_seq, first_seq, at, kind, raw"
 
@@ -326,21 +324,6 @@ class PostgresqlTables(Tables):
 
     def array(self, values: Iterable[int | str]) -> list[int | str]:
         return [*values]
-
-    def day(self, wanted: str, values: dict[str, Any], names: dict[str, str]) -> str:
-        # Slots with any report, even in sessions that are not asked for: excluding these takes
-        # longer than adding up a few empty days.
-        found = self.execute(
-            "SELECT slot FROM acphold.usage_slots WHERE slot >= %(first)s"
-            f" UNION SELECT updated_at / {SLOT_MS} FROM acphold.sessions WHERE {wanted}",
-            values,
-        ).fetchall()
-        days = sorted({datetime.fromtimestamp(slot * SLOT_MS / 1000).date() for (slot,) in found})
-        midnights = [int(datetime.combine(day, time()).timestamp() * 1000) for day in days]
-        values["midnights"] = midnights
-        names.update((str(place), day.isoformat()) for place, day in enumerate(days, 1))
-        at = f"coalesce(slot * {SLOT_MS}, updated_at)"
-        return f"width_bucket({at}, %(midnights)s::bigint[])::text"
 
     def identity(self) -> Identity:
         return leases.identity(self)

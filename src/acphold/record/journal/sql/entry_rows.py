@@ -39,7 +39,6 @@ from acphold.record.journal.stored_history import (
     pack,
     plain,
 )
-from acphold.record.journal.token_reports import Report
 
 
 def settle_piece(tables: Tables, lease: Lease, through: int, apart: Collection[int] = ()) -> bool:
@@ -425,11 +424,9 @@ def index_lags(
     ).fetchall()
 
 
-def note_indexed(
-    tables: Tables, key: Key, after: int, through: int, usage: Sequence[Report]
-) -> str | None:
-    """Note that the entries of a session after `after` are indexed up to `through`, with the
-    reports in them; return its tenant.
+def note_indexed(tables: Tables, key: Key, after: int, through: int) -> str | None:
+    """Note that the entries of a session after `after` are indexed up to `through`; return its
+    tenant.
 
     None if another process was quicker, or the session was deleted.
     """
@@ -438,7 +435,4 @@ def note_indexed(
         f" WHERE {tables.OWN_KEY} = %s AND indexed_through = %s RETURNING tenant",
         (through, key, after),
     ).fetchone()
-    if row is None:
-        return None
-    usage_rows.keep(tables, key, usage)
-    return str(row[0])
+    return None if row is None else str(row[0])

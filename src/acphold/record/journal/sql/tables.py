@@ -166,12 +166,6 @@ class Tables(ABC):
         """These values as one parameter of a statement."""
 
     @abstractmethod
-    def day(self, wanted: str, values: dict[str, Any], names: dict[str, str]) -> str:
-        """The day of `slot`, or of `updated_at` without a slot, in SQL, as this process counts
-        days. May add to `values`, and to the `names` of days; `wanted` is a condition for the
-        sessions in question."""
-
-    @abstractmethod
     def reading(self) -> AbstractContextManager[object]:
         """All reads in a block see the journal as of one moment."""
 

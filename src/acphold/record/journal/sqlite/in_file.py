@@ -1,9 +1,8 @@
 """The file of the journal: its health and repair, its copies and its free pages.
 
-Derived data of sessions (counts, summaries, sums of usage, the search index) can be computed from
-the entries and the usage reports, which are never changed here. Repair, for `acphold doctor`, goes
-session by session while others use the journal. A result is written only if the session was not
-settled again meanwhile.
+Derived data of sessions (counts, summaries, the search index) can be computed from the entries,
+which are never changed here. Repair, for `acphold doctor`, goes session by session while others use
+the journal. A result is written only if the session was not settled again meanwhile.
 
 Deletions leave free pages. To return them, the last pages of the file are moved into them, so that
 the file gets shorter: in pieces, while others read and write, and a little after each turn.
@@ -33,10 +32,10 @@ from acphold.record.history.entries import now_ms
 from acphold.record.history.fold import Fold
 from acphold.record.journal import bounds, stored_history
 from acphold.record.journal.seams import Large, Repaired, Sizes
-from acphold.record.journal.sql import entry_rows, usage_rows
+from acphold.record.journal.sql import entry_rows
 from acphold.record.journal.sql.session_tables import OF_A_SESSION
 from acphold.record.journal.sqlite import leases
-from acphold.record.journal.sqlite.connection import Connection, reading, writing
+from acphold.record.journal.sqlite.connection import Connection, writing
 from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.record.journal.sqlite.session_rows import SqliteTables
 from acphold.record.journal.stored_history import FRAME, DamagedRowError, unpack
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from acphold.record.journal.sqlite.background import Background, HasFile
 
 
-def find_spoiled_summaries(connection: Connection, number: int | None = None) -> list[str]:
+def find_spoiled(connection: Connection, number: int | None = None) -> list[str]:
     """The sessions, all or one, whose stored summary is not what was written."""
     rows = connection.execute(
         "SELECT session_id, summary, checksum FROM summaries JOIN sessions ON number = session"
@@ -53,17 +52,6 @@ def find_spoiled_summaries(connection: Connection, number: int | None = None) ->
         () if number is None else (number,),
     )
     return [session_id for session_id, summary, checksum in rows if crc32(summary) != checksum]
-
-
-def find_spoiled(connection: Connection) -> list[str]:
-    """The sessions whose summary, or sums of usage, are not what was written."""
-    found = find_spoiled_summaries(connection)
-    tables = SqliteTables(connection)
-    for number, name in connection.execute("SELECT number, session_id FROM sessions").fetchall():
-        with reading(connection):
-            if not usage_rows.has_right_sums(tables, number) and name not in found:
-                found.append(name)
-    return found
 
 
 def log_cut_at(connection: Connection) -> int | None:
@@ -180,19 +168,10 @@ def repair(connection: Connection) -> Repaired:
     for _ in deletion.sweep(connection):
         pass
     numbers = connection.execute("SELECT number, session_id FROM sessions").fetchall()
-    miscounted: list[str] = []
-    for number, name in numbers:
-        was_right = not _recount(connection, number)
-        with reading(connection):
-            has_right_sums = usage_rows.has_right_sums(SqliteTables(connection), number)
-        if not has_right_sums:
-            with writing(connection):
-                usage_rows.add_up(SqliteTables(connection), number)
-        if not (was_right and has_right_sums):
-            miscounted.append(name)
+    miscounted = tuple(name for number, name in numbers if _recount(connection, number))
     for _ in search_index.forget(connection):
         pass
-    return Repaired(tuple(miscounted), len(orphans))
+    return Repaired(miscounted, len(orphans))
 
 
 _Kept = tuple[int, int, stored_history.Settled | None]
@@ -237,7 +216,7 @@ def _read_kept(connection: Connection, number: int) -> _Kept | None:
     if row is None:
         return None
     state = None
-    if not find_spoiled_summaries(connection, number):
+    if not find_spoiled(connection, number):
         # What is kept ahead of it is not compared, and not kept if it is wrong.
         found = entry_rows.settled_state(SqliteTables(connection), number)
         state = replace(found, ahead_through=0, ahead=None)

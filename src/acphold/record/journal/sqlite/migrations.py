@@ -285,6 +285,13 @@ _META: Final = (
     f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
 )
 
+_USAGE: Final = (
+    # Sums of usage are added up from the reports.
+    "DROP TABLE usage_slots",
+    "DROP TABLE usage_costs",
+    "DROP INDEX usage_of_sessions",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -292,6 +299,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _MOVES,
     _HOMES,
     _META,
+    _USAGE,
 )
 
 FIRST: Final = 20

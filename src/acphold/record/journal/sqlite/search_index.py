@@ -2,8 +2,7 @@
 
 Each session has a number up to which it is indexed, `indexed_through`. It lags behind the settled
 entries: for moments after a turn, for longer after a large import, or after an update of acphold
-that changed the index. Lagging sessions are indexed piece by piece, the newest first. Token reports
-are noted when a turn is settled; for turns older than that feature, here.
+that changed the index. Lagging sessions are indexed piece by piece, the newest first.
 
 FTS5 only marks what is taken out, and keeps its words until it merges the whole index. So the index
 is in *volumes* of some megabytes, each an FTS5 table of its own: `words_1`, `words_2` …. Documents
@@ -32,7 +31,7 @@ from typing import Final, NamedTuple
 
 from acphold.record.history.entries import Segment
 from acphold.record.history.words import document
-from acphold.record.journal import bounds, token_reports
+from acphold.record.journal import bounds
 from acphold.record.journal.hits import TOKENIZER, columns
 from acphold.record.journal.sql.entry_rows import index_lags, note_indexed
 from acphold.record.journal.sqlite.connection import Connection, writing
@@ -98,7 +97,7 @@ def index(connection: Connection, session: int | None = None, since: int = 0) ->
                 news: list[_News] = []
                 size = 0
                 for part in connection.while_there_is_time(parts):
-                    its = part.session, part.after, part.through, part.usage
+                    its = part.session, part.after, part.through
                     if (tenant := note_indexed(tables, *its)) is not None:
                         news += [(part.session, tenant, document) for document in part.documents]
                     size += part.size
@@ -117,7 +116,6 @@ class _Part(NamedTuple):
     after: int
     through: int
     documents: list[Indexed]
-    usage: list[token_reports.Report]
 
     @property
     def size(self) -> int:
@@ -134,7 +132,7 @@ def _parts(connection: Connection, lags: Iterable[tuple[int, int, int]]) -> Iter
             return
         waiting = deque(SqliteTables(connection).segments(session).read(indexed, left, settled))
         if not waiting:
-            yield _Part(session, indexed, settled, [], [])
+            yield _Part(session, indexed, settled, [])
         after = indexed
         while waiting:
             some: list[Segment] = []
@@ -144,7 +142,7 @@ def _parts(connection: Connection, lags: Iterable[tuple[int, int, int]]) -> Iter
                 size += len(some[-1].raw)
             left -= size
             through = some[-1].last_seq
-            yield _Part(session, after, through, documents(some), token_reports.reports(some))
+            yield _Part(session, after, through, documents(some))
             after = through
 
 
@@ -402,10 +400,7 @@ def _has_table(connection: sqlite3.Connection, volume: int) -> bool:
 
 
 def forget(connection: Connection) -> Iterator[None]:
-    """Clear the index; it is rebuilt gradually.
-
-    Token reports stay: compaction has removed some that later ones replace.
-    """
+    """Clear the index; it is rebuilt gradually."""
     with writing(connection):
         volumes = [number for (number,) in connection.execute("SELECT number FROM volumes")]
         # Mark all volumes as full, so that others add to new ones from now on.

@@ -26,7 +26,6 @@ from acphold.record.journal.sqlite.connection import Connection, reading, writin
 from acphold.record.journal.sqlite.leases import identity
 from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.record.journal.stored_history import Settled
-from acphold.record.journal.token_reports import SLOT_MS
 
 # See docs/decisions.md, 10.
 
@@ -100,9 +99,6 @@ def _native(statement: str) -> str:
     return re.sub(r"%\((\w+)\)s", r":\1", plain)
 
 
-_DAY = "date({}, 'unixepoch', 'localtime')"
-
-
 _ALL: Final = f"key BETWEEN ({{0}} << {SEQ_BITS}) AND ({{0}} << {SEQ_BITS} | {SEQ_MASK})"
 """A condition for the segments of a session, with the SQL of its number."""
 
@@ -153,10 +149,6 @@ class SqliteTables(Tables):
 
     def array(self, values: Iterable[int | str]) -> str:
         return msgspec.json.encode([*values]).decode()
-
-    def day(self, wanted: str, values: dict[str, Any], names: dict[str, str]) -> str:
-        slot, row = _DAY.format(f"slot * {SLOT_MS // 1000}"), _DAY.format("updated_at / 1000")
-        return f"coalesce({slot}, {row})"
 
     def reading(self) -> AbstractContextManager[object]:
         return reading(self.connection)
