@@ -298,7 +298,6 @@ class PostgresqlTables(Tables):
     )
     DELETED = "gone"
     LOCKING_LEASE = " FOR SHARE OF leases"
-    LOCKING_LEASE_ALONE = " FOR UPDATE OF leases"
     LOCKING_ROW = " FOR UPDATE"
     CHANGED = (leases.CHANGED,)
     TIME = f"coalesce(%s::bigint, {NOW_MS})"
