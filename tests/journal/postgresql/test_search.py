@@ -40,6 +40,23 @@ async def test_what_is_sought_is_found_newest_first_however_rare_it_is(
         await journal.aclose()
 
 
+async def test_a_row_that_cannot_be_read_keeps_no_other_session_from_being_found(
+    databases: Databases,
+) -> None:
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        journal = PostgresqlJournal(url)
+        for name in ("s1", "s2"):
+            lease = await journal.create(NewSession(name, "a", "/w"))
+            await append(journal, lease, turn("Go", chunk("agent_message", f"needle{name}")))
+            await journal.settle(lease, lease.next_seq - 1)
+        line.execute("UPDATE acphold.segments SET raw = '\\x28b52ffd00' WHERE session_id = 's2'")
+        line.execute("DELETE FROM acphold.documents")
+        line.execute("UPDATE acphold.sessions SET indexed_through = 0")
+        assert await journal.index.catch_up(9) == 0
+        assert [hit.session_id for hit in await journal.index.search("needles1")] == ["s1"]
+        await journal.aclose()
+
+
 DOCUMENTS = """
     INSERT INTO acphold.documents (session_id, seq, at, words)
     SELECT 's' || n % 100, n, n, to_tsvector('simple', 'common w' || n % 50 || ' w' || n % 37)

@@ -7,6 +7,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
@@ -58,6 +59,20 @@ async def test_a_deletion_that_a_crash_cut_short_is_finished_later(
     await journal.settle(again, 0)
     assert database.execute("SELECT * FROM segments").fetchall() == []
     database.close()
+
+
+async def test_a_session_with_a_row_that_cannot_be_read_is_deleted_like_any_other(
+    journal: SqliteJournal, path: Path
+) -> None:
+    for name in ("s1", "s2"):
+        await talked(journal, name)
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        least = "(SELECT min(key) FROM segments)"
+        database.execute(f"UPDATE segments SET raw = x'28b52ffd00' WHERE key = {least}")
+        assert await journal.delete("s1", "s2") == ["s1", "s2"]
+        for table in ("segments", "documents"):
+            assert database.execute(f"SELECT * FROM {table}").fetchall() == []
+    assert await journal.file.unswept() == 0
 
 
 async def talked(journal: SqliteJournal, name: str) -> None:

@@ -91,6 +91,22 @@ async def test_a_lost_index_is_made_anew(path: Path) -> None:
     await journal.aclose()
 
 
+async def test_a_row_that_cannot_be_read_keeps_no_other_session_from_being_found(
+    path: Path,
+) -> None:
+    journal = await filled(path, "s1", "s2")
+    damaged = "(SELECT max(key) - 1 FROM segments)"  # of the newer one, which comes first
+    spoil(
+        path,
+        f"UPDATE segments SET raw = x'28b52ffd00' WHERE key = {damaged}",
+        "UPDATE sessions SET indexed_through = 0",
+        "DELETE FROM documents",
+    )
+    assert await journal.index.catch_up(9) == 0
+    assert [hit.session_id for hit in await journal.index.search("needles1")] == ["s1"]
+    await journal.aclose()
+
+
 async def test_what_is_of_no_session_is_removed(path: Path) -> None:
     journal = await filled(path, "s1", "s2")
     spoil(path, "DELETE FROM sessions WHERE session_id = 's2'")

@@ -27,6 +27,7 @@ from acphold.record.journal.sqlite import leases, search_index, session_rows
 from acphold.record.journal.sqlite.connection import Connection, writing
 from acphold.record.journal.sqlite.migrations import SEQ_BITS
 from acphold.record.journal.sqlite.session_rows import SqliteTables
+from acphold.record.journal.stored_history import DamagedRowError
 
 _FIND: Final = """
     SELECT number, owner, updated_at FROM sessions LEFT JOIN leases ON leases.session = number
@@ -158,7 +159,12 @@ def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Ite
                 through, size = session_rows.extent(connection, session, after, bounds.PART_BYTES)
                 documents = None
             else:
-                found = SqliteTables(connection).segments(session).read(after, bounds.PART_BYTES)
+                try:
+                    rows = SqliteTables(connection).segments(session)
+                    found = rows.read(after, bounds.PART_BYTES)
+                except DamagedRowError:  # its words cannot be known: they stay, and find nothing
+                    is_doomed = True
+                    continue
                 through = found[-1].last_seq if found else 0
                 size = sum(len(segment.raw) for segment in found)
                 documents = search_index.documents(found)

@@ -27,6 +27,7 @@ import sqlite3
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from acphold.record.history.entries import Segment
@@ -37,6 +38,7 @@ from acphold.record.journal.sql.entry_rows import index_lags, note_indexed
 from acphold.record.journal.sqlite.connection import Connection, writing
 from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.record.journal.sqlite.session_rows import SqliteTables
+from acphold.record.journal.stored_history import DamagedRowError
 
 LAST_OF_STRUCTURE: Final = 10
 """The highest id in the `_data` table of a volume that is not a block of words.
@@ -130,7 +132,9 @@ def _parts(connection: Connection, lags: Iterable[tuple[int, int, int]]) -> Iter
     for session, indexed, settled in lags:
         if left <= 0:
             return
-        waiting = deque(SqliteTables(connection).segments(session).read(indexed, left, settled))
+        waiting: deque[Segment] = deque()
+        with suppress(DamagedRowError):  # then nothing more of it is found, but all of the others
+            waiting += SqliteTables(connection).segments(session).read(indexed, left, settled)
         if not waiting:
             yield _Part(session, indexed, settled, [])
         after = indexed
