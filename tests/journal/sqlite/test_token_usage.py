@@ -92,7 +92,7 @@ async def test_what_an_agent_tells_beyond_all_sense_adds_up_to_a_number_all_the_
     journal: SqliteJournal,
 ) -> None:
     tokens = encode({"stopReason": "end_turn", "usage": {"totalTokens": MOST - 1}})
-    many = [PastEntry("turn_end", seq, tokens) for seq in range(1, 10_000)]
+    many = [PastEntry("turn_end", at, tokens) for at in (-1 << 50, *range(1, 10_000), 1 << 50)]
     dear = [PastEntry(*pair[:1], 1, pair[1]) for pair in (cost(1e308), cost(0.0), cost(1e308))]
     lease = await journal.create(NewSession("s", "a", "/w"))
     await journal.take_in(lease, [*many, *dear], RowChange(prompted=True))

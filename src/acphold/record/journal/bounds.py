@@ -109,10 +109,6 @@ UNPACKED_BYTES: Final = 1 << 30
 MODEL_CHARACTERS: Final = 100
 """Characters kept of the name of a model."""
 
-FEW_CURRENCIES: Final = 4
-"""The last cost is looked up for up to this many currencies; with more, the session is
-recomputed."""
-
 # -- search ---------------------------------------------------------------------------------------
 
 QUERY_TERMS: Final = 64

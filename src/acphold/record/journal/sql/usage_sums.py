@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from acphold.journal_location import resolve_folder
-from acphold.record.history.entries import TURN_END
+from acphold.record.history.entries import TURN_END, clamp_moment
 from acphold.record.journal import bounds
 from acphold.record.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.record.journal.sql.tables import Tables, batches
@@ -40,7 +40,7 @@ def sums(
 ) -> UsageSums:
     """Like `Index.usage`."""
     groups: dict[str, UsageSum] = {}
-    total, by_request = UsageSum(""), set[str]()
+    total, by_request, packed = UsageSum(""), set[str](), list[bytes]()
     for session in sessions(tables, cwd, since, has_models=by == "model"):
         told = [one for one in session.reports if not agents or one.agent in agents]
         if not told and agents and session.agent not in agents:
@@ -53,15 +53,17 @@ def sums(
             title = session.title if by == "session" else None
             sum_ = groups.setdefault(name, UsageSum(name, title))
             tokens = [one.tokens for one in part if one.tokens is not None]
-            _add(sum_, tokens, [(one.currency, one.cost) for one in part if one.cost is not None])
+            costs = [(one.currency, one.cost) for one in part if one.cost is not None]
+            _add(sum_, tokens, costs)
+            _add(total, tokens, costs)
             sum_.sessions += 1
             sum_.not_reported += not tokens
         by_request.update([one.agent for one in told if not one.by_turn])
         total.sessions += 1
         total.not_reported += all(one.tokens is None for one in told)
-    for sum_ in groups.values():
-        _add(total, [sum_.tokens], sum_.costs.items())
-    found = PackedSums(groups.values()) if by == "session" else in_order(by, groups.values())
+        if by == "session":
+            packed.append(msgspec.msgpack.encode(groups.pop(session.session_id)))
+    found = PackedSums(packed) if by == "session" else in_order(by, groups.values())
     return UsageSums(found, total, frozenset(by_request))
 
 
@@ -104,8 +106,8 @@ def sessions(
 class PackedSums(Sequence[UsageSum]):
     """Sums kept packed, each decoded whenever it is asked for: a long list takes little memory."""
 
-    def __init__(self, found: Iterable[UsageSum]) -> None:
-        self._packed = [msgspec.msgpack.encode(one) for one in found]
+    def __init__(self, packed: list[bytes]) -> None:
+        self._packed = packed
 
     def __len__(self) -> int:
         return len(self._packed)
@@ -137,7 +139,7 @@ def _group(session: SessionUsage, by: Grouping, told: UsageReport | None) -> str
             return session.agent if told is None else told.agent
         case "day":
             at = session.updated_at if told is None else told.at
-            return datetime.fromtimestamp(at / 1000).date().isoformat()
+            return datetime.fromtimestamp(clamp_moment(at) / 1000).date().isoformat()
         case "folder":
             return session.cwd
         case "model":
