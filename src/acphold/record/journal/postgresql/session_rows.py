@@ -15,8 +15,7 @@ from zlib import crc32
 import msgspec
 
 from acphold.errors import RewrittenError
-from acphold.record.history.entries import UPDATE, Segment
-from acphold.record.history.raw_update import CHUNK_STARTS
+from acphold.record.history.entries import Segment
 from acphold.record.journal import bounds
 from acphold.record.journal.journal import Identity, Lease
 from acphold.record.journal.postgresql import leases
@@ -59,30 +58,17 @@ _READ: Final = f"""
         FROM (
             SELECT {COLUMNS}, {_SIZE} AS size FROM acphold.segments
             WHERE session_id = %(session)s AND last_seq > %(after)s AND last_seq <= %(through)s
-                {{}}
             ORDER BY last_seq LIMIT {bounds.READ_ROWS}
         ) AS next_ones
     ) AS counted WHERE before < %(limit)s ORDER BY last_seq
 """
 """The next rows up to a number of bytes, without visiting the rows after them."""
 
-_NO_CHUNKS: Final = "AND NOT (kind = '{}' AND position('\\x0a'::bytea IN raw) = 0 AND ({}))".format(
-    UPDATE,
-    " OR ".join(
-        f"raw BETWEEN '\\x{start.hex()}'::bytea AND '\\x{start.hex()}ff'::bytea"
-        for start in CHUNK_STARTS
-    ),
-)
-"""Leaves out rows that hold a single chunk."""
-
 
 class PostgresqlSegments(KeptSegments):
     """The segments of one session."""
 
-    def read(
-        self, after: int, limit_bytes: int, through: int = END, *, chunks: bool = True
-    ) -> list[Segment]:
-        statement = _READ.format("" if chunks else _NO_CHUNKS)
+    def read(self, after: int, limit_bytes: int, through: int = END) -> list[Segment]:
         found: list[Segment] = []
         while limit_bytes > 0:
             values = {
@@ -91,7 +77,7 @@ class PostgresqlSegments(KeptSegments):
                 "through": through,
                 "limit": limit_bytes,
             }
-            rows = self._tables.execute(statement, values).fetchall()
+            rows = self._tables.execute(_READ, values).fetchall()
             some = [segment_of_row(*row) for row in rows]
             found += some
             if len(some) < bounds.READ_ROWS:

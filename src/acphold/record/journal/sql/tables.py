@@ -247,19 +247,16 @@ class KeptSegments(ABC):
         self._key = key
 
     @abstractmethod
-    def read(
-        self, after: int, limit_bytes: int, through: int = END, *, chunks: bool = True
-    ) -> list[Segment]:
+    def read(self, after: int, limit_bytes: int, through: int = END) -> list[Segment]:
         """Return segments that end above `after` and not above `through`, oldest first.
 
-        Returns about `limit_bytes`, but at least one segment if there is one. With `chunks=False`,
-        most segments that hold only text are left out.
+        Returns about `limit_bytes`, but at least one segment if there is one.
         """
 
-    def read_all(self, after: int, *, chunks: bool = True) -> Iterator[Segment]:
+    def read_all(self, after: int) -> Iterator[Segment]:
         """Yield all segments that end above `after`, oldest first, with some in memory at a
         time."""
-        while found := self.read(after, bounds.READ_BYTES, chunks=chunks):
+        while found := self.read(after, bounds.READ_BYTES):
             yield from found
             after = found[-1].last_seq
 
@@ -283,7 +280,7 @@ class KeptSegments(ABC):
     def summary(self, kept: Summary, settled: int) -> Summary:
         """Combine the summary kept at `settled` with the entries after it."""
         folding = Fold(going_on(kept))
-        for segment in self.read_all(settled, chunks=False):
+        for segment in self.read_all(settled):
             if all(raw.startswith(CHUNK_STARTS) for raw in segment.raw.split(b"\n")):
                 continue  # chunks add to the timeline alone
             for entry in segment.entries():

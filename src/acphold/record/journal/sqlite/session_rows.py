@@ -15,8 +15,7 @@ from zlib import crc32
 
 import msgspec
 
-from acphold.record.history.entries import UPDATE, Segment, now_ms
-from acphold.record.history.raw_update import CHUNK_STARTS
+from acphold.record.history.entries import Segment, now_ms
 from acphold.record.journal.journal import Identity
 from acphold.record.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
 from acphold.record.journal.sql import session_tables
@@ -30,21 +29,11 @@ from acphold.record.journal.stored_history import Settled
 # See docs/decisions.md, 10.
 
 
-_NO_CHUNKS: Final = " AND NOT (kind = {} AND instr(raw, x'0a') = 0 AND ({}))".format(
-    CODES[UPDATE],
-    " OR ".join(f"raw BETWEEN x'{start.hex()}' AND x'{start.hex()}ff'" for start in CHUNK_STARTS),
-)
-"""Leaves out rows that hold a single chunk: SQLite skips them in a fifth of the time."""
-
-
 class SqliteSegments(KeptSegments):
     """The segments of one session, by its number."""
 
-    def read(
-        self, after: int, limit_bytes: int, through: int = SEQ_MASK, *, chunks: bool = True
-    ) -> list[Segment]:
-        which = "" if chunks else _NO_CHUNKS
-        rows = self._select(self._tables.segment(), after + 1, through, f"{which} ORDER BY key")
+    def read(self, after: int, limit_bytes: int, through: int = SEQ_MASK) -> list[Segment]:
+        rows = self._select(self._tables.segment(), after + 1, through, " ORDER BY key")
         segments: list[Segment] = []
         for row in rows:
             segments.append(segment_of_row(*row))
