@@ -22,7 +22,7 @@ from acphold.record.history.entries import Run, Segment, now_ms
 from acphold.record.history.fold import Summary
 from acphold.record.journal import bounds
 from acphold.record.journal.journal import Append, Lease
-from acphold.record.journal.owners import Here, Owner, Whose
+from acphold.record.journal.owners import Owner, Whose
 from acphold.record.journal.rows import NewSession, RowChange, RowChanges
 from acphold.record.journal.seams import SearchHit, Sought
 from acphold.record.journal.sql import entry_rows, session_tables
@@ -150,9 +150,6 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         self._transcripts = Transcripts(self.path, self.session, read_transcript)
         self._hurried = False
         self._verify_at = 0
-        self._seen: tuple[int, int | None] | None = None
-        self._followed: tuple[object, ...] | None = None
-        self._own: dict[str, Here] = {}  # of the sessions that were ours then
         self._owner: leases.OwnerFile | None = None  # while it may own something
         self._is_registered = False  # once it has owned something
 
@@ -214,7 +211,6 @@ class SqliteJournal(SqlJournal[SqliteTables]):
                 session_tables.change_row(tables, number, RowChange(home=lease.journal))
             return lease
 
-        self._own.pop(session_id, None)
         lease = await self._write(work)
         self._is_registered = True
         # After the commit: noting a grant that is rolled back would look like a file gone back.
@@ -222,23 +218,10 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         return lease
 
     async def owner(self, session_id: str) -> Whose:
-        # While nobody else has written to the file, our sessions are still ours: check a counter
-        # in memory instead of reading three tables.
-        connection = await self._ask(lambda tables: tables.connection)
-        seen = id(connection), connection.writes_of_others  # after `_ask`, which updates it
-        if seen != self._seen:
-            self._seen = seen
-            self._own.clear()
-        if (here := self._own.get(session_id)) is not None:
-            return here
         own_id = None if self._owner is None else self._owner.id
-        whose = await self._ask(lambda tables: leases.whose(tables.connection, session_id, own_id))
-        if isinstance(whose, Here):
-            self._own[session_id] = whose
-        return whose
+        return await self._ask(lambda tables: leases.whose(tables.connection, session_id, own_id))
 
     async def _report(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
-        self._own.clear()
         if self._owner is None:
             return []
         self._owner.keep()
@@ -258,7 +241,6 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         return await self._ask(lambda tables: leases.all_owners(tables.connection))
 
     async def release(self, lease: Lease) -> None:
-        self._own.pop(lease.session_id, None)
         await self._write(lambda tables: session_tables.release_lease(tables, lease))
 
     # -- writing under a lease ------------------------------------------------------------
@@ -374,16 +356,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
         file = self._file or self.connect()
         file.verify()
-        # If there was nothing new, and nobody has written since, there still is nothing new.
-        connection = await self._ask(lambda tables: tables.connection)
-        seen = id(connection), connection.writes_of_others, connection.total_changes, after
-        if seen == self._followed and after is not None:
-            return RowChanges((), after)
-        found = await self._ask(
-            lambda tables: session_rows.changes(tables.connection, after, limit)
-        )
-        self._followed = None if found.session_ids else seen
-        return found
+        return await self._ask(lambda tables: session_rows.changes(tables.connection, after, limit))
 
     # -- deleting -------------------------------------------------------------------------
 
@@ -504,5 +477,5 @@ class SqliteJournal(SqlJournal[SqliteTables]):
     async def _close(self, file: JournalFile) -> None:
         """Close the file; the next access opens it."""
         await self._background.aclose()
-        self._file, self._seen, self._followed = None, None, None
+        self._file = None
         file.close()
