@@ -416,7 +416,7 @@ async def test_what_is_read_for_who_has_given_way_meanwhile_does_not_count_as_se
         assert reading is not None
         await asyncio.sleep(0)  # which asks
         first.hand_over(second)
-        source.answer.give(None)
+        source.answer.set_result(None)
         await asyncio.wait([reading])
         first.take_back(second)
         await client.until_text("1 1 ")
@@ -438,7 +438,7 @@ async def test_who_is_detached_while_the_journal_is_read_gets_nothing_of_it(
         assert reading is not None
         await asyncio.sleep(0)  # which asks
         detached.close()
-        source.answer.give(None)
+        source.answer.set_result(None)
         await asyncio.wait([reading])
         assert (detached.cursor, detached.is_fed) == (0, False)
         await house.agent.say(session, "2 ")

@@ -94,7 +94,7 @@ class Database:
 
         def over(future: Future[T]) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(answer.give, future)
+                loop.call_soon_threadsafe(answer.set_result, future)
 
         lines.submit(work).add_done_callback(over)
         return (await answer.wait()).result()

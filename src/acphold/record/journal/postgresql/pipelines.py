@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from time import monotonic
 from types import NoneType
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
 from msgspec import Struct, field
@@ -39,33 +39,19 @@ Rows: TypeAlias = "list[list[bytes | None]]"
 _OK: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
-class Answer(Generic[T]):
-    """A value that is given later, on the thread of the event loop, and awaited to the end.
+class Answer(asyncio.Future[T]):
+    """A value that is set later, on the thread of the event loop, and awaited to the end.
 
     A database executes what it was sent whether anybody waits or not, and the sender has to know
     the result. So a cancellation takes effect only after the answer.
     """
 
-    __slots__ = ("_given", "_loop", "_waiter")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._given: tuple[T] | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    def give(self, value: T) -> None:
-        """Set the value, and wake the waiting task."""
-        self._given = (value,)
-        if (waiter := self._waiter) is not None and not waiter.done():
-            waiter.set_result(None)
-
     async def wait(self) -> T:
         """Wait for the value and return it; a cancellation meanwhile takes effect afterwards."""
         was_cancelled = False
-        while (given := self._given) is None:
-            self._waiter = self._loop.create_future()
+        while not self.done():
             try:
-                await self._waiter
+                await asyncio.shield(self)
             except asyncio.CancelledError:
                 was_cancelled = True
         if was_cancelled:
@@ -73,7 +59,7 @@ class Answer(Generic[T]):
             assert task is not None
             task.uncancel()
             task.cancel()  # raised at the task's next await
-        return given[0]
+        return self.result()
 
 
 class Pipelines:
@@ -116,7 +102,7 @@ class Pipelines:
         """
         answer: Answer[Rows | None] = Answer()
         if not self.is_ready:
-            answer.give(None)
+            answer.set_result(None)
             return answer
         line = self._open[0] if len(self._open) == 1 else min(self._open, key=_Pipeline.waiting)
         if line.waiting() >= bounds.PENDING_QUESTIONS and len(self._open) < bounds.PIPELINES:
@@ -205,9 +191,9 @@ class _Pipeline:
             self.asked.append(_Asked(answer, statement))
             self._write()
         except (UnicodeError, OverflowError):  # nothing was sent
-            answer.give(None)
+            answer.set_result(None)
         except psycopg.Error:
-            answer.give(None)
+            answer.set_result(None)
             self.close()
         if not self._is_watched and self.asked:
             self._is_watched = True
@@ -224,7 +210,7 @@ class _Pipeline:
         self._line.close()
         self._line = None
         while self.asked:
-            self.asked.popleft().answer.give(None)
+            self.asked.popleft().answer.set_result(None)
 
     def _write(self) -> None:
         """Write as much as the server accepts now, and the rest when it accepts more."""
@@ -257,7 +243,7 @@ class _Pipeline:
                     self.asked.popleft()
                     if asked.failed:  # maybe because the server has not prepared the statement
                         self._names.pop(asked.statement, None)
-                    asked.answer.give(None if asked.failed else asked.rows)
+                    asked.answer.set_result(None if asked.failed else asked.rows)
                 elif result.status not in _OK:
                     asked.failed = True
                 elif result.ntuples:
