@@ -196,15 +196,6 @@ def test_a_summary_in_very_many_chunks_is_told_in_one_live_and_settled() -> None
     assert item == ContextCompaction("c", "completed", (text_block("x" * 1500),))
 
 
-def test_a_summary_that_is_told_whole_in_the_end_makes_its_chunks_void() -> None:
-    whole = compaction("completed", summary=[{"type": "text", "text": "whole"}])
-    raws = [compaction("in_progress"), *map(summary_chunk, "abc"), whole]
-    segments = segments_of([("update", raws)])
-    compacted = compact(segments)
-    assert [sent.raw for sent in replay(compacted)] == [raws[0], whole]
-    assert fold(entries_of(compacted)) == fold(entries_of(segments))
-
-
 def test_what_counts_of_many_updates_of_one_thing_in_a_turn_is_told() -> None:
     plans = [
         encode({"sessionUpdate": "plan", "entries": [{"content": f"{n}"}]}) for n in range(300)

@@ -290,15 +290,9 @@ _STARTS: Final[dict[str, dict[str, bytes | tuple[bytes, ...]]]] = {
 }
 """The first bytes of valid values, for members that the schema gives a type."""
 
-ONE_A_TURN: Final = frozenset({"plan", "session_info_update"})
-"""Kinds of which the last update of a turn is enough, if it has all members of those before."""
-
-
-class _Summarized(Struct):
-    """The course of a compaction: the last update after its first, and the chunks."""
-
-    last: _Statement | None = None
-    chunks: list[int] = []
+ONE_A_TURN: Final = frozenset({"plan", "session_info_update", "compaction_update"})
+"""Kinds of which the last update of a turn is enough, if it has all members of those before. Of a
+compaction the first one stays, too, for it marks the place."""
 
 
 class _Compacting:
@@ -342,8 +336,7 @@ class _Lane:
         self._run: Run | None = None
         self._tools: dict[str, _JoinedCall] = {}
         self._snapshots: dict[str, int] = {}
-        self._in_turn: dict[str, _Statement] = {}
-        self._compactions: dict[str, _Summarized] = {}
+        self._in_turn: dict[str, _Statement | None] = {}
 
     def end_run(self) -> None:
         """Do not join the next text with the text before it."""
@@ -368,7 +361,6 @@ class _Lane:
             elif self._run is not None and self._run.take(chunk, raw):
                 content = None
             else:
-                self._note_summary_chunk(chunk.compactionId)
                 content = Run(chunk, raw)
         elif kind == PARAMS:
             self._close_call(members(raw).get("update", b""))
@@ -384,27 +376,11 @@ class _Lane:
             self._snapshots[kind] = len(self.pieces)
         elif kind in ONE_A_TURN:
             latest = _Statement(len(self.pieces), members(raw))
-            if (before := self._in_turn.get(kind)) is not None and latest.covers(before, kind):
+            what = f"{kind} {string(latest.parts.get('compactionId'))}"
+            if (before := self._in_turn.get(what)) is not None and latest.covers(before, kind):
                 self._void(before.index)
-            self._in_turn[kind] = latest
-        elif kind in ("compaction_update", "compaction_summary_chunk"):
-            # It may make earlier ones void. The first one stays, for it marks the place.
-            parts = members(raw)
-            compaction_id = string(parts.get("compactionId"))
-            if kind == "compaction_summary_chunk":
-                self._note_summary_chunk(compaction_id)
-            elif compaction_id in self._compactions:
-                known = self._compactions[compaction_id]
-                stated = _Statement(len(self.pieces), parts)
-                if known.last is not None and stated.covers(known.last, kind):
-                    self._void(known.last.index)
-                if "summary" in stated.effective(kind):
-                    for chunk in known.chunks:
-                        self._void(chunk)
-                    known.chunks.clear()
-                known.last = stated
-            elif compaction_id:
-                self._compactions[compaction_id] = _Summarized()
+            stays = kind == "compaction_update" and what not in self._in_turn
+            self._in_turn[what] = None if stays else latest
         elif kind in ("tool_call", "tool_call_update"):
             if not members(raw):  # it cannot be taken apart without loss
                 self._close_call(raw)
@@ -417,11 +393,6 @@ class _Lane:
         elif is_for_the_moment(kind):
             return b""
         return raw
-
-    def _note_summary_chunk(self, compaction_id: str | None) -> None:
-        """Note that the next piece is a chunk of the summary of a compaction."""
-        if compaction_id in self._compactions:
-            self._compactions[compaction_id].chunks.append(len(self.pieces))
 
     def _void(self, index: int) -> None:
         self.pieces[index].content = b""
