@@ -16,9 +16,9 @@ import pytest
 
 from acphold.record.journal import NewSession, bounds
 from acphold.record.journal.sqlite import in_file
-from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
+from tests.journal.conversations import open_file
 
 pytestmark = pytest.mark.slow
 
@@ -74,8 +74,8 @@ def test_beside_somebody_who_reads_on_it_says_how_much_was_given_back(
 
 
 async def test_it_gives_way_to_who_writes(half_empty: Path) -> None:
-    writing = SqliteJournal.open(half_empty, busy_seconds=0.5)
-    shrinking = SqliteJournal.open(half_empty)
+    writing = open_file(half_empty, busy_seconds=0.5)
+    shrinking = open_file(half_empty)
     lease = await writing.create(NewSession("live", "a", "/w"))
     task = asyncio.create_task(shrinking.file.give_back())
     appended = 0
@@ -96,7 +96,7 @@ async def test_what_is_more_than_some_is_given_back_turn_by_turn(
 ) -> None:
     monkeypatch.setattr(bounds, "SPARE_BYTES", 1 << 19)
     monkeypatch.setattr(bounds, "AFTER_A_TURN_BYTES", 1 << 20)
-    journal = SqliteJournal.open(half_empty)
+    journal = open_file(half_empty)
     lease = await journal.create(NewSession("live", "a", "/w"))
     free = [(await journal.file.sizes(0)).free]
     while free[-1] > 1 << 19:

@@ -19,13 +19,13 @@ from acphold.faces.cli import bounds, index_beside
 from acphold.imports import NAMES
 from acphold.record.journal import bounds as journal_bounds
 from acphold.record.journal.compression import zstd
-from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.codex_home import Rollout
 from tests.imports.soak import users
 from tests.imports.test_heads import list_first
 from tests.imports.told import write_lines
+from tests.journal.conversations import open_file
 from tests.plugin import Until
 
 
@@ -323,7 +323,7 @@ def interrupted(acphold: CommandLine, tmp_path: Path) -> Path:
     folder = Path(home(tmp_path))
 
     async def listed() -> None:
-        journal = SqliteJournal.open(acphold.journal)
+        journal = open_file(acphold.journal)
         assert len(await list_first(journal, folder)) == 2
         await journal.aclose()
 

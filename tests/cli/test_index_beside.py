@@ -14,10 +14,11 @@ import pytest
 from acphold.faces.cli.index_beside import IndexBeside, Indexing, alone
 from acphold.imports import Intake
 from acphold.imports.claude import READER
-from acphold.record.journal.sqlite.store import SqliteIndex, SqliteJournal
+from acphold.record.journal.sqlite.store import SqliteIndex
 from tests.imports.soak import users
 from tests.imports.test_intake import conversation
 from tests.imports.told import sources
+from tests.journal.conversations import open_file
 from tests.plugin import Until
 
 DEADLINE = 30.0
@@ -31,7 +32,7 @@ def is_taken(journal: Path) -> bool:
 
 
 async def lagging(journal: Path) -> int:
-    opened = SqliteJournal.open(journal)
+    opened = open_file(journal)
     try:
         return await opened.index.catch_up(0)
     finally:
@@ -41,7 +42,7 @@ async def lagging(journal: Path) -> int:
 async def taken_in(journal: Path, home: Path) -> None:
     """A conversation that is there, and not searchable."""
     conversation().write(home)
-    opened = SqliteJournal.open(journal)
+    opened = open_file(journal)
     try:
         intake = Intake(opened)
         intake.leave_index()
@@ -54,7 +55,7 @@ async def taken_in(journal: Path, home: Path) -> None:
 def test_there_is_one_for_a_journal_until_it_is_let_go_and_nothing_is_left(
     journal: Path, tmp_path: Path, until: Until
 ) -> None:
-    SqliteJournal.open(journal)
+    open_file(journal)
     first = IndexBeside(str(journal))
     try:
         until(lambda: is_taken(journal), DEADLINE)
@@ -88,7 +89,7 @@ def test_where_no_process_can_index_beside_it_an_import_says_what_to_do(
         return await catch_up(self, 0)
 
     async def imported() -> None:
-        opened = SqliteJournal.open(journal)
+        opened = open_file(journal)
         try:
             with Indexing(str(journal)) as indexing:
                 assert not await indexing.lags(opened.index)

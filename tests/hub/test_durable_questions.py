@@ -12,9 +12,9 @@ import pytest
 from acphold.errors import AgentExitedError, MethodNotFoundError, RemoteError
 from acphold.live.agents.interface import AgentRequest, Updates
 from acphold.record.journal import RowChange
-from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.editor import Refused
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
+from tests.journal.conversations import open_file
 from tests.owners import die
 
 FORM = "elicitation/create"
@@ -346,7 +346,7 @@ async def test_when_the_agent_dies_its_question_ends_and_who_comes_next_is_told(
 async def test_when_the_owner_died_its_question_ends_and_who_comes_next_is_told(
     journal: Path,
 ) -> None:
-    dead = SqliteJournal.open(journal)
+    dead = open_file(journal)
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         client = await house.client()
         Person(client)

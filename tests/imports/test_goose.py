@@ -11,9 +11,8 @@ import pytest
 
 from acphold.imports import Growth, Home, ImportMemory, Intake
 from acphold.imports.goose import READER
-from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.imports.told import Story, sources, write_lines
-from tests.journal.conversations import usage_reports
+from tests.journal.conversations import open_file, usage_reports
 
 Json = Any
 CWD = "/home/ada/project"
@@ -196,7 +195,7 @@ async def test_the_tokens_of_a_session_and_its_subagents_are_taken_in_once(
     store.message("assistant", "3 lines.")
     counted(store, "1", 100, 10, 0.5)
     counted(store, "child", 40, 4, None)
-    opened = SqliteJournal.open(journal)
+    opened = open_file(journal)
     try:
         (source,) = sources(READER, tmp_path)
         await Intake(opened).take(source, READER)

@@ -29,12 +29,13 @@ from tests.imports.soak import fill
 from tests.imports.test_cline import Session as ClineSession
 from tests.imports.test_intake import LONG, conversation, said, whole
 from tests.imports.told import write_lines
+from tests.journal.conversations import open_file
 from tests.served import wrapped
 
 
 @pytest.fixture
 async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
-    found = SqliteJournal.open(journal, read_transcript=read_beside)
+    found = open_file(journal, read_transcript=read_beside)
     yield found
     await found.aclose()
 
@@ -104,7 +105,7 @@ async def test_listing_first_does_not_change_what_is_taken_in(
     fill(tmp_path)
     assert len(await list_first(opened, tmp_path)) == 8
     assert len(await list_first(opened, tmp_path)) == 8
-    other = SqliteJournal.open(tmp_path / "other.db", read_transcript=read_beside)
+    other = open_file(tmp_path / "other.db", read_transcript=read_beside)
     try:
         for source, reading in found(tmp_path):
             assert (await Intake(opened).take(source, reading)).outcome == "new"
@@ -177,7 +178,7 @@ async def test_a_title_that_is_kept_elsewhere_is_in_no_row_before_all_is_looked_
     await opened.aclose()
     for hidden in (key, word):
         assert not files_with(tmp_path, hidden)
-    again = SqliteJournal.open(journal, read_transcript=read_beside)
+    again = open_file(journal, read_transcript=read_beside)
     try:
         for row in rows:
             assert row.unread is not None
@@ -237,7 +238,7 @@ async def test_an_unread_session_that_several_need_at_once_is_read_for_all(
 ) -> None:
     conversation(60, LONG).write(tmp_path)
     await list_first(opened, tmp_path)
-    other = SqliteJournal.open(journal, read_transcript=read_beside)  # as another process would
+    other = open_file(journal, read_transcript=read_beside)  # as another process would
     try:
         left = asyncio.create_task(opened.complete(SESSION))
         waiting = [opened.complete(SESSION), other.complete(SESSION), other.complete(SESSION)]
@@ -256,7 +257,7 @@ async def test_a_journal_that_is_closed_reads_no_transcript_any_more(
 ) -> None:
     conversation().write(tmp_path)
     await list_first(opened, tmp_path)
-    other = SqliteJournal.open(journal, read_transcript=read_beside)
+    other = open_file(journal, read_transcript=read_beside)
     waiting = asyncio.create_task(other.complete(SESSION))
     await asyncio.sleep(0)
     await other.aclose()
@@ -272,7 +273,7 @@ async def test_who_needs_a_session_in_the_middle_of_its_import_gets_all_of_it_on
     conversation(12, LONG).write(tmp_path)
     await list_first(opened, tmp_path)
     ((source, reading),) = found(tmp_path)
-    importing = SqliteJournal.open(journal, read_transcript=read_beside)
+    importing = open_file(journal, read_transcript=read_beside)
 
     async def interrupted(
         source: Source, reading: Reader, known: KnownPart, manner: Manner
@@ -331,7 +332,7 @@ async def test_a_session_that_somebody_has_open_is_not_given_up(
     await list_first(opened, tmp_path)
     ((source, _),) = found(tmp_path)
     remove(source)
-    other = SqliteJournal.open(journal)
+    other = open_file(journal)
     lease = await other.acquire(SESSION)
     await give_up_lost(opened)
     assert (await opened.session(SESSION)).is_unread

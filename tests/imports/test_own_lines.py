@@ -19,9 +19,8 @@ from acphold.imports.acphold import READER
 from acphold.record.history import Entry, PastEntry, SessionState
 from acphold.record.journal import NewSession, RowChange, SessionRow, history, session_of, state_of
 from acphold.record.journal.rows import Origin
-from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.imports.told import write_lines
-from tests.journal.conversations import CONVERSATIONS, chunk, encode
+from tests.journal.conversations import CONVERSATIONS, chunk, encode, open_file
 from tests.served import wrapped
 
 Json = Any
@@ -43,7 +42,7 @@ NEW = NewSession(
 
 async def keep(path: Path, pieces: Pieces, new: NewSession = NEW, link: str = "") -> None:
     """A journal with one session, of which the first half is settled."""
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await journal.create(new)
     for number, (kind, raws) in enumerate(pieces):
         await journal.append(lease, [(kind, raws)])
@@ -57,7 +56,7 @@ async def keep(path: Path, pieces: Pieces, new: NewSession = NEW, link: str = ""
 
 
 async def export(path: Path, file: Path) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     with file.open("a", encoding="utf-8") as lines:
         row = await journal.session("s1")
         head = Head.of(row)
@@ -74,7 +73,7 @@ async def export(path: Path, file: Path) -> None:
 
 async def take(path: Path, folder: Path) -> list[Outcome]:
     """Import the files of a folder."""
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     intake = Intake(journal)
     found = [await intake.take(source, READER) for source in READER.find(Home(folder))]
     await journal.aclose()
@@ -82,7 +81,7 @@ async def take(path: Path, folder: Path) -> list[Outcome]:
 
 
 async def session(path: Path, session_id: str = "s1") -> tuple[SessionRow, SessionState]:
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     found = await journal.session(session_id, counted=True), await state_of(journal, session_id)
     await journal.aclose()
     return found
@@ -124,7 +123,7 @@ async def test_a_session_that_is_taken_in_in_many_pieces_is_the_same(
 ) -> None:
     monkeypatch.setattr("acphold.imports.pieces.PIECE_BYTES", 100)
     await there_and_back(tmp_path, TALK * 20)
-    journal = SqliteJournal.open(tmp_path / "b.db")
+    journal = open_file(tmp_path / "b.db")
     kinds = [segment.kind async for segment in history(journal, "s1")]
     assert kinds.count("imported") == 1
     while await journal.index.catch_up(1):
@@ -136,14 +135,14 @@ async def test_a_session_that_is_taken_in_in_many_pieces_is_the_same(
 
 async def test_the_id_that_its_agent_knows_it_by_is_kept(tmp_path: Path) -> None:
     await there_and_back(tmp_path, TALK, link="agents-own")
-    journal = SqliteJournal.open(tmp_path / "b.db")
+    journal = open_file(tmp_path / "b.db")
     assert await session_of(journal, "gemini (library)", "agents-own") == "s1"
     await journal.aclose()
 
 
 async def test_a_title_that_a_person_gave_and_the_archive_are_kept(tmp_path: Path) -> None:
     await keep(tmp_path / "a.db", TALK)
-    journal = SqliteJournal.open(tmp_path / "a.db")
+    journal = open_file(tmp_path / "a.db")
     await journal.change("s1", RowChange(given="Mine"))
     await journal.change("s1", RowChange(archived=True))
     await journal.aclose()
@@ -189,7 +188,7 @@ async def test_a_file_does_not_speak_for_acphold(tmp_path: Path) -> None:
     await export(tmp_path / "a.db", tmp_path / "lines" / "x.jsonl")
     await take(tmp_path / "b.db", tmp_path / "lines")
     for name, has_ours in (("a.db", True), ("b.db", False)):
-        journal = SqliteJournal.open(tmp_path / name)
+        journal = open_file(tmp_path / name)
         entries = [entry async for it in history(journal, "s1") for entry in it.entries()]
         assert any(b"acphold/notice" in entry.raw for entry in entries) is has_ours
         await journal.aclose()
@@ -228,7 +227,7 @@ async def test_an_entry_that_can_be_none_of_its_kind_is_counted_and_reaches_no_c
         {"seq": 99, "kind": "update", "update": chunk("agent_message", "Hi.")},
         {"seq": 100, "kind": "turn_end", "update": {"stopReason": "end_turn"}},
     )
-    keeping = SqliteJournal.open(journal)
+    keeping = open_file(journal)
     (source,) = READER.find(Home(tmp_path))
     taken = await Intake(keeping).take(source, READER)
     await keeping.aclose()
@@ -243,7 +242,7 @@ async def test_an_entry_that_can_be_none_of_its_kind_is_counted_and_reaches_no_c
 async def test_what_was_deleted_does_not_come_back_from_a_file(tmp_path: Path) -> None:
     await keep(tmp_path / "a.db", TALK, link="agents-own")
     await export(tmp_path / "a.db", tmp_path / "x.jsonl")
-    journal = SqliteJournal.open(tmp_path / "a.db")
+    journal = open_file(tmp_path / "a.db")
     await journal.delete("s1")
     await journal.aclose()
     assert await take(tmp_path / "a.db", tmp_path) == ["deleted"]
@@ -263,7 +262,7 @@ async def test_an_impossible_entry_number_is_not_believed(tmp_path: Path, seq: s
 
 
 async def test_entries_keep_the_numbers_they_had(tmp_path: Path) -> None:
-    journal = SqliteJournal.open(tmp_path / "a.db")
+    journal = open_file(tmp_path / "a.db")
     lease = await journal.create(NewSession("s", "a", "/"))
     texts = [b'{"sessionUpdate":"of_a_later_release","n":%d}' % n for n in range(4)]
     past = [

@@ -12,6 +12,7 @@ import pytest_asyncio
 from acphold.record.journal import Journal
 from acphold.record.journal.sqlite.store import SqliteJournal
 from acphold.record.journal.stores import open_journal
+from tests.journal.conversations import open_file
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 @pytest_asyncio.fixture
 async def journal(path: Path) -> AsyncIterator[SqliteJournal]:
     """A new journal at `path`."""
-    opened = SqliteJournal.open(path, busy_seconds=0.2)
+    opened = open_file(path, busy_seconds=0.2)
     yield opened
     await opened.aclose()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -240,6 +242,13 @@ def segments_of(pieces: Sequence[tuple[str, list[bytes]]], first_seq: int = 1) -
         segments.append(Segment(first_seq, last_seq, kind, at // 2, b"\n".join(raws)))
         first_seq = last_seq + 1
     return segments
+
+
+def open_file(location: str | os.PathLike[str], **options: Any) -> SqliteJournal:
+    """The journal in a file, opened at once."""
+    journal = SqliteJournal(location, **options)
+    journal.connect()
+    return journal
 
 
 async def usage_reports(

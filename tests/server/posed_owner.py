@@ -18,6 +18,7 @@ from acp_wire.transports.runtime_folder import runtime_folder
 from acphold.live.reading.neighbours import PRESENCE
 from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.editor import DEADLINE, say
+from tests.journal.conversations import open_file
 from tests.owners import die
 
 PLAYED = ("session/load", "session/resume", "session/prompt", "session/set_mode", "session/close")
@@ -107,7 +108,7 @@ async def posed_owner(journal: Path, session: str) -> AsyncIterator[PosedOwner]:
     owner = PosedOwner()
     path = Path(runtime_folder()) / f"{uuid4().hex[:8]}.sock"
     await owner.listen(path)
-    owner.journal = SqliteJournal.open(journal)
+    owner.journal = open_file(journal)
     await owner.journal.renew(addresses=[unix_address(str(path))])
     await owner.journal.acquire(session)
     try:

@@ -17,7 +17,7 @@ from acphold.record.journal.sqlite import in_file
 from acphold.record.journal.sqlite.connection import Connection, connect, writing
 from acphold.record.journal.sqlite.migrations import VERSION
 from acphold.record.journal.sqlite.store import SqliteJournal
-from tests.journal.conversations import append, begun, turn
+from tests.journal.conversations import append, begun, open_file, turn
 
 DEADLINE = 60.0
 PIECES = 100
@@ -66,7 +66,7 @@ async def test_more_of_the_file_is_kept_in_memory_only_where_many_sessions_write
 async def test_the_lock_of_this_process_is_free_while_another_program_is_waited_for(
     path: Path,
 ) -> None:
-    await SqliteJournal.open(path).aclose()
+    await open_file(path).aclose()
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     connection = connect(str(path), DEADLINE, gives_way=True)
@@ -85,7 +85,7 @@ async def test_the_lock_of_this_process_is_free_while_another_program_is_waited_
 
 
 async def test_a_question_is_asked_again_until_it_can_be_answered(path: Path) -> None:
-    await SqliteJournal.open(path).aclose()
+    await open_file(path).aclose()
     connection = connect(str(path), DEADLINE)
     connection.execute("PRAGMA busy_timeout = 0")
     other = sqlite3.connect(path, isolation_level=None)
@@ -118,7 +118,7 @@ async def test_nobody_waits_while_somebody_reads_on_in_a_long_log(
     monkeypatch.setattr(bounds, "LOG_PAGES_AT_MOST", 100)
     monkeypatch.setattr(bounds, "CHECKPOINT_BYTES", 100_000)
     # With the patience of a test at its longest: waiting for the reader would hang.
-    journal = SqliteJournal.open(path, busy_seconds=3600)
+    journal = open_file(path, busy_seconds=3600)
     lease = await begun(journal)
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
@@ -137,7 +137,7 @@ async def test_a_long_log_begins_anew_in_the_middle_of_a_flood(
 ) -> None:
     monkeypatch.setattr(bounds, "LOG_PAGES_AT_MOST", 250)
     monkeypatch.setattr(bounds, "CHECKPOINT_BYTES", 200_000)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await begun(journal)
     rested = 0
     for _ in range(5000):
@@ -153,7 +153,7 @@ async def test_what_a_flood_made_of_the_log_is_given_back_behind_it_and_not_by_w
 ) -> None:
     monkeypatch.setattr(bounds, "LOG_BYTES_KEPT", 100_000)
     monkeypatch.setattr(bounds, "CHECKPOINT_BYTES", 100_000)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await begun(journal)
     for _ in range(300):
         await journal.append(lease, [("update", [b"x" * 10_000])])
@@ -173,7 +173,7 @@ async def test_who_gives_room_back_gives_back_that_of_the_log(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "LOG_BYTES_KEPT", 100_000)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await begun(journal)
     await journal.append(lease, [("update", [b"x" * 1_000_000])])
     assert log_bytes(path) > 1_000_000
@@ -188,7 +188,7 @@ async def test_room_that_cannot_be_given_back_for_long_is_left(
 ) -> None:
     monkeypatch.setattr(bounds, "SHORTENED_SECONDS", 0.05)
     monkeypatch.setattr(in_file, "_is_shortened", lambda _: False)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     await begun(journal)
     assert journal.file is not None
     async with asyncio.timeout(DEADLINE):
@@ -201,7 +201,7 @@ async def test_a_log_in_which_somebody_reads_is_not_given_back_and_nobody_waits_
 ) -> None:
     monkeypatch.setattr(bounds, "LOG_BYTES_KEPT", 100_000)
     # With the patience of a test at its longest: waiting for the reader would hang.
-    journal = SqliteJournal.open(path, busy_seconds=3600)
+    journal = open_file(path, busy_seconds=3600)
     lease = await begun(journal)
     await journal.append(lease, [("update", [b"x" * 1_000_000])])
     reader = sqlite3.connect(path, isolation_level=None)
@@ -261,7 +261,7 @@ async def test_who_was_there_before_a_newer_release_is_told_to_start_again_and_w
 
 
 async def test_who_waited_for_a_migration_writes_nothing_in_the_old_way(path: Path) -> None:
-    journal = SqliteJournal.open(path, busy_seconds=DEADLINE)
+    journal = open_file(path, busy_seconds=DEADLINE)
     lease = await begun(journal)
     newer = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     newer.execute("BEGIN IMMEDIATE")

@@ -12,7 +12,7 @@ import pytest
 
 import acphold
 from acphold.record.journal import NewSession
-from acphold.record.journal.sqlite.store import SqliteJournal
+from tests.journal.conversations import open_file
 
 WRITER = """
 import asyncio, random, sys
@@ -20,7 +20,7 @@ from acphold.record.journal.sqlite.store import SqliteJournal
 
 async def main(path, seed):
     random.seed(seed)
-    journal = SqliteJournal.open(path)
+    journal = SqliteJournal(path)
     lease = await journal.acquire("s1")
     print("began", flush=True)
     settling = None
@@ -57,12 +57,12 @@ def acknowledged(path: Path, seed: int, appends: int) -> int:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_killed_process_loses_nothing_it_acknowledged(path: Path, seed: int) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     await journal.create(NewSession("s1", "a", "/w"))
     await journal.aclose()
     for kill in range(3):
         last = acknowledged(path, seed * 3 + kill, appends=1 + 97 * seed + 31 * kill)
-        journal = SqliteJournal.open(path)
+        journal = open_file(path)
         seqs: list[int] = []
         while segments := await journal.read("s1", seqs[-1] if seqs else 0):
             for entry in (entry for segment in segments for entry in segment.entries()):

@@ -18,7 +18,7 @@ from acphold.record.journal.sqlite import deletion, search_index
 from acphold.record.journal.sqlite.connection import Connection, connect
 from acphold.record.journal.sqlite.search_index import Indexed, unindex
 from acphold.record.journal.sqlite.store import SqliteJournal
-from tests.journal.conversations import append, begun, chunk, encode, turn
+from tests.journal.conversations import append, begun, chunk, encode, open_file, turn
 
 
 async def test_a_deleted_session_is_gone_with_all_its_words(
@@ -102,7 +102,7 @@ async def test_the_words_of_a_deleted_session_are_nowhere_in_the_files(
 ) -> None:
     await talked(journal, "kept")
     await talked(journal, "gone")
-    other = SqliteJournal.open(path) if by_another else journal
+    other = open_file(path) if by_another else journal
     assert b"fishgone" in left(path)
     assert await other.delete("gone")
     if ended:
@@ -169,7 +169,7 @@ async def ids(journal: SqliteJournal) -> list[str]:
 
 
 async def test_what_is_pruned_is_gone_like_what_is_deleted(path: Path) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     for number in range(5):
         await remember(journal, f"s{number}", 1000 + number)
     assert await journal.delete("s0", "s1", "s2", "no such", idle_since=5000) == ["s0", "s1", "s2"]
@@ -182,7 +182,7 @@ async def test_what_is_pruned_is_gone_like_what_is_deleted(path: Path) -> None:
 
 
 async def test_what_went_on_meanwhile_stays(path: Path) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     await remember(journal, "old", 1000)
     await remember(journal, "new", 3000)
     assert await journal.delete("old", "new", idle_since=2000) == ["old"]
@@ -191,7 +191,7 @@ async def test_what_went_on_meanwhile_stays(path: Path) -> None:
 
 
 async def test_what_somebody_holds_stays(path: Path) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     await remember(journal, "held", 1000, held=True)
     assert await journal.delete("held", idle_since=2000) == []
     assert await ids(journal) == ["held"]
@@ -225,7 +225,7 @@ async def test_volumes_of_the_index_of_which_all_is_deleted_go_as_a_whole_also_a
 ) -> None:
     monkeypatch.setattr(bounds, "VOLUME_CHARACTERS", 45)
     monkeypatch.setattr(bounds, "PIECE_SECONDS", 0.0)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     names = [f"s{number:02}" for number in range(12)]
     for number, name in enumerate(names):
         await remember(journal, name, 1000 + number)

@@ -33,6 +33,7 @@ from acphold.record.journal.sqlite import file as journal_file
 from acphold.record.journal.sqlite.connection import Connection, OpenMode, connect
 from acphold.record.journal.sqlite.migrations import VERSION
 from acphold.record.journal.sqlite.store import SqliteJournal
+from tests.journal.conversations import open_file
 
 RAW = b'{"sessionUpdate":"from_the_future"}'
 NOBODY = 65534
@@ -40,7 +41,7 @@ NOBODY = 65534
 
 async def written(path: Path, entries: int = 20, *, create: bool = True) -> list[Segment]:
     """A journal with one session, closed again; its history."""
-    journal = SqliteJournal.open(path, create=create)
+    journal = open_file(path, create=create)
     lease = await journal.create(NewSession("s1", "a", "/w"))
     history = [
         segment
@@ -65,7 +66,7 @@ def refused(path: Path, error: type[JournalError], *words: str, create: bool = T
     """Opening raises `error`, says these words and the path, and leaves every file as it is."""
     before = contents(path.parent)
     with pytest.raises(error) as caught:
-        SqliteJournal.open(path, create=create, busy_seconds=0.05)
+        open_file(path, create=create, busy_seconds=0.05)
     for word in (str(path), *words):
         assert word in str(caught.value)
     assert contents(path.parent) == before
@@ -158,25 +159,25 @@ async def test_a_later_release_that_is_still_at_work_is_noticed(path: Path) -> N
     database.execute("PRAGMA wal_autocheckpoint = 0")
     database.execute("PRAGMA user_version = 99")
     with pytest.raises(NewerJournalError):
-        SqliteJournal.open(path)
+        open_file(path)
     database.execute(f"PRAGMA user_version = {VERSION}")
     database.close()
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     assert await read_all(journal) == history
     await journal.aclose()
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotAJournalError, match="is a folder"):
-        SqliteJournal.open(tmp_path)
+        open_file(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_is_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(JournalUnavailableError, match="file/journal"):
-        SqliteJournal.open(tmp_path / "file" / "journal.db")
+        open_file(tmp_path / "file" / "journal.db")
     with pytest.raises(JournalUnavailableError, match="/proc/acphold"):
-        SqliteJournal.open("/proc/acphold/journal.db")
+        open_file("/proc/acphold/journal.db")
 
 
 def test_without_create_no_journal_is_made(path: Path) -> None:
@@ -201,7 +202,7 @@ async def test_a_journal_that_may_only_be_read_takes_nothing_and_loses_nothing(
         refused(path, JournalUnavailableError, "Permission denied")
         with pytest.raises(JournalUnavailableError, match="writable"):
             await written(path, create=False)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     assert await read_all(journal) == history
     await journal.aclose()
 
@@ -210,7 +211,7 @@ async def test_a_journal_that_another_program_holds_is_waited_for_and_then_given
     path: Path,
 ) -> None:
     history = await written(path)
-    journal = SqliteJournal.open(path, busy_seconds=0.05)
+    journal = open_file(path, busy_seconds=0.05)
     lease = await journal.acquire("s1")
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
@@ -232,9 +233,9 @@ async def test_a_journal_in_which_nobody_was_to_write_is_not_read_on_when_somebo
     path = open_folder / "journal.db"
     history = await written(path)
     with read_only(open_folder):
-        journal = SqliteJournal.open(path, create=False)
+        journal = open_file(path, create=False)
         assert await read_all(journal) == history
-    writing = SqliteJournal.open(path)
+    writing = open_file(path)
     await writing.create(NewSession("s2", "a", "/w"))
     for attempt in (journal.session("s1"), state_of(journal, "s1")):
         with pytest.raises(JournalUnavailableError, match="try again"):
@@ -249,7 +250,7 @@ async def test_a_journal_locked_as_a_whole_is_not_opened(path: Path) -> None:
     holder.execute("PRAGMA locking_mode = EXCLUSIVE")
     holder.execute("BEGIN EXCLUSIVE")
     with pytest.raises(JournalUnavailableError, match="another program holds it"):
-        SqliteJournal.open(path, busy_seconds=0.05)
+        open_file(path, busy_seconds=0.05)
     holder.close()
 
 
@@ -273,7 +274,7 @@ def test_damage_in_the_middle_is_told_when_it_is_met_and_not_written_over(path: 
 
 async def open_and_read(path: Path) -> None:
     """Whatever can be met in a journal, met."""
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     try:
         await read_all(journal)
     finally:
@@ -300,14 +301,14 @@ async def test_the_committed_beginning_of_a_log_with_a_torn_end_survives(
     path: Path, part: float, garbage: bytes
 ) -> None:
     history = await written(path)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await journal.acquire("s1")
     for n in range(50):
         history += await journal.append(lease, [("update", [RAW, b"%d" % n])])
     torn = path.parent / "torn" / path.name
     copy_torn(path, torn, part, garbage)
     await journal.aclose()
-    again = SqliteJournal.open(torn)
+    again = open_file(torn)
     survived = await read_all(again)
     assert survived == history[: len(survived)]
     assert len(survived) >= 20 + int(50 * part) - 5
@@ -318,7 +319,7 @@ async def test_the_committed_beginning_of_a_log_with_a_torn_end_survives(
 
 async def test_a_full_disk_refuses_the_append_and_keeps_what_is_there(path: Path) -> None:
     history = await written(path)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await journal.acquire("s1")
     with file_size_limit(size(path) + 40_000):
         [added] = await journal.append(lease, [("update", [RAW])])
@@ -331,14 +332,14 @@ async def test_a_full_disk_refuses_the_append_and_keeps_what_is_there(path: Path
     [large] = await journal.append(lease, [("update", [b"x" * 200_000])])
     assert await read_all(journal) == [*history, added, last, large]
     await journal.aclose()
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     assert await read_all(journal) == [*history, added, last, large]
     await journal.aclose()
 
 
 async def test_a_full_disk_keeps_settling_from_changing_anything(path: Path) -> None:
     await written(path, 500)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await journal.acquire("s1")
     history = await read_all(journal)
     with file_size_limit(4096), pytest.raises(JournalUnavailableError, match="disk"):
@@ -367,7 +368,7 @@ def test_all_who_open_a_new_journal_at_once_get_it(path: Path) -> None:
 
     def open_one() -> None:
         together.wait(10)
-        journal = SqliteJournal.open(path)
+        journal = open_file(path)
         opened.append(asyncio.run(journal.identity()).secret)
         journal.connect().close()
 
@@ -382,7 +383,7 @@ def test_all_who_open_a_new_journal_at_once_get_it(path: Path) -> None:
 
 async def test_a_whole_journal_has_no_damage_and_a_gap_is_found(path: Path) -> None:
     await written(path, 2000)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     assert await journal.file.damage() == []
     database = sqlite3.connect(path, isolation_level=None)
     database.execute("DELETE FROM segments WHERE first_seq = 5")
@@ -396,7 +397,7 @@ def test_a_schema_that_is_no_text_any_more_is_damage(path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"CREATE TABLE sessions", b"CREATE TABLE \xff\xfessions"))
     with pytest.raises(NotAJournalError, match="damaged"):
-        SqliteJournal.open(path)
+        open_file(path)
 
 
 @pytest.mark.parametrize(
@@ -413,7 +414,7 @@ async def test_a_row_that_nobody_wrote_like_that_is_damage(path: Path, damage: s
     database.execute(damage)
     database.commit()
     database.close()
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     with pytest.raises(NotAJournalError, match="damaged"):
         await journal.session("s1")
     await journal.aclose()
@@ -429,7 +430,7 @@ def test_damaged_pages_are_found(path: Path) -> None:
 
 async def damage_of(path: Path) -> list[str]:
     """The damage that a journal reports of itself."""
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     try:
         return await journal.file.damage()
     finally:
@@ -442,7 +443,7 @@ def test_a_pipe_is_no_journal_and_is_not_waited_for(path: Path) -> None:
 
     def open_it() -> None:
         try:
-            SqliteJournal.open(path)
+            open_file(path)
         except BaseException as error:
             found.append(error)
 
@@ -456,8 +457,8 @@ def test_a_pipe_is_no_journal_and_is_not_waited_for(path: Path) -> None:
 @pytest.mark.parametrize("pages", [0, 1, 2, 4, 8, 12, 16, 20])
 def test_a_disk_that_is_full_at_the_beginning_is_said_to_be(path: Path, pages: int) -> None:
     with file_size_limit(pages * 4096), pytest.raises(JournalUnavailableError, match="disk"):
-        SqliteJournal.open(path)
-    SqliteJournal.open(path).connect().close()
+        open_file(path)
+    open_file(path).connect().close()
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o660, 0o604])
@@ -465,12 +466,12 @@ async def test_a_journal_that_others_could_read_becomes_private_with_all_that_is
     path: Path, mode: int
 ) -> None:
     history = await written(path)
-    busy = SqliteJournal.open(path)
+    busy = open_file(path)
     assert not busy.file.was_open_to_others
     lease = await busy.acquire("s1")
     for file in path.parent.glob("journal.db*"):
         file.chmod(mode | 0o100 * file.is_dir())
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     assert journal.file.was_open_to_others
     history += await busy.append(lease, [("update", [RAW])])
     assert await read_all(journal) == history
@@ -491,7 +492,7 @@ async def test_a_journal_that_is_deleted_or_replaced_in_use_takes_nothing_more(
     path: Path, replaced: bool
 ) -> None:
     await written(path)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await journal.acquire("s1")
     await journal.append(lease, [("update", [RAW])])
     away = path.parent / "away"
@@ -520,14 +521,14 @@ async def test_a_log_that_is_deleted_in_use_is_copied_before_the_next_write(
     path: Path, is_read: bool
 ) -> None:
     history = await written(path)
-    journal, beside = SqliteJournal.open(path), SqliteJournal.open(path)
+    journal, beside = open_file(path), open_file(path)
     lease = await journal.acquire("s1")
     history += await journal.append(lease, [("update", [RAW])])
     await beside.create(NewSession("s2", "a", "/w"))
     path.with_name("journal.db-wal").unlink()
     if is_read:  # by a program that starts then, which makes an empty log
         with suppress(JournalError):
-            await read_all(SqliteJournal.open(path))
+            await read_all(open_file(path))
     for _ in range(3):
         history += await journal.append(lease, [("update", [RAW])])
     await beside.create(NewSession("s3", "a", "/w"))
@@ -539,7 +540,7 @@ async def test_a_log_that_is_deleted_in_use_is_copied_before_the_next_write(
         assert await opened.file.damage() == []
         assert await read_all(opened) == history
         await opened.aclose()
-    later = SqliteJournal.open(copied)  # as after a crash
+    later = open_file(copied)  # as after a crash
     assert await read_all(later) == history
     assert (await later.session("s3")).session_id == "s3"
     await later.aclose()
@@ -549,7 +550,7 @@ async def test_a_journal_that_is_deleted_takes_nothing_more_though_the_clock_is_
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await written(path)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await journal.acquire("s1")
     await journal.append(lease, [("update", [RAW])])
     earlier = time.time_ns() // 1_000_000 - 3_600_000
@@ -564,12 +565,12 @@ async def test_who_closes_a_journal_that_was_replaced_leaves_the_log_of_the_new_
     path: Path,
 ) -> None:
     await written(path)
-    old = SqliteJournal.open(path)
+    old = open_file(path)
     await old.acquire("s1")
     for file in files_of(path):
         file.unlink()
     history = await written(path)
-    new = SqliteJournal.open(path)
+    new = open_file(path)
     history += await new.append(await new.acquire("s1"), [("update", [RAW])])
     await old.aclose()
     assert path.with_name("journal.db-wal").stat().st_size > 0
@@ -582,7 +583,7 @@ import asyncio, sys
 from acphold.record.journal.sqlite.store import SqliteJournal
 
 async def main():
-    journal = SqliteJournal.open(sys.argv[1])
+    journal = SqliteJournal(sys.argv[1])
     await journal.acquire("s1")
     print("open", flush=True)
     sys.stdin.read()
@@ -605,7 +606,7 @@ async def test_a_process_that_ends_leaves_the_log_of_the_new_journal_too(path: P
         for file in files_of(path):
             file.unlink()
         history = await written(path)
-        new = SqliteJournal.open(path)
+        new = open_file(path)
         history += await new.append(await new.acquire("s1"), [("update", [RAW])])
         await closer.communicate(b"")
     assert closer.returncode == 0
@@ -634,7 +635,7 @@ async def test_a_log_that_lost_its_end_is_told_and_remembered(
     path: Path, part: float, garbage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     await written(path)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await journal.acquire("s1")
     for _ in range(50):
         await journal.append(lease, [("update", [RAW])])
@@ -643,14 +644,14 @@ async def test_a_log_that_lost_its_end_is_told_and_remembered(
         copy_torn(path, place, kept, garbage)
         place.with_name("journal.db-shm").write_bytes(path.with_name("journal.db-shm").read_bytes())
     await journal.aclose()
-    intact = SqliteJournal.open(whole)
+    intact = open_file(whole)
     assert (await intact.session("s1")).last_seq == 90
     assert await intact.file.log_cut_at() is None
     await intact.aclose()
     assert not caplog.records
     for told in (1, 0):
         caplog.clear()
-        again = SqliteJournal.open(torn)
+        again = open_file(torn)
         assert await again.file.log_cut_at() is not None
         assert (await again.session("s1")).last_seq < 90
         assert [record.message.count("is missing") for record in caplog.records] == [1] * told
@@ -659,7 +660,7 @@ async def test_a_log_that_lost_its_end_is_told_and_remembered(
 
 async def test_a_log_that_was_copied_before_it_went_is_no_loss(path: Path) -> None:
     await written(path)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await journal.acquire("s1")
     [last] = await journal.append(lease, [("update", [RAW])])
     database = sqlite3.connect(path)
@@ -669,7 +670,7 @@ async def test_a_log_that_was_copied_before_it_went_is_no_loss(path: Path) -> No
     copied.with_name("journal.db-shm").write_bytes(path.with_name("journal.db-shm").read_bytes())
     database.close()
     await journal.aclose()
-    again = SqliteJournal.open(copied)
+    again = open_file(copied)
     assert await again.file.log_cut_at() is None
     assert (await read_all(again))[-1] == last
     await again.aclose()
@@ -679,7 +680,7 @@ async def test_a_log_that_its_last_user_copied_while_we_open_the_journal_is_no_l
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await written(path)
-    killed = SqliteJournal.open(path)
+    killed = open_file(path)
     lease = await killed.acquire("s1")
     [last] = await killed.append(lease, [("update", [RAW])])
     left = path.parent / "left" / path.name
@@ -694,7 +695,7 @@ async def test_a_log_that_its_last_user_copied_while_we_open_the_journal_is_no_l
         return connect(path, patience, access=access)
 
     monkeypatch.setattr(journal_file, "connect", connect_late)
-    journal = SqliteJournal.open(left)
+    journal = open_file(left)
     assert await journal.file.log_cut_at() is None
     assert (await read_all(journal))[-1] == last
     await journal.aclose()
@@ -704,7 +705,7 @@ HOLDER = """
 import asyncio, sys
 from acphold.record.journal.sqlite.store import SqliteJournal
 async def main():
-    journal = SqliteJournal.open(sys.argv[1])
+    journal = SqliteJournal(sys.argv[1])
     await journal.session("s1")
     print("open", flush=True)
     sys.stdin.readline()
@@ -767,7 +768,7 @@ async def test_a_process_that_opens_a_journal_in_use_keeps_its_hold_when_the_oth
 
 
 async def looked_at(path: Path) -> int:
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     try:
         return (await journal.session("s1")).last_seq
     finally:
@@ -778,7 +779,7 @@ async def test_the_first_of_two_openings_in_one_process_keeps_its_hold_when_the_
     path: Path,
 ) -> None:
     await written(path, 20)
-    first = SqliteJournal.open(path)
+    first = open_file(path)
     await first.session("s1")
     await looked_at(path)
     with holder(path) as append:
@@ -805,13 +806,13 @@ async def test_a_log_whose_journal_was_moved_away_is_left_as_it_is_and_told(
     elsewhere.rename(moved)
     kept = path.with_name("elsewhere.db-wal").read_bytes()
     with pytest.raises(JournalUnavailableError) as refused:
-        SqliteJournal.open(elsewhere, create=create)
+        open_file(elsewhere, create=create)
     assert f"its log {elsewhere}-wal still exists" in str(refused.value)
     assert "Move the journal back" in str(refused.value)
     assert not elsewhere.exists()
     assert path.with_name("elsewhere.db-wal").read_bytes() == kept
 
     moved.rename(elsewhere)
-    again = SqliteJournal.open(elsewhere)
+    again = open_file(elsewhere)
     assert (await again.session("s1")).last_seq == 1
     await again.aclose()

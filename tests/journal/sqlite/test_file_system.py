@@ -10,7 +10,7 @@ import pytest
 from acphold.errors import JournalUnavailableError
 from acphold.record.journal.sqlite import file_system
 from acphold.record.journal.sqlite.file_system import network_type, type_of
-from acphold.record.journal.sqlite.store import SqliteJournal
+from tests.journal.conversations import open_file
 
 MOUNTS = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -45,5 +45,5 @@ def test_a_journal_on_a_network_file_system_is_refused_with_what_to_do_and_nothi
     (mounts := tmp_path / "mounts").write_text(f"31 27 0:{minor} / / rw - tmpfs tmpfs rw\n")
     monkeypatch.setattr(file_system, "MOUNTS", str(mounts))
     with pytest.raises(JournalUnavailableError, match=r"network file system \(tmpfs\).*a disk of"):
-        SqliteJournal.open(tmp_path / "new" / "journal.db")
+        open_file(tmp_path / "new" / "journal.db")
     assert not (tmp_path / "new").exists()

@@ -26,8 +26,8 @@ from acphold.record.journal.sqlite.migrations import (
     VERSION,
     WITH_HOMES,
 )
-from acphold.record.journal.sqlite.store import SqliteJournal, appending
-from tests.journal.conversations import usage_reports
+from acphold.record.journal.sqlite.store import appending
+from tests.journal.conversations import open_file, usage_reports
 
 STEPS = (
     "5a8f1f89994bec57",
@@ -67,7 +67,7 @@ def test_a_journal_from_before_the_first_release_is_refused_and_left_as_it_is(pa
     made_by(FIRST - 1, path).close()
     before = path.read_bytes()
     with pytest.raises(JournalUnavailableError, match=f"version {FIRST - 1}, from before"):
-        SqliteJournal.open(path)
+        open_file(path)
     assert path.read_bytes()[100:] == before[100:]
 
 
@@ -109,7 +109,7 @@ async def test_what_any_release_has_kept_is_listed_found_counted_and_gone_on_wit
     path: Path, release: int
 ) -> None:
     kept_by(release, path)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     for session_id in ("s1", "s2"):
         lease = await journal.acquire(session_id)
         await journal.append(lease, [("prompt", [b'[{"type":"text","text":"a plum"}]'])])
@@ -137,7 +137,7 @@ async def test_a_journal_of_an_earlier_release_is_read_as_after_an_upgrade_and_o
     kept_by(release, path)
 
     async def read() -> list[object]:
-        journal = SqliteJournal.open(path, create=False)
+        journal = open_file(path, create=False)
         rows = await journal.page(ListFilter())
         found = [
             *rows,
@@ -157,7 +157,7 @@ async def test_a_journal_of_an_earlier_release_is_read_as_after_an_upgrade_and_o
     before = content()
     found = await read()
     assert content() == before
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     await journal.upgrade()
     await journal.aclose()
     assert content() != before
@@ -166,7 +166,7 @@ async def test_a_journal_of_an_earlier_release_is_read_as_after_an_upgrade_and_o
 
 async def test_an_older_journal_that_another_process_upgrades_is_opened_again(path: Path) -> None:
     kept_by(FIRST, path)
-    journal, other = SqliteJournal.open(path), SqliteJournal.open(path)
+    journal, other = open_file(path), open_file(path)
     assert await journal.file.damage() == []
     await other.change("s1", RowChange(given="New"))
     assert (await journal.session("s1")).title == "New"
@@ -179,7 +179,7 @@ async def test_an_older_journal_that_another_process_upgrades_is_opened_again(pa
 
 async def test_what_runs_in_pieces_upgrades_an_older_journal_and_is_done(path: Path) -> None:
     kept_by(FIRST, path)
-    journal = SqliteJournal.open(path, create=False)
+    journal = open_file(path, create=False)
     assert await journal.delete("s1") == ["s1"]
     assert [row.session_id for row in await journal.page(ListFilter())] == ["s2"]
     await journal.aclose()
@@ -218,7 +218,7 @@ async def test_who_has_a_lease_by_an_older_release_writes_nothing_more(path: Pat
     older = sqlite3.connect(path, isolation_level=None)
     older.execute("INSERT INTO leases VALUES (1, 'older', 5, 0)")
     values = (1 << SEQ_BITS | 99, 99, 1, 0, b"{}", 1, 5, 1 << SEQ_BITS | len(HELD))
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     await journal.change("s2", RowChange(given="Written by this release"))
     await journal.aclose()
     assert older.execute(appending(1), values).rowcount == 0
@@ -239,7 +239,7 @@ async def test_what_a_file_of_an_earlier_release_has_planned_was_planned_here_un
         copy = path.with_name("copy.db")
         shutil.copy(path, copy)
         path = copy
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     await journal.upgrade()
     homes = {row.session_id: row.home for row in await journal.page(ListFilter())}
     # The other session was never prompted by acphold: it was imported.

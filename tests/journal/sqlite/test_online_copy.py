@@ -14,7 +14,7 @@ from acphold.errors import JournalUnavailableError
 from acphold.record.journal import NewSession, state_of
 from acphold.record.journal.sqlite.in_file import copy_to
 from acphold.record.journal.sqlite.store import SqliteJournal
-from tests.journal.conversations import chunk, encode
+from tests.journal.conversations import chunk, encode, open_file
 
 
 async def copied(journal: SqliteJournal, path: Path) -> int:
@@ -31,15 +31,15 @@ async def test_a_copy_is_whole_private_and_stands_for_itself(
     assert target.stat().st_size == size
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert [name for name in os.listdir(tmp_path) if "copy" in name] == ["copy.db"]
-    other = SqliteJournal.open(target)
+    other = open_file(target)
     assert await state_of(other, "s1") == await state_of(journal, "s1")
     assert await other.file.damage() == []
     await other.aclose()
 
 
 async def test_a_copy_is_made_while_somebody_writes(path: Path, tmp_path: Path) -> None:
-    writing = SqliteJournal.open(path)
-    copying = SqliteJournal.open(path)
+    writing = open_file(path)
+    copying = open_file(path)
     lease = await writing.create(NewSession("s1", "a", "/"))
     raw = encode(chunk("agent_message", "x" * 2000))
 
@@ -53,7 +53,7 @@ async def test_a_copy_is_made_while_somebody_writes(path: Path, tmp_path: Path) 
         await copied(copying, tmp_path / f"{number}.db")
     await task
     for number in range(3):
-        other = SqliteJournal.open(tmp_path / f"{number}.db")
+        other = open_file(tmp_path / f"{number}.db")
         assert await other.file.damage() == []
         await other.aclose()
     assert (await writing.session("s1")).last_seq == 200

@@ -16,6 +16,7 @@ from acphold.record.journal import Append, At, Free, Journal, NewSession
 from acphold.record.journal.owners import seems_silent
 from acphold.record.journal.sqlite import leases
 from acphold.record.journal.sqlite.store import SqliteJournal
+from tests.journal.conversations import open_file
 from tests.owners import die, killed, owning
 
 ODD = "../../etc/passwd"
@@ -77,7 +78,7 @@ async def test_an_owner_lives_wherever_it_says_that_it_is(
 async def test_an_owner_that_has_told_nothing_for_long_is_silent_and_lives(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:
-    other = SqliteJournal.open(path)
+    other = open_file(path)
     lease = await other.acquire(session)
     with closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE owners SET renewed_at = renewed_at - 60000")
@@ -94,7 +95,7 @@ async def test_an_owner_that_has_told_nothing_for_long_is_silent_and_lives(
 async def test_the_day_that_a_clock_says_counts_for_nothing(
     journal: SqliteJournal, path: Path, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = SqliteJournal.open(path)
+    other = open_file(path)
     await other.acquire(session)
     monkeypatch.setattr("time.time_ns", lambda: 4_000_000_000_000_000_000)
     assert isinstance(await journal.owner(session), At)
@@ -104,7 +105,7 @@ async def test_the_day_that_a_clock_says_counts_for_nothing(
 async def test_an_owner_whose_file_is_removed_makes_it_anew_and_keeps_its_sessions(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:
-    other = SqliteJournal.open(path)
+    other = open_file(path)
     lease = await other.acquire(session)
     shutil.rmtree(f"{path}-owners")
     assert await other.renew([lease]) == []
@@ -116,7 +117,7 @@ async def test_an_owner_whose_file_is_removed_makes_it_anew_and_keeps_its_sessio
 async def test_who_was_taken_for_dead_finds_what_it_has_lost(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:
-    other = SqliteJournal.open(path)
+    other = open_file(path)
     lease = await other.acquire(session)
     shutil.rmtree(f"{path}-owners")
     seen = await journal.owner(session)
@@ -132,7 +133,7 @@ async def test_who_was_taken_for_dead_finds_what_it_has_lost(
 async def test_an_owner_that_was_taken_for_dead_and_forgotten_is_known_again_when_it_renews(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:
-    other, next_owner = SqliteJournal.open(path), SqliteJournal.open(path)
+    other, next_owner = open_file(path), open_file(path)
     lease = await other.acquire(session)
     shutil.rmtree(f"{path}-owners")
     await next_owner.create(NewSession("s2", "a", "/w"))
@@ -150,7 +151,7 @@ async def test_an_owner_that_could_not_be_noted_leaves_no_file(
         raise MemoryError
 
     monkeypatch.setattr(leases, "register", fail)
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     with pytest.raises(MemoryError):
         await journal.create(NewSession("s1", "a", "/w"))
     await journal.aclose()
@@ -174,7 +175,7 @@ async def test_what_the_dead_have_left_is_swept_by_the_next_owner(
 async def test_an_owner_with_a_strange_id_in_the_journal_does_not_live(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:
-    other = SqliteJournal.open(path)
+    other = open_file(path)
     await other.acquire(session)
     die(other)
     with closing(sqlite3.connect(path)) as file, file:
@@ -186,7 +187,7 @@ async def test_an_owner_with_a_strange_id_in_the_journal_does_not_live(
 
 async def test_a_folder_in_which_nothing_can_be_locked_is_told_with_what_to_do(path: Path) -> None:
     make_file(Path(f"{path}-owners"))
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     with pytest.raises(JournalUnavailableError, match=r"cannot lock .*journal\.db-owners"):
         await journal.create(NewSession("s1", "a", "/w"))
     assert await journal.links.sessions_of("a", []) == {}

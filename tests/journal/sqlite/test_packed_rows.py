@@ -21,7 +21,7 @@ from acphold.record.journal.sql import entry_rows
 from acphold.record.journal.sqlite.session_rows import SqliteTables
 from acphold.record.journal.sqlite.store import SqliteJournal
 from acphold.record.journal.stored_history import DamagedRowError, pack, plain
-from tests.journal.conversations import CONVERSATIONS, chunk, encode
+from tests.journal.conversations import CONVERSATIONS, chunk, encode, open_file
 
 Pieces = list[tuple[str, list[bytes]]]
 
@@ -110,7 +110,7 @@ async def test_what_is_old_is_packed_and_read_as_before(
 @settings(max_examples=15)
 def test_packing_changes_nothing_that_is_read(one: Pieces, two: Pieces) -> None:
     async def scenario(path: Path) -> None:
-        journal = SqliteJournal.open(path)
+        journal = open_file(path)
         lease = await held(journal, [*one, *TURN])
         for kind, raws in two:
             await journal.append(lease, [(kind, raws)])
@@ -196,7 +196,7 @@ async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
 
 async def test_two_processes_pack_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "PIECE_BYTES", 3000)
-    one, two = SqliteJournal.open(path), SqliteJournal.open(path)
+    one, two = open_file(path), open_file(path)
     for number in range(6):
         await held(one, TURN * 3, f"s{number}")
     before = [await state_of(one, f"s{number}") for number in range(6)]

@@ -13,11 +13,11 @@ from acphold.record.journal import NewSession, RowChange
 from acphold.record.journal.seams import Repaired
 from acphold.record.journal.sqlite import in_file
 from acphold.record.journal.sqlite.store import SqliteJournal
-from tests.journal.conversations import chunk, encode
+from tests.journal.conversations import chunk, encode, open_file
 
 
 async def filled(path: Path, *session_ids: str) -> SqliteJournal:
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     for session_id in session_ids:
         lease = await journal.create(NewSession(session_id, "a", "/", title=session_id))
         await journal.append(lease, [("prompt", [b'[{"type":"text","text":"Where is it?"}]'])])

@@ -25,7 +25,7 @@ from acphold.record.journal.sqlite.migrations import migrate
 from acphold.record.journal.sqlite.search import find_in_index
 from acphold.record.journal.sqlite.session_rows import SqliteTables
 from acphold.record.journal.sqlite.store import SqliteJournal
-from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
+from tests.journal.conversations import CONVERSATIONS, chunk, encode, open_file, segments_of
 from tests.journal.promises.promise import found, running, said, told
 
 
@@ -299,7 +299,7 @@ async def test_small_sessions_are_indexed_many_at_once(
 async def test_two_processes_that_catch_up_put_nothing_in_twice(
     journal: SqliteJournal, path: Path
 ) -> None:
-    other = SqliteJournal.open(path)
+    other = open_file(path)
     await told(journal, "s1", *range(1000, 1_000_000, 1000))
     await asyncio.gather(journal.index.catch_up(9), other.index.catch_up(9))
     assert len(await journal.index.search(Sought("word*", limit=5000))) == 999

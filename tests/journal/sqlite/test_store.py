@@ -16,7 +16,7 @@ from acphold.errors import (
 from acphold.record.history import Segment
 from acphold.record.journal import NewSession, RowChange
 from acphold.record.journal.sqlite.store import SqliteJournal
-from tests.journal.conversations import begun
+from tests.journal.conversations import begun, open_file
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'
 
@@ -28,7 +28,7 @@ def size(path: Path) -> int:
 
 async def test_the_folder_and_all_files_are_the_users_alone(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "acphold"
-    journal = SqliteJournal.open(folder / "journal.db")
+    journal = open_file(folder / "journal.db")
     await begun(journal)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -64,7 +64,7 @@ def test_a_segment_that_cannot_be_cut_stays_whole() -> None:
 async def test_who_waited_in_vain_for_another_program_does_not_wait_so_long_again(
     tmp_path: Path,
 ) -> None:
-    journal = SqliteJournal.open(tmp_path / "journal.db", busy_seconds=2.0)
+    journal = open_file(tmp_path / "journal.db", busy_seconds=2.0)
     lease = await journal.create(NewSession("s1", "a", "/w"))
     other = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -82,7 +82,7 @@ async def test_who_waited_in_vain_for_another_program_does_not_wait_so_long_agai
 
 
 async def test_other_tasks_go_on_while_another_program_holds_the_journal(path: Path) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await journal.create(NewSession("s1", "a", "/w"))
     await journal.append(lease, [("update", [b"{}"])])
     other = sqlite3.connect(path, isolation_level=None)
@@ -109,7 +109,7 @@ async def test_other_tasks_go_on_while_another_program_holds_the_journal(path: P
 
 
 async def test_an_append_that_waits_for_another_program_can_be_cancelled(path: Path) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_file(path)
     lease = await journal.create(NewSession("s1", "a", "/w"))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -22,6 +22,7 @@ from tests.journal.conversations import (
     chunk,
     encode,
     entries_of,
+    open_file,
     past,
     turn,
 )
@@ -56,7 +57,7 @@ def test_settling_never_changes_the_state_of_a_session(
     path: Path, one: Pieces, two: Pieces
 ) -> None:
     async def scenario() -> None:
-        journal = SqliteJournal.open(path)
+        journal = open_file(path)
         lease = await begun(journal)
         middle = await append(journal, lease, one)
         await append(journal, lease, two)
@@ -118,7 +119,7 @@ async def test_settling_again_changes_nothing(journal: SqliteJournal) -> None:
 
 async def _summary_equals_the_whole_fold(pieces: Pieces, settle_after: int) -> None:
     with TemporaryDirectory() as folder:
-        journal = SqliteJournal.open(Path(folder) / "journal.db")
+        journal = open_file(Path(folder) / "journal.db")
         lease = await journal.create(NewSession("s1", "a", "/w"))
         for number, (kind, raws) in enumerate(pieces):
             await journal.append(lease, [(kind, raws)])

@@ -153,28 +153,11 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         self._owner: leases.OwnerFile | None = None  # while it may own something
         self._is_registered = False  # once it has owned something
 
-    @classmethod
-    def open(
-        cls,
-        location: str | os.PathLike[str],
-        *,
-        create: bool = True,
-        busy_seconds: float = bounds.BUSY_SECONDS,
-        read_transcript: ReadTranscript | None = None,
-    ) -> SqliteJournal:
-        """Return the journal at a path or `sqlite:` URL, created if it is missing and `create` is
-        set.
+    def connect(self) -> JournalFile:
+        """Open the file if it is not open yet.
 
         Raises JournalBusyError, JournalUnavailableError, NotAJournalError and NewerJournalError.
         """
-        journal = cls(
-            location, create=create, busy_seconds=busy_seconds, read_transcript=read_transcript
-        )
-        journal.connect()
-        return journal
-
-    def connect(self) -> JournalFile:
-        """Open the file if it is not open yet; raises the errors of `open`."""
         try:
             return self._file or self._connect(self._busy_seconds)
         except errors.JournalBusyError:
