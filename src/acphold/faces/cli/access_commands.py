@@ -26,7 +26,7 @@ from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import age, tell, visible
 from acphold.live.presentation.visible_text import on_one_line
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, note_deed
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.record.history.entries import iso, now_ms
 from acphold.record.history.prompt_queue import DAY_MS
@@ -169,7 +169,7 @@ async def create_token(
             tenant=user,
         )
         await kept.access.keep_token(made)
-        await _record(kept, "create token", made.name, token=made.id)
+        await note_deed(kept, "create token", made.name, token=made.id)
     print(text)
 
 
@@ -193,7 +193,7 @@ async def revoke(*, ids: list[str], journal: str | None) -> None:
                 raise UsageError(f"no token {id_!r}; `acphold access list` shows them")
         for id_ in ids:
             await kept.access.keep_token(replace(found[id_], revoked_at=now_ms()))
-            await _record(kept, "revoke token", found[id_].name, token=id_)
+            await note_deed(kept, "revoke token", found[id_].name, token=id_)
 
 
 def keep_parser() -> Parser:
@@ -211,7 +211,7 @@ async def keep(*, journal: str | None) -> None:
     """
     async with existing_journal(journal) as kept:
         await kept.access.accept()
-        await _record(kept, "keep tokens", "")
+        await note_deed(kept, "keep tokens", "")
 
 
 def audit_parser() -> Parser:
@@ -253,16 +253,6 @@ async def audit(*, since: int, json: bool, journal: str | None) -> None:
             session = on_one_line(each.session_id or "-")
             way = on_one_line(f"{each.address or 'here'}, {each.transport}")
             print(f"{when[:19]}Z  {who:<28}  {deed:<26}  {session}  {way}")
-
-
-async def _record(
-    journal: Journal, deed: str, name: str, *, token: str = "", session_id: str | None = None
-) -> None:
-    """Record a change that was made at this machine."""
-    record = Deed(
-        at=now_ms(), deed=deed, name=name, token=token, session_id=session_id, transport="command"
-    )
-    await journal.access.keep_deeds([record])
 
 
 async def _tell_held(journal: Journal) -> None:
@@ -378,7 +368,7 @@ async def share(
         else:
             await found.access.keep_share(Share(row.session_id, user, prompt))
         deed = "stop sharing" if stop else "share"
-        await _record(found, deed, user, session_id=row.session_id)
+        await note_deed(found, deed, user, session_id=row.session_id)
 
 
 async def _list_shares(location: str | None, given: str | None, *, json: bool) -> None:

@@ -25,7 +25,7 @@ from acphold.faces.cli.terminal_text import (
 from acphold.known_agents import DEMO, KNOWN_AGENTS
 from acphold.live.presentation.json_facts import rule_json
 from acphold.live.reading.inbox import Whose
-from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.local_reader import LocalReader, note_deed
 from acphold.live.reading.rule_offers import (
     REFUSED_SINCE,
     AllowsRefusedError,
@@ -36,7 +36,6 @@ from acphold.live.reading.rule_offers import (
 )
 from acphold.record.history.entries import now_ms
 from acphold.record.journal import Journal
-from acphold.record.journal.access import Deed
 from acphold.record.journal.lineage import rule_place
 from acphold.record.standing import RuleChange, RunAction, StandingRule, Unclear, read_rule
 from acphold.record.standing.decision import DAY, flaw, rule_text
@@ -171,7 +170,7 @@ async def _add(
         for each in error.questions[:10]:
             print(_line("you refused", each))
         raise UsageError(f"{error}; to add it anyway, use --although") from None
-    await _note(journal, "add rule", added.text)
+    await note_deed(journal, "add rule", added.text)
     print(_describe(added, added.places[0]))
     print(f"   {visible(added.meaning)}")
 
@@ -181,7 +180,7 @@ async def _revoke(journal: Journal, user: str, numbers: Sequence[int]) -> None:
     if missing := [number for number in numbers if number not in known]:
         raise UsageError(f"there is no rule {missing[0]}; see `acphold rules`")
     for rule in await journal.access.change_rules(user, numbers, RuleChange(ended_at=now_ms())):
-        await _note(journal, "revoke rule", rule.text)
+        await note_deed(journal, "revoke rule", rule.text)
         print(f"revoked: {visible(on_one_line(rule.sentence))}")
 
 
@@ -192,7 +191,7 @@ async def _switch(journal: Journal, user: str, *, is_off: bool) -> None:
     changed = await journal.access.change_rules(user, None, change)
     now = now_ms()
     count = sum(rule.is_live(now) for rule in changed)
-    await _note(journal, "rules off" if is_off else "rules on", "")
+    await note_deed(journal, "rules off" if is_off else "rules on", "")
     print(f"{quantity(count, 'rule')} {'off' if is_off else 'on'}")
 
 
@@ -296,12 +295,6 @@ async def _suggest(journal: Journal, user: str) -> None:
             print(visible(f"{count:>4} times  {rule.text}  in {folder}"))
     if not shown:
         print(f"No command was allowed {bounds.OFTEN_ALLOWED} times or more and never refused.")
-
-
-async def _note(journal: Journal, deed: str, name: str) -> None:
-    await journal.access.keep_deeds(
-        [Deed(at=now_ms(), deed=deed, name=name[:200], transport="command")]
-    )
 
 
 def _describe(rule: StandingRule, place: str) -> str:

@@ -221,11 +221,8 @@ class LocalReader:
             all_agents=all_agents,
             made_with=made_with,
         )
-        at = now_ms()
-        deeds = [
-            Deed(at=at, deed="add rule", name=it.text[:200], transport="command") for it in made
-        ]
-        await self.journal.access.keep_deeds(deeds)
+        for rule in made:
+            await note_deed(self.journal, "add rule", rule.text)
         return revoke_words([rule.number for rule in made], made[0].person)
 
     async def new_rules(self, device: str) -> Sequence[str]:
@@ -293,6 +290,17 @@ async def entries_of(journal: Readable, session_id: str) -> AsyncIterator[Entry]
         for entry in segment.entries():
             if entry.raw:
                 yield entry
+
+
+async def note_deed(
+    journal: Journal, deed: str, name: str, *, token: str = "", session_id: str | None = None
+) -> None:
+    """Record a change that was made at this machine."""
+    at, name = now_ms(), name[:200]
+    deeds = [
+        Deed(at=at, deed=deed, name=name, token=token, session_id=session_id, transport="command")
+    ]
+    await journal.access.keep_deeds(deeds)
 
 
 async def catch_up_for(index: Index, seconds: float) -> int:
