@@ -218,7 +218,7 @@ async def _print_table(
     reader: SessionReader, location: str | None, wanted: Wanted, limit: int | None
 ) -> None:
     on_terminal = sys.stdout.isatty()
-    table = _Table()
+    table = Table()
     now = now_ms()
     is_unread = False
     days: list[str] = []
@@ -245,9 +245,9 @@ async def _print_table(
         from rich.text import Text
 
         terminal = console()
-        columns, *lines = fit_columns(table.rows(), terminal.width)
-        shown = [column for column in COLUMNS if column.heading in columns]
-        heading, *lines = align_columns([columns, *lines])
+        heading, *lines = table.fit(terminal.width)
+        headings = {it.strip() for it in heading}
+        shown = [column for column in COLUMNS if column.heading in headings]
         terminal.print(Text(GAP.join(heading), "faint"), no_wrap=True, overflow="crop")
         # Days stand above their sessions, if there are several.
         above = "" if len(set(days[: len(lines)])) > 1 else days[0]
@@ -283,12 +283,17 @@ async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
     return f"No sessions yet. {BEGIN}"
 
 
-class _Table:
-    """The lines of a list, by COLUMNS; each is one string, because there may be 100,000."""
+class Table:
+    """The lines of a list; each is one string, because there may be 100,000.
 
-    def __init__(self) -> None:
+    With `is_right`, all columns but the first are aligned to the right.
+    """
+
+    def __init__(self, columns: Sequence[Column] = COLUMNS, *, is_right: bool = False) -> None:
         self.lines: list[str] = []
-        self._widths = [0 for _ in COLUMNS]
+        self._columns = columns
+        self._is_right = is_right
+        self._widths = [0 for _ in columns]
 
     def add(self, cells: Sequence[str]) -> None:
         """Add a line."""
@@ -301,16 +306,19 @@ class _Table:
 
     def print(self) -> None:
         """Print headings and lines, each cell as wide as its column."""
-        headings = [column.heading for column in COLUMNS]
+        headings = [column.heading for column in self._columns]
         shown = [n for n, it in enumerate(headings) if it not in IF_ANY or self._widths[n]]
-        widths = [*map(max, self._widths, map(len, headings))]
+        widths = [max(self._widths[n], len(headings[n])) for n in shown]
         for line in ("\0".join(headings), *self.lines):
             row = line.split("\0")
-            if line.isascii():  # most are: no cell has to be measured
-                padded = [row[n].ljust(widths[n]) for n in shown]
-            else:
-                padded = [row[n] + " " * (widths[n] - cell_width(row[n])) for n in shown]
+            padded = _pad([row[n] for n in shown], widths, is_right=self._is_right)
             sys.stdout.write(f"{GAP.join(padded).rstrip()}\n")
+
+    def fit(self, width: int) -> list[list[str]]:
+        """Return headings and rows, cut to fit into `width`, with every cell as wide as its
+        column."""
+        rows = fit_columns(self.rows(), width, self._columns)
+        return [_pad(row, _widths(rows), is_right=self._is_right) for row in rows]
 
 
 async def short_id(journal: Sessions, session_id: str) -> str:
@@ -358,24 +366,26 @@ def style_cell(cell: str, column: Column) -> Iterator[tuple[str, str]]:
     yield " " * (len(cell) - len(text)) + GAP, ""
 
 
-def fit_columns(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+def fit_columns(
+    rows: Sequence[Sequence[str]], width: int, columns: Sequence[Column] = COLUMNS
+) -> list[list[str]]:
     """Return headings and rows with the columns that fit into `width`, cells cut to fit."""
     shown = [
         place
-        for place, column in enumerate(COLUMNS)
+        for place, column in enumerate(columns)
         if width >= column.from_width
         and (column.heading not in IF_ANY or any(row[place] for row in rows))
     ]
     table = [
-        [COLUMNS[place].heading for place in shown],
+        [columns[place].heading for place in shown],
         *(
-            [cut(row[place], COLUMNS[place].most) if place else row[0] for place in shown]
+            [cut(row[place], columns[place].most) if place else row[0] for place in shown]
             for row in rows
         ),
     ]
     title, *others = _widths(table)
     room = width - len(GAP) * len(others) - 1
-    least = [COLUMNS[place].least for place in shown[1:]]
+    least = [columns[place].least for place in shown[1:]]
     for _ in range(sum(others) + min(title, WANTED_TITLE) - room):  # too wide: the widest gives
         can = [place for place, wide in enumerate(others) if wide > least[place]]
         if not can:
@@ -385,13 +395,13 @@ def fit_columns(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     return [[cut(cell, most) for cell, most in zip(row, widths, strict=True)] for row in table]
 
 
-def align_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the rows with every cell as wide as its column."""
-    widths = _widths(rows)
-    return [
-        [cell + " " * (width - cell_width(cell)) for cell, width in zip(row, widths, strict=True)]
-        for row in rows
-    ]
+def _pad(row: Sequence[str], widths: Sequence[int], *, is_right: bool) -> list[str]:
+    """Return the cells of a row, each as wide as its column."""
+    padded: list[str] = []
+    for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        spaces = " " * (width - cell_width(cell))
+        padded.append(spaces + cell if is_right and place else cell + spaces)
+    return padded
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import get_args
 
@@ -13,13 +13,11 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, above_zero
 from acphold.faces.cli.index_beside import unread_and_resumed
 from acphold.faces.cli.journals import reading
-from acphold.faces.cli.list import GAP, tells_how_to_begin
+from acphold.faces.cli.list import GAP, Column, Table, tells_how_to_begin
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import (
-    cell_width,
     console,
-    cut,
     folder,
     on_one_line,
 )
@@ -34,9 +32,6 @@ NOT_REPORTED = "not reported"
 
 LAST_REQUEST_ONLY = frozenset({"goose acp", "OpenCode"})
 """Agents whose answer to a prompt counts only the tokens of its last request to the model."""
-
-LEAST_NAME = 12
-"""Columns that a name keeps on the narrowest terminal."""
 
 
 def parser() -> Parser:
@@ -155,12 +150,11 @@ def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:
 
 # -- a table ----------------------------------------------------------------------------------
 
-HEADINGS = ("SESSIONS", "NOT REPORTED", "TOKENS", "INPUT", "OUTPUT", "CACHED", "COST")
-
-DETAILS = {"INPUT", "OUTPUT", "CACHED"}
-"""Columns that a narrow terminal has no room for."""
-
-DETAILS_WIDTH = 110
+COLUMNS = (
+    *(Column(heading, "") for heading in ("SESSIONS", "NOT REPORTED", "TOKENS")),
+    *(Column(heading, "", from_width=110) for heading in ("INPUT", "OUTPUT", "CACHED")),
+    Column("COST", ""),
+)
 
 
 def _print(
@@ -169,42 +163,22 @@ def _print(
     """Print a line for each name with its sum, and one for the total if there is one."""
     if not sums:
         return
-    out = console() if sys.stdout.isatty() else None
-    shown = [
-        heading
-        for heading in HEADINGS
-        if out is None or out.width >= DETAILS_WIDTH or heading not in DETAILS
-    ]
-
-    def table() -> Iterator[list[str]]:
-        yield [grouping.upper(), *shown]
-        lines = zip(names, sums, strict=True)
-        for name, sum_ in chain(lines, [("total", total)] if total is not None else []):
-            cells = _cells(sum_, short=out is not None)
-            yield [name, *(cells[heading] for heading in shown)]
-
-    # It is made twice, to measure it and to print it: it may have all sessions.
-    longest, *widths = (0 for _ in next(table()))
-    for name, *numbers in table():
-        longest = max(longest, cell_width(name))
-        widths = [*map(max, widths, map(cell_width, numbers))]
-    if out is not None:  # the first column is cut to fit
-        room = max(LEAST_NAME, out.width - sum(widths) - len(GAP) * len(widths) - 1)
-        longest = min(longest, room)
-    for number, (name, *numbers) in enumerate(table()):
-        first = cut(name, longest)
-        right = [
-            " " * (w - cell_width(cell)) + cell for cell, w in zip(numbers, widths, strict=True)
-        ]
-        line = GAP.join([first + " " * (longest - cell_width(first)), *right])
-        if out is None:
-            print(line.rstrip())
-        else:
-            out.print(line, style="" if number else "faint", no_wrap=True, overflow="crop")
+    on_terminal = sys.stdout.isatty()
+    table = Table((Column(grouping.upper(), ""), *COLUMNS), is_right=True)
+    lines = zip(names, sums, strict=True)
+    for name, sum_ in chain(lines, [("total", total)] if total is not None else []):
+        table.add([name, *_cells(sum_, short=on_terminal)])
+    if not on_terminal:
+        table.print()
+        return
+    out = console()
+    for number, line in enumerate(table.fit(out.width)):
+        style = "" if number else "faint"
+        out.print(GAP.join(line), style=style, no_wrap=True, overflow="crop")
 
 
-def _cells(sum_: UsageSum, *, short: bool) -> dict[str, str]:
-    """Return the cells of a sum by heading."""
+def _cells(sum_: UsageSum, *, short: bool) -> list[str]:
+    """Return the cells of a sum, by COLUMNS."""
 
     def number(count: int | None, nothing: str = "-") -> str:
         if count is None:
@@ -217,15 +191,13 @@ def _cells(sum_: UsageSum, *, short: bool) -> dict[str, str]:
                 amount, unit = amount / 1000, larger
         return f"{amount:.1f}{unit}"
 
-    return {
-        "SESSIONS": f"{sum_.sessions:,}",
-        "NOT REPORTED": f"{sum_.not_reported:,}",
-        "TOKENS": number(sum_.tokens.total, NOT_REPORTED),
-        "INPUT": number(sum_.tokens.input),
-        "OUTPUT": number(sum_.tokens.output),
-        "CACHED": number(sum_.tokens.cached_read),
-        "COST": " + ".join(
-            f"{amount:,.2f} {on_one_line(currency)}" for currency, amount in sum_.costs.items()
-        )
-        or NOT_REPORTED,
-    }
+    costs = (f"{amount:,.2f} {on_one_line(unit)}" for unit, amount in sum_.costs.items())
+    return [
+        f"{sum_.sessions:,}",
+        f"{sum_.not_reported:,}",
+        number(sum_.tokens.total, NOT_REPORTED),
+        number(sum_.tokens.input),
+        number(sum_.tokens.output),
+        number(sum_.tokens.cached_read),
+        " + ".join(costs) or NOT_REPORTED,
+    ]
