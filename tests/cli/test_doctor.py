@@ -111,11 +111,27 @@ def test_a_damaged_journal_is_a_problem(acphold: CommandLine, journal: Path) -> 
     assert "✗" in done.out
 
 
-def test_a_file_that_is_no_journal_is_a_problem(acphold: CommandLine, journal: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--repair"]])
+def test_a_file_that_is_no_journal_is_a_problem_among_others(
+    options: list[str],
+    acphold: CommandLine,
+    journal: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     journal.write_text("shopping list")
-    done = acphold.run("doctor")
-    assert done.code == 1
-    assert "is not an acphold journal" in " ".join(done.out.split())
+    Transcript("Hello.").write(tmp_path)
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[defaults]\nsnapshots = false\n")
+    monkeypatch.setenv("ACPHOLD_SETTINGS", str(settings))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    done = acphold.run("doctor", *options)
+    said = " ".join(done.out.split())
+    assert done.code == 1, done.err
+    assert "is not an acphold journal" in said
+    assert "(1 of 1 not yet)" in said
+    assert "found" in said.rpartition("problem")[2]
     assert journal.read_text() == "shopping list"
 
 

@@ -33,10 +33,9 @@ from acphold.faces.cli.findings import (
     DiagnosisReport,
     check_files,
     check_journal,
-    remove_files,
     repair_journal,
 )
-from acphold.faces.cli.journals import journal_if_any
+from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.scopes import what_ends_us
 from acphold.faces.cli.session_copies import NameOnly
 from acphold.faces.cli.settings import (
@@ -103,8 +102,7 @@ def doctor(
         report.section("Processes", asyncio.run(check_processes()))
         if repair:
             report.wait("recounting every session and rebuilding the search index")
-            repaired = asyncio.run(repair_journal(journal))
-            report.section("Repair", [*repaired, *asyncio.run(remove_files(journal))])
+            report.section("Repair", asyncio.run(repair_journal(journal)))
         if deep or repair:
             report.wait("checking every page and every history of the journal")
         report.section("Journal", check_journal(journal, deep=deep or repair))
@@ -321,8 +319,8 @@ async def check_transcripts(journal: str | None) -> list[Diagnosis]:
         reading = reader(found.reader)
         sources = [*reading.find(home)]
         left = len(sources)
-        async with journal_if_any(journal) as kept:
-            if kept is not None:
+        with suppress(errors.JournalError):  # there is none, or it is reported as such
+            async with existing_journal(journal) as kept:
                 left = await _count_to_import(Intake(kept), sources, reading)
         what = f"{found.agent} {found.when}"
         if not left:

@@ -273,6 +273,7 @@ async def repair_journal(location: str | None) -> list[Diagnosis]:
             done = await file_of(journal, "repair", _NO_REPAIR).repair()
             while await journal.index.catch_up(bounds.INDEX_STEP_SECONDS):
                 pass
+            removed = await remove_files(journal)
     except errors.NoJournalError:
         return [Diagnosis("there is no journal yet, so nothing to repair")]
     except errors.AcpError as error:
@@ -284,7 +285,7 @@ async def repair_journal(location: str | None) -> list[Diagnosis]:
     if left := done.left_over:
         text = f"removed the remains of {quantity(left, 'deleted session')}"
         traces = Diagnosis(text, is_past=True)
-    return [counts, traces, Diagnosis("the search index was rebuilt")]
+    return [counts, traces, Diagnosis("the search index was rebuilt"), *removed]
 
 
 def _is_off() -> bool:
@@ -408,28 +409,25 @@ def _setting() -> str:
     return on_one_line(f"kept at the beginning and the end of each turn: {names}")
 
 
-async def remove_files(location: str | None) -> list[Diagnosis]:
+async def remove_files(journal: Journal) -> list[Diagnosis]:
     """Remove all files that are kept, if the settings say that none are to be, and none were in the
     last day: a process that still runs may have another setting."""
     if not _is_off():
         return []
-    async with journal_if_any(location) as journal:
-        if journal is None:
-            return []
-        stores = await stores_of(journal)
-        before = sum(store.size() for store in stores)
-        if not before:
-            return []
-        kept = [one.at for _, one in await journal.snapshots.of_all() if one.is_kept]
-        if now_ms() - max(kept, default=0) < DAY_MS:
-            await tidy(journal)
-            text = (
-                "kept files were not removed: some are less than a day old, and the process that "
-                "keeps them may still run; run `acphold doctor --repair` a day after it has exited"
-            )
-            return [Diagnosis(text, is_past=True)]
-        await tidy(journal, all_of_them=True)
-        left = sum(store.size() for store in stores)
+    stores = await stores_of(journal)
+    before = sum(store.size() for store in stores)
+    if not before:
+        return []
+    kept = [one.at for _, one in await journal.snapshots.of_all() if one.is_kept]
+    if now_ms() - max(kept, default=0) < DAY_MS:
+        await tidy(journal)
+        text = (
+            "kept files were not removed: some are less than a day old, and the process that "
+            "keeps them may still run; run `acphold doctor --repair` a day after it has exited"
+        )
+        return [Diagnosis(text, is_past=True)]
+    await tidy(journal, all_of_them=True)
+    left = sum(store.size() for store in stores)
     text = f"removed kept files, {size(before - left)}, because `snapshots` is false"
     if left:
         text += f"; {size(left)} are in use and will be removed next time"
