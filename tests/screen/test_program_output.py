@@ -31,7 +31,9 @@ def test_no_colour_hides_words(codes: str) -> None:
     assert [span for span in line.spans if str(span.style) not in ("", "none")] == []
 
 
-@pytest.mark.parametrize("codes", ["38;5", "38", "38;2;1", "99999", ";;;"])
+@pytest.mark.parametrize(
+    "codes", ["38;5", "38", "38;2;1", "99999", ";;;", f"38;5;{9:05000}", f"38;2;1;1;{9:05000}"]
+)
 def test_a_sequence_that_is_cut_or_made_up_colours_nothing(codes: str) -> None:
     [line] = lines_in_colour(f"\x1b[{codes}mseen\x1b[0m")
     assert line.plain == "seen"

@@ -288,7 +288,7 @@ def _harmless(codes: str) -> Iterator[str]:
         if code in ("38", "48"):
             form = next(left, "")
             colour = [next(left, "") for _ in range({"5": 1, "2": 3}.get(form, 0))]
-            levels = [int(level) for level in colour if level.isdecimal()]
+            levels = [int(level) for level in colour if level.isdecimal() and len(level) < 4]
             hides = colour[0] in EXTREME if form == "5" else not 60 < sum(levels) / 3 < 190
             if code == "38" and colour and not hides and len(levels) == len(colour):
                 yield ";".join([code, form, *colour])
