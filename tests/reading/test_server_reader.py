@@ -72,6 +72,12 @@ async def feed(*answers: str, on_away: OnAway = bool) -> AsyncIterator[tuple[Fee
             await found.served.get()
 
 
+async def test_an_id_that_another_one_begins_with_is_short_as_a_whole() -> None:
+    reader = ServerReader("http://127.0.0.1:1", None, seconds=1)
+    short_ids = await reader.short_ids(["abcdefg", "abcdefgh", "abcdxy", "ab"])
+    assert short_ids == {it: it for it in ("abcdefg", "abcdefgh", "abcdxy", "ab")}
+
+
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("acphold.live.reading.server_reader.FIRST_PAUSE", 0.0)

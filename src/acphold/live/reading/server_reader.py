@@ -140,9 +140,11 @@ class ServerReader:
         known = self._known | wanted
 
         def short(session_id: str) -> str:
-            length = SHORT_ID
-            while any(it != session_id and it.startswith(session_id[:length]) for it in known):
+            length, others = SHORT_ID, known - {session_id}
+            while any(it.startswith(session_id[:length]) for it in others):
                 length += 1
+                if length > len(session_id):  # another id begins with the whole
+                    break
             return session_id[:length]
 
         return {session_id: short(session_id) for session_id in wanted}
