@@ -233,6 +233,8 @@ def test_an_object_that_is_empty_then_is_removed_but_for_a_comment(text: str, ch
         ('{\n  "a":\n}', "line 3: a value is missing"),
         ('{\n  "a": 1\n  "b": 2\n}', "line 3: a comma or } is missing"),
         ('{ "a": [1 2] }', "line 1: a comma or ] is missing"),
+        ('{ "a": 01 }', "line 1: a comma or } is missing"),
+        (f'{{ "a": {"9" * 5000} }}', "line 1: a comma or } is missing"),
         ('{ "a": "\\q" }', "line 1: invalid escape sequence in this string"),
         ("{} {}", "line 1: unexpected text after the end"),
         ("{ /* no end", "line 1: a string in double quotes"),

@@ -18,6 +18,7 @@ from acphold.faces.cli.main import main
 from acphold.faces.cli.settings import (
     NamedAgent,
     agent_command,
+    agent_name,
     enter_agent,
     settings_path,
     wrap_arguments,
@@ -53,6 +54,14 @@ def refusal(name: str) -> str:
 def table(name: str, command: list[str], *lines: str) -> str:
     """An agent as the file has it."""
     return "\n".join([f"[agents.{name}]", f"command = {json.dumps(command)}", *lines, ""])
+
+
+@pytest.mark.parametrize("command", ["5", "true", "'gemini --acp'", "[5]", "{}"])
+def test_a_command_that_is_none_keeps_no_agent_from_having_a_name(
+    write: Write, command: str
+) -> None:
+    write(f"[agents.mine]\ncommand = {command}\n")
+    assert (agent_name("mine"), agent_name("gemini-cli")) == ("mine", "gemini")
 
 
 # -- where it is ----------------------------------------------------------------------------

@@ -491,6 +491,15 @@ HAS = """// mine
 """
 
 
+def test_a_command_of_blanks_is_no_agent_of_any_name(person: Person) -> None:
+    file = person.write(".config/zed/settings.json", '{ "agent_servers": {"x": {"command": " "}} }')
+    done = person.run("zed", "--existing", "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert value_at(file.read_text(), ["agent_servers", "x", "args"]) == ["wrap", "--", " "]
+    assert person.run("zed", "--existing", "--remove", "--yes").code == 0
+    assert value_at(file.read_text(), ["agent_servers", "x", "command"]) == " "
+
+
 def test_acphold_is_put_in_front_of_what_the_editor_has_and_taken_out_again(
     person: Person,
 ) -> None:

@@ -267,13 +267,18 @@ def agent_of(words: Sequence[str]) -> str:
     own = own_words(words)
     if own == []:
         return words[-1]
-    key = agent_key(own or words, os.getcwd()).split()[-1]
+    key = last_word(own or words)
     programs = (
         name
         for name, agent in KNOWN_AGENTS.items()
         if key in (command[0] for command in agent.commands)
     )
     return next(programs, short_name(key))
+
+
+def last_word(words: Sequence[str]) -> str:
+    """Return the last word of the key of an agent that a command starts; "" for blanks."""
+    return agent_key(words, os.getcwd()).rpartition(" ")[2]
 
 
 def own_words(words: Sequence[str]) -> list[str] | None:

@@ -310,7 +310,8 @@ def agent_keys(name: str | None) -> tuple[str, ...]:
     except SettingsError:  # commands that only read still work
         own = None
     if isinstance(own, dict):
-        given = [str(word) for word in own.get("command") or ()]
+        command = own.get("command")
+        given = [*map(str, command)] if isinstance(command, list) else []
         words = {*given, *map(os.path.basename, given)}
         for known in KNOWN_AGENTS.values():
             if words & {*known.package[:1], *(command[0] for command in known.commands)}:

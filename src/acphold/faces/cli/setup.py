@@ -32,6 +32,7 @@ from acphold.faces.cli.editors import (
     agent_of,
     editors_here,
     is_written,
+    last_word,
     name_one,
     own_words,
     words_of,
@@ -53,7 +54,6 @@ from acphold.faces.cli.terminal_text import console, folder, on_one_line, tell, 
 from acphold.faces.cli.wrap import settings_parser
 from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE
 from acphold.known_agents import KNOWN_AGENTS
-from acphold.live.agents.identity import agent_key
 from acphold.record.journal import stores
 
 STYLES = {"+": "added", "-": "removed", "@": "faint"}
@@ -212,7 +212,7 @@ def _name_of(program: Sequence[str]) -> str:
     """Return the last part of the command's name: `claude-agent-acp` of an npm package."""
     if os.path.basename(program[0]) == "acphold":
         return os.path.basename(program[-1])  # an agent of ours: `agent demo`, `run agent.py`
-    return agent_key(program, os.getcwd()).split()[-1].rpartition("/")[2]
+    return last_word(program).rpartition("/")[2]
 
 
 def _as_served(agent: PlannedAgent, title: str | None) -> ServedAgent:
