@@ -52,7 +52,7 @@ from acphold.record.journal import Journal, stores
 from acphold.record.journal.stores import open_journal
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
+    from rich.progress import Progress, TaskID
 
 
 COMPRESSED = ".zst"
@@ -193,9 +193,8 @@ class _ImportRun(Struct):
                     self.home, self.tallies, since=self.since, redact=selection.redact
                 )
             with Indexing(location) as indexing:
-                progress = _ImportBars(quiet=as_json)
-                with progress.bars:
-                    await self._import_changed(intake, progress, indexing)
+                with progress_bars(quiet=as_json) as bars:
+                    await self._import_changed(intake, bars, indexing)
                     await imports.give_up_lost(journal)
                 if memory is not None:
                     memory.keep(memory_file(location))
@@ -213,7 +212,7 @@ class _ImportRun(Struct):
             while watch:
                 await asyncio.sleep(bounds.IMPORT_LOOK_SECONDS)
                 self.tallies = {name: old.next() for name, old in self.tallies.items()}
-                await self._import_changed(intake, _ImportBars(quiet=True), None)
+                await self._import_changed(intake, progress_bars(quiet=True), None)
                 self.report(as_json=as_json, only_news=True)
 
     async def report_interruption(self, location: str) -> None:
@@ -229,11 +228,12 @@ class _ImportRun(Struct):
         tell(f"\nInterrupted; all that was read is kept{kept}. {left}.")
 
     async def _import_changed(
-        self, intake: Intake, progress: _ImportBars, indexing: Indexing | None
+        self, intake: Intake, bars: Progress, indexing: Indexing | None
     ) -> None:
         """Import all sources that are new or have grown."""
         wanted: dict[str, list[Source]] = {}
         new: list[Source] = []
+        tasks: dict[str, TaskID] = {}
         for name, tally in self.tallies.items():
             wanted[name] = []
             # A file that became quiet counts as changed: its last turn may have been left out.
@@ -250,11 +250,12 @@ class _ImportRun(Struct):
                     outcome = await intake.expect(source, reader(name))
                     if outcome in ("new", "grown"):
                         wanted[name].append(source)
-                        progress.expect(name)
                     else:
                         tally.count(TakenSource(outcome))
                     if outcome == "new":
                         new.append(source)
+            if wanted[name]:
+                tasks[name] = bars.add_task(name, total=len(wanted[name]))
         if indexing is not None and sum(source.size for source in new) >= imports.WORTH_LISTING:
             await intake.list_first(new)
             indexing.begin(intake)
@@ -267,7 +268,7 @@ class _ImportRun(Struct):
                 tally.count(taken)
                 if taken.outcome != "busy":
                     self.settled[source.place] = source, was_quiet
-            progress.advance(source.reader)
+            bars.advance(tasks[source.reader])
 
         for wave in imports.WAVES:
             sources = [source for name in wave & wanted.keys() for source in wanted[name]]
@@ -341,25 +342,6 @@ class _ImportRun(Struct):
             for message in [] if as_json else tally.messages():
                 tell(f"{name}: {message}")
         sys.stdout.flush()
-
-
-class _ImportBars:
-    """A bar for each agent, on a terminal."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self.bars = progress_bars(quiet=quiet)
-        self._tasks: dict[str, TaskID] = {}
-
-    def expect(self, name: str) -> None:
-        """Expect one more conversation of this agent."""
-        if name not in self._tasks:
-            self._tasks[name] = self.bars.add_task(name, total=0)
-        task = self._tasks[name]
-        self.bars.update(task, total=(self.bars.tasks[task].total or 0) + 1)
-
-    def advance(self, name: str) -> None:
-        """Advance by one conversation of this agent."""
-        self.bars.advance(self._tasks[name])
 
 
 class Tally(Struct):

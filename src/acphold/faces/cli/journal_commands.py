@@ -141,13 +141,23 @@ async def copy(*, source: str, target: str) -> int:
         paths = {os.path.realpath(it.file.path) for it in (read, written) if it.file}
         if len(paths) == 1 and read.file and written.file:
             raise UsageError("FROM and TO are the same journal")
-        progress = _CopyProgress()
-        with progress.bar:
-            became = await copy_all(read, written, progress.note_done, progress.expect)
-        shown = [*progress.not_copied.items()][: bounds.UNCOPIED_SESSIONS]
+        not_copied: dict[str, str] = {}
+        with progress_bars() as bars:
+            task = bars.add_task("sessions", total=None)
+
+            def note_done(session_id: str, became: Became) -> None:
+                not_copied.pop(session_id, None)  # one that went on meanwhile is reported again
+                if became in NOT_COPIED:
+                    not_copied[session_id] = NOT_COPIED[became]
+                bars.advance(task)
+
+            became = await copy_all(
+                read, written, note_done, lambda count: bars.update(task, total=count)
+            )
+        shown = [*not_copied.items()][: bounds.UNCOPIED_SESSIONS]
         for session_id, told in shown:
             tell(f"{await short_id(read, session_id)} {told}")
-        if (more := len(progress.not_copied) - bounds.UNCOPIED_SESSIONS) > 0:
+        if (more := len(not_copied) - bounds.UNCOPIED_SESSIONS) > 0:
             tell(f"and {quantity(more, 'session')} more")
     new, grown, same = became["new"], became["grown"], became["same"]
     print(f"{quantity(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
@@ -159,26 +169,6 @@ async def copy(*, source: str, target: str) -> int:
     if became["differs"] or became["damaged"]:
         return Exit.ERROR
     return Exit.INCOMPLETE if left else Exit.OK
-
-
-class _CopyProgress:
-    """A bar on a terminal; also keeps why sessions were not copied."""
-
-    def __init__(self) -> None:
-        self.not_copied: dict[str, str] = {}
-        self.bar = progress_bars()
-        self._task = self.bar.add_task("sessions", total=None)
-
-    def expect(self, sessions: int) -> None:
-        """Expect this many sessions."""
-        self.bar.update(self._task, total=sessions)
-
-    def note_done(self, session_id: str, became: Became) -> None:
-        """Note that one session is done."""
-        self.not_copied.pop(session_id, None)  # one that went on meanwhile is reported again
-        if became in NOT_COPIED:
-            self.not_copied[session_id] = NOT_COPIED[became]
-        self.bar.advance(self._task)
 
 
 def compact_parser() -> Parser:
