@@ -9,9 +9,10 @@ import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, convert
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from acp_wire.rpc import MAX_MESSAGE, Transport
@@ -26,7 +27,7 @@ from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, Unk
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import TerminalPerson, person_here
 from acphold.faces.cli.ask_streams import AskArguments, JsonOutput, TextOutput, prompt_and_stdin
-from acphold.faces.cli.command_line import Exit, UsageError
+from acphold.faces.cli.command_line import ENDS, Exit, UsageError
 from acphold.faces.cli.continuation import move_to_folder
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.places import find_session
@@ -37,20 +38,12 @@ from acphold.faces.cli.wrap import options_of
 from acphold.live.agents.capabilities import AUTOMATIC, UNRULED
 from acphold.live.agents.identity import display_name
 from acphold.live.reading.local_reader import LocalReader
+from acphold.record.history.timeline import turn_end
 from acphold.record.journal import SessionRow
 from acphold.version import __version__
 
 if TYPE_CHECKING:
     from acphold.faces.cli.front import OwnFront
-
-ENDS: Final = {
-    "end_turn": Exit.OK,
-    "refusal": Exit.REFUSED,
-    "max_tokens": Exit.LIMITED,
-    "max_turn_requests": Exit.LIMITED,
-    "cancelled": Exit.CANCELLED,
-}
-"""The exit code for each stop reason of the protocol; a newer one counts as the first."""
 
 
 class AgentSettings(Struct):
@@ -200,7 +193,8 @@ class AskingTurn:
                     await TerminalSignIn(program, person, flow).sign_in(agent, error)
                 else:
                     break
-            self._end = self._stopped or ENDS.get(turn.stop_reason or "", Exit.OK)
+            end = turn_end(encode({"stopReason": turn.stop_reason}), 0)
+            self._end = self._stopped or ENDS[end.outcome]
             with self._beside_question():
                 self._output.show_end(turn.stop_reason, self._end)
 

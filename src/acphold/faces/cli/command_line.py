@@ -60,6 +60,16 @@ class Exit(IntEnum):
         return made
 
 
+ENDS = {
+    "completed": Exit.OK,
+    "limited": Exit.LIMITED,
+    "refused": Exit.REFUSED,
+    "cancelled": Exit.CANCELLED,
+    "failed": Exit.AGENT,
+    "interrupted": Exit.AGENT,
+}
+"""The exit code for each outcome of a turn."""
+
 HOST = "run_on"
 """The name of `--host` among the arguments."""
 

@@ -21,7 +21,7 @@ from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, Jou
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import person_here
 from acphold.faces.cli.asked_calls import KnownCalls
-from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.command_line import ENDS, Exit
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.session_setup import AS_IT_IS, SessionSetup
@@ -45,16 +45,6 @@ if TYPE_CHECKING:
     from acphold.faces.screen.sign_in import SignInProgram, TerminalSignIn
 
 T = TypeVar("T")
-
-ENDS = {
-    "completed": Exit.OK,
-    "limited": Exit.LIMITED,
-    "refused": Exit.REFUSED,
-    "cancelled": Exit.CANCELLED,
-    "failed": Exit.AGENT,
-    "interrupted": Exit.AGENT,
-}
-"""The exit code for each outcome of a turn."""
 
 
 class WantedConversation(NamedTuple):
