@@ -82,10 +82,6 @@ Writer = Callable[[Head, AsyncIterable[Entry]], AsyncIterator[str]]
 """Makes the text of a file from a session: its head, and its entries, oldest first."""
 
 
-IndexWriter = Callable[[Iterable[Head], str], str]
-"""Makes the index file for others, given their suffix."""
-
-
 class Form(Struct, frozen=True):
     """A form of an export: the suffix of its files, and the module that writes it.
 
@@ -95,7 +91,6 @@ class Form(Struct, frozen=True):
     name: str
     suffix: str
     module: str
-    has_index: bool = True
     has_pages: bool = False
 
     def writer(self) -> Writer:
@@ -105,10 +100,8 @@ class Form(Struct, frozen=True):
 
     def index(self, heads: Iterable[Head]) -> str | None:
         """Return the text of the index file for all of these; None if the form has none."""
-        if not self.has_index:
-            return None
-        found: IndexWriter = self._module().index
-        return found(heads, self.suffix)
+        made = getattr(self._module(), "index", None)
+        return None if made is None else str(made(heads, self.suffix))
 
     def _module(self) -> ModuleType:
         return import_module(f"acphold.faces.exports.{self.module}")
@@ -116,7 +109,7 @@ class Form(Struct, frozen=True):
 
 FORMS = {
     "markdown": Form("markdown", ".md", "markdown"),
-    "jsonl": Form("jsonl", ".jsonl", "json_lines", has_index=False),
+    "jsonl": Form("jsonl", ".jsonl", "json_lines"),
     "html": Form("html", ".html", "page", has_pages=True),
 }
 

@@ -44,12 +44,10 @@ async def set_mode(session: RemoteSession, screen: ChatScreen, words: str) -> No
 
 async def set_model(session: RemoteSession, screen: ChatScreen, words: str) -> None:
     """Switch to the model of this name; without one, let the person pick."""
-    for option in session.options:
-        if option.category == "model" and isinstance(option, SessionConfigSelect):
-            if (value := await _value(screen, "model", values_of(option), words)) is not None:
-                await session.set_option(option.id, value)
-            return
-    screen.show_hint("this agent has no models to choose from")
+    if (option := _option_of(session, "model")) is None:
+        screen.show_hint("this agent has no models to choose from")
+    elif (value := await _value(screen, "model", values_of(option), words)) is not None:
+        await session.set_option(option.id, value)
 
 
 async def set_option(session: RemoteSession, screen: ChatScreen) -> None:
@@ -108,12 +106,10 @@ def attributes(session: RemoteSession) -> tuple[str, ...]:
         current, known = modes
         name = next((name for mode, name in known if mode == current), current)
         facts.append(f"{on_one_line(name)} (F2)")
-    picked = [
-        _value_name(option)
-        for option in session.options
-        if option.category == "model" and isinstance(option, SessionConfigSelect)
-    ]
-    facts += [f"{name} (F3)" for name in picked] or (["options: F3"] if session.options else [])
+    if (model := _option_of(session, "model")) is not None:
+        facts.append(f"{_value_name(model)} (F3)")
+    elif session.options:
+        facts.append("options: F3")
     if (usage := session.usage) is not None and usage.size:
         tokens = f"{usage.used / 1000:.1f}k tokens"
         facts.append(f"{tokens}, {100 * usage.used // usage.size}% of {usage.size // 1000}k")
@@ -136,13 +132,18 @@ def find_value(known: Sequence[tuple[str, str]], words: str) -> str | None:
 
 def modes_of(session: RemoteSession) -> tuple[str, list[tuple[str, str]]] | None:
     """Return the current mode, and all modes with their names; None if there are none."""
-    for option in session.options:
-        if option.category == "mode" and isinstance(option, SessionConfigSelect):
-            values = values_of(option)
-            return (option.current_value, values) if values else None
+    if (option := _option_of(session, "mode")) is not None:
+        values = values_of(option)
+        return (option.current_value, values) if values else None
     if (modes := session.modes) is None or not modes.available_modes:
         return None
     return modes.current_mode_id, [(mode.id, mode.name) for mode in modes.available_modes]
+
+
+def _option_of(session: RemoteSession, category: str) -> SessionConfigSelect | None:
+    """Return the option of a category that has values to choose from."""
+    found = (it for it in session.options if isinstance(it, SessionConfigSelect))
+    return next((it for it in found if it.category == category), None)
 
 
 def values_of(option: SessionConfigSelect) -> list[tuple[str, str]]:
