@@ -146,10 +146,7 @@ async def stop(
             lines.append(f"  {called} (process {one.pid}): {ids or 'no session'}")
         lines += [f"  {one.words}" for one in silent if force]
         raise UsageError("\n".join(lines))
-    code = await _stop(background, force)
-    if force:
-        return max(code, await _kill(silent))
-    return Exit.ERROR if silent else code
+    return await _stop(background, silent, force=force)
 
 
 def _complain(words: str) -> Exit:
@@ -200,7 +197,7 @@ async def stop_all_of(location: str | None) -> int:
             owners = [] if journal is None else await journal.owners()
     addresses = {address for owner in owners for address in owner.addresses}
     found = [it for it in await processes() if it.is_background]
-    return await _stop([it for it in found if unix_address(it.path) in addresses], force=False)
+    return await _stop([it for it in found if unix_address(it.path) in addresses])
 
 
 def names_of(process: Process) -> str:
@@ -218,7 +215,9 @@ async def short_ids_if_any(session_ids: Sequence[str]) -> dict[str, str]:
     return {session_id: session_id for session_id in session_ids}
 
 
-async def _stop(found: Sequence[Process], force: bool) -> int:
+async def _stop(
+    found: Sequence[Process], silent: Sequence[SilentProcess] = (), *, force: bool = False
+) -> int:
     signalled, code = [], Exit.OK
     for process in found:
         if (number := pid_at([unix_address(process.path)])) is not None:
@@ -248,8 +247,8 @@ async def _stop(found: Sequence[Process], force: bool) -> int:
                 "nothing that was shown is lost"
             )
     if force:
-        return max(code, await _kill(left))
-    return Exit.ERROR if left else code
+        return max(code, await _kill([*left, *silent]))
+    return Exit.ERROR if left or silent else code
 
 
 async def _kill(found: Sequence[Process | SilentProcess]) -> int:

@@ -387,14 +387,13 @@ def body(passage: Passage) -> RenderableType:
     return Hanging(passage.lines)
 
 
-class Hanging:
+class Hanging(Struct, frozen=True):
     """Unchanged lines; long ones wrap and align behind their indent and mark."""
 
-    def __init__(self, lines: Sequence[Text]) -> None:
-        self._lines = lines
+    lines: Sequence[Text]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in self._lines:
+        for line in self.lines:
             width = options.max_width
             if line.cell_len <= width or line.no_wrap:
                 yield line
@@ -406,33 +405,22 @@ class Hanging:
             yield from (Text(" " * indent).append_text(piece) for piece in wrapped[1:])
 
 
-class Beside:
+class Beside(Struct, frozen=True):
     """A label in the gutter with something beside it."""
 
-    def __init__(
-        self,
-        label: str,
-        style: str,
-        body: RenderableType,
-        *,
-        gutter: int = GUTTER,
-        marked: bool = False,
-    ) -> None:
-        self._label = label
-        self._style = style
-        self._body = body
-        self._gutter = gutter
-        self._marked = marked
+    label: str
+    style: str
+    body: RenderableType
+    gutter: int = GUTTER
+    marked: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = max(NARROWEST, min(options.max_width, MAX_WIDTH) - self._gutter)
-        lines = console.render_lines(self._body, options.update(width=width), pad=False)
-        label = self._label
+        width = max(NARROWEST, min(options.max_width, MAX_WIDTH) - self.gutter)
+        lines = console.render_lines(self.body, options.update(width=width), pad=False)
+        label = self.label
         for line in without_margins(lines):
-            mark = (
-                Segment(f"{MARK} ", console.get_style("found")) if self._marked else Segment("  ")
-            )
-            head = Segment(f"{label:>{self._gutter - 2}}", console.get_style(self._style))
+            mark = Segment(f"{MARK} ", console.get_style("found")) if self.marked else Segment("  ")
+            head = Segment(f"{label:>{self.gutter - 2}}", console.get_style(self.style))
             kept = [head, mark, *line]
             # Somebody who copies a line does not want the spaces at its end. If a terminal draws a
             # character wider than rich counts it (an emoji with a skin tone), they would spill over
