@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from acp_wire.surroundings import Surroundings
 from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
-from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.faces.cli import continuation
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import existing_journal
@@ -150,12 +149,8 @@ def talk_here(wanted: WantedConversation, journal: str | None, host: str) -> int
 
 async def _choose(journal: str | None, words: str) -> str | None:
     """Return the id of the session that is meant or that the person chooses; None for none."""
-    with suppress(UnknownSessionError, AmbiguousIdError):
-        if (
-            words
-            and (row := await continuation.session_to_continue(journal, words, "")) is not None
-        ):
-            return row.session_id
+    if words and (found := await continuation.find_id(journal, words)) is not None:
+        return found
     choice = await pick_session(journal, words, acts=False, read=show_in_pager)
     return None if choice is None else choice.session_id
 

@@ -7,11 +7,12 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from acphold.errors import UnknownSessionError
+from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, require_folder
 from acphold.faces.cli.journals import existing_journal, is_live, journal_if_any
 from acphold.faces.cli.places import find_session
@@ -38,6 +39,14 @@ async def session_to_continue(
             return await find_session(LocalReader(found), session_id, "continues it")
         newest = await found.page(ListFilter(cwd=cwd), None, 1)
         return newest[0] if newest else None
+
+
+async def find_id(journal: str | None, word: str) -> str | None:
+    """Return the session whose id is this word or begins with it; None if there is none."""
+    with suppress(UnknownSessionError, AmbiguousIdError, JournalError):
+        async with existing_journal(journal) as found:
+            return (await find_session(LocalReader(found), word)).session_id
+    return None
 
 
 def start_of(row: SessionRow) -> Start:

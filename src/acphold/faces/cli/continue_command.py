@@ -7,17 +7,15 @@ import asyncio
 import shlex
 import sys
 from collections.abc import Awaitable
-from contextlib import suppress
 
 from msgspec import convert
 
 from acp_wire.rpc import Transport
 from acp_wire.transports.known_servers import is_url, origin_of
-from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.faces.cli.chat import talk_here
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_host, a_prompt
-from acphold.faces.cli.continuation import title_of
-from acphold.faces.cli.journals import existing_journal, journal_if_any
+from acphold.faces.cli.continuation import find_id, title_of
+from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.move_end import (
     from_server,
@@ -27,7 +25,7 @@ from acphold.faces.cli.move_end import (
     place_words,
     take_session,
 )
-from acphold.faces.cli.places import find_session, place
+from acphold.faces.cli.places import place
 from acphold.faces.cli.screen_session import WantedConversation, join
 from acphold.faces.cli.servers import server_at, server_of
 from acphold.faces.cli.session_copies import BESIDE, LAST, WantedCopy, copy_of_list, copy_session
@@ -126,7 +124,7 @@ class _Options(WantedCopy, kw_only=True):
         given, at, seq = self.words[0].rpartition("@") if len(self.words) == 1 else ("", "", "")
         if not (at and given and seq.isdecimal()) or server_of(self.server, self.journal):
             return False
-        return asyncio.run(_find_id(self.journal, self.words[0])) is None
+        return asyncio.run(find_id(self.journal, self.words[0])) is None
 
     def check(self, *, is_copied: bool) -> None:
         """Refuse options that do not go together; raises UsageError."""
@@ -238,7 +236,7 @@ def continue_conversation(**given: object) -> int:
         return asyncio.run(_watch(journal, " ".join(words), host_option()))
     found = words[0] if words else None
     if on_terminal():
-        found = asyncio.run(_find_id(journal, words[0])) if len(words) == 1 else None
+        found = asyncio.run(find_id(journal, words[0])) if len(words) == 1 else None
     while found is None:
         choice = asyncio.run(pick_session(journal, " ".join(words), read=show_in_pager))
         if choice is None:
@@ -306,7 +304,7 @@ async def _watch(journal: str | None, words: str, host: str) -> int:
         reader = LocalReader(kept)
         if not on_terminal():
             session_id = (await place(reader, words, "watches it")).row.session_id
-        elif named_one := words and await _find_id(journal, words):
+        elif named_one := words and await find_id(journal, words):
             session_id = named_one
         elif live := {*await live_sessions()}:
             if (found := await choose_session(reader, "watches", words, among=live)) is None:
@@ -316,16 +314,6 @@ async def _watch(journal: str | None, words: str, host: str) -> int:
             print("No session is running. `acphold list` shows all.", file=sys.stderr)
             return Exit.OK
     return (await join(session_id, journal, host, watch=True))[0]
-
-
-async def _find_id(journal: str | None, word: str) -> str | None:
-    """Return the session whose id is this word or begins with it; None if there is none."""
-    async with journal_if_any(journal) as kept:
-        if kept is None:
-            return None
-        with suppress(UnknownSessionError, AmbiguousIdError, JournalError):
-            return (await find_session(LocalReader(kept), word)).session_id
-    return None
 
 
 def _act(choice: Picked, journal: str | None) -> None:
