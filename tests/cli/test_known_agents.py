@@ -108,6 +108,13 @@ def test_ctrl_c_at_the_question_ends_the_command_at_once(
         parser_of(command).run(["codex"])
 
 
+@pytest.mark.parametrize("command", ["chat", "check", "doctor", "agent sign-in", "setup zed"])
+def test_a_name_of_no_letters_is_no_name(acphold: CommandLine, command: str) -> None:
+    done = acphold.run(*command.split(), " ")
+    assert done.code == Exit.USAGE
+    assert "AGENT: ' ': a name is required" in done.err
+
+
 def test_a_name_that_nobody_knows_is_told_with_one_like_it(
     acphold: CommandLine, programs: Path
 ) -> None:

@@ -93,6 +93,8 @@ async def test_a_prompt_for_later_is_for_the_newest_session_of_the_folder(
     folder = json.loads(kept)["cwd"]
     asked = acphold(journal, "ask", "write it down", "--at", "02:00", "--cwd", folder)
     assert "02:00: write it down" in asked.out.splitlines()[1]
+    refused = acphold(journal, "queue", session, "drop", "9" * 5000)
+    assert (refused.code, refused.err.endswith("; 1 queued prompt\n")) == (2, True)
     assert "02:00: write it down" in queue(journal, session)[1]
 
 

@@ -128,6 +128,7 @@ async def test_a_rule_is_added_listed_and_revoked(tmp_path: Path, folder: Path) 
     assert rules(journal, "rm", "1", folder=folder) == gone
     assert "`pytest`" not in rules(journal, folder=folder)
     assert "there is no rule 1" in rules(journal, "rm", "1", folder=folder, code=2)
+    assert "by their numbers" in rules(journal, "rm", "9" * 5000, folder=folder, code=2)
     [told] = rules(journal, "--json", folder=folder).splitlines()
     listed = json.loads(told)
     assert (listed["number"], listed["text"]) == (2, "run make check")

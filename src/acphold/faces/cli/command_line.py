@@ -149,7 +149,7 @@ class Parser(argparse.ArgumentParser):
         """Take an agent's name here, after the arguments that were added before."""
         self._takes_agent = True
         known = "an agent that acphold knows, or one from the settings file"
-        self.add_value("agent", "AGENT", known, nargs="?")
+        self.add_value("agent", "AGENT", known, nargs="?", type=a_name)
 
     def format_help(self) -> str:
         """Return the help, as wide as the terminal allows."""

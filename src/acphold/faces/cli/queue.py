@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from json import dumps
@@ -242,7 +243,7 @@ async def _open_in_background(row: SessionRow, location: str | None, short: str)
 
 def _prompt_id(waiting: Sequence[WaitingPrompt], number: str) -> str:
     """Return the id of the prompt with this number in the list, or this id; UsageError."""
-    if number.isdecimal() and 1 <= int(number) <= len(waiting):
+    if re.fullmatch("[0-9]{1,9}", number) and 1 <= int(number) <= len(waiting):
         return waiting[int(number) - 1].id
     if any(it.id == number for it in waiting):
         return number

@@ -133,7 +133,7 @@ async def rules(
             )
             if rule.verdict == "allow" or cwd is not None:
                 rule = replace(rule, folder=real(cwd or os.getcwd()))
-        case "rm" if not words or not all(word.isdecimal() for word in words):
+        case "rm" if not words or not all(re.fullmatch("[0-9]{1,9}", it) for it in words):
             raise UsageError("name rules by their numbers: acphold rules rm 3")
         case "why" if len(words) != 1:
             raise UsageError("name a session or a question: acphold rules why ID")
