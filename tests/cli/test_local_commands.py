@@ -75,6 +75,8 @@ def test_new_begins_another_session_and_the_one_before_can_be_gone_on_with(
         one.until("agent  in the first", "ready")
         one.type("/new\r")
         one.until("To continue: acphold", "ready")
+        one.type("/new\r")
+        one.until("Starting", "ready", below="To continue")
         one.type(steps({"say": "in the second"}))
         one.until("agent  in the second", "ready", below="To continue")
         one.type("\x04")

@@ -133,16 +133,17 @@ def chat(
 
 def talk_here(wanted: WantedConversation, journal: str | None, host: str) -> int:
     """Talk in the wanted session, and in each that the person goes to from there."""
-    permission = wanted.permission
     while True:
         code, left = asyncio.run(_chat(wanted, journal, host))
         if left is None:
             return code
         where, words = left.goes_to
         if where == "new":
-            wanted = WantedConversation(left.session_id, is_new_beside=True, permission=permission)
+            wanted = wanted._replace(
+                session_id=left.session_id, words=None, newest=False, is_new_beside=True
+            )
         elif (found := asyncio.run(_choose(journal, words))) is not None:
-            wanted = WantedConversation(found, permission=permission)
+            wanted = WantedConversation(found, permission=wanted.permission)
         else:
             return code
 
@@ -242,11 +243,6 @@ async def _chat_with(
         if session is None:
             return Exit.OK, None
         code = await frontend.run(agent, session)
-        while frontend.chat.commands.goes_to == ("new", ""):
-            await frontend.leave(session)
-            await show_how_to_continue(session)
-            session = await frontend.with_sign_in(agent, lambda: _new(agent, wanted, cwd))
-            code = await frontend.run(agent, session)
     await show_how_to_continue(session)
     goes_to = frontend.chat.commands.goes_to
     return code, None if goes_to is None else LeftSession(session.id, goes_to)
@@ -265,16 +261,11 @@ async def _session(
         found = await agent.load_session(info, mcp_servers=servers)
     else:
         newest = await anext(agent.sessions(cwd=cwd), None) if wanted.newest else None
-        if newest is None:
+        if newest is not None:
+            found = await agent.load_session(newest, mcp_servers=servers)
+        else:
             if wanted.newest:
                 print(f"No session in {on_one_line(cwd)} yet; starting a new one.", file=sys.stderr)
-            return await _new(agent, wanted, cwd)
-        found = await agent.load_session(newest, mcp_servers=servers)
+            found = await agent.new_session(cwd, mcp_servers=servers)
     await wanted.setup.apply(found)
     return found
-
-
-async def _new(agent: RemoteAgent, wanted: WantedConversation, cwd: str) -> RemoteSession:
-    made = await agent.new_session(cwd, mcp_servers=wanted.setup.servers)
-    await wanted.setup.apply(made)
-    return made
