@@ -291,8 +291,9 @@ def test_the_list_of_a_server_is_followed_over_its_restart(tmp_path: Path) -> No
             served.start_again()
             assert "reconnecting" in follow.stderr.readline()
             assert "Reconnected to" in follow.stderr.readline()
-            while (row := json.loads(follow.stdout.readline())["session"])["live"] is not None:
-                pass
+            [row] = json.loads(follow.stdout.readline())["sessions"]  # a server begins anew
+            while row["live"] is not None:
+                row = json.loads(follow.stdout.readline())["session"]
             assert (row["sessionId"], row["outcome"]) == (first["sessionId"], "completed")
         finally:
             follow.kill()
