@@ -135,17 +135,10 @@ async def stop(
         return Exit.OK
     stopped: list[Process | SilentProcess] = [*background, *(silent if force else ())]
     if len(stopped) > 1 and not everything:
-        short_ids = await short_ids_if_any([it.session_id for p in background for it in p.sessions])
-        lines = [
+        raise UsageError(
             f"{quantity(len(stopped), 'process')} run in the background; stop all with --all, or "
-            "one with the ID of a session in it:"
-        ]
-        for one in background:
-            ids = ", ".join(on_one_line(short_ids[it.session_id]) for it in one.sessions)
-            called = on_one_line(names_of(one)) or "no agent"
-            lines.append(f"  {called} (process {one.pid}): {ids or 'no session'}")
-        lines += [f"  {one.words}" for one in silent if force]
-        raise UsageError("\n".join(lines))
+            "one with the ID of a session in it: `acphold agent status` shows them"
+        )
     return await _stop(background, silent, force=force)
 
 
