@@ -394,14 +394,9 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
     remove acphold from each."""
     editors = [(name, editor, editor.path()) for name, editor in editors_here()]
     if not editors:
-        places: list[str] = []
-        for each in EDITORS.values():
-            if isinstance(each, FileEditor):
-                first, *others = each.places()
-                base = os.path.commonpath([first, *others])
-                names = [os.path.relpath(it, base).partition(os.sep)[0] for it in others]
-                places.append(folder(first) + (f" (or of {', '.join(names)})" if names else ""))
-        found = f"found no settings of an editor: looked for {', '.join(places)}"
+        known = [it for it in EDITORS.values() if isinstance(it, FileEditor)]
+        places = ", ".join(folder(path) for it in known for path in it.places())
+        found = f"found no settings of an editor: looked for {places}"
         if is_removal:
             print(visible(f"Nothing to do: {found}."))
             return Exit.OK
