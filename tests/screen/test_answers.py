@@ -132,7 +132,7 @@ async def test_a_question_that_was_answered_elsewhere_says_how_and_where(
     found: list[DecidedQuestion | None], told: str
 ) -> None:
     flow = Flow()
-    answers = PersonAnswers(flow, calls=Elsewhere(*found), tells_outcomes=True)
+    answers = PersonAnswers(flow, calls=Elsewhere(*found))
     answers.face = face = Nobody()
     async with asyncio.timeout(DEADLINE):
         asking = asyncio.create_task(answers.on_permission(question("a")))

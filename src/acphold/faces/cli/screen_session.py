@@ -130,7 +130,6 @@ class ChatFrontend:
             self.flow,
             reads_only=reads_only,
             calls=KnownCalls(server, journal),
-            tells_outcomes=True,
         )
         self._permission = permission
         if self._person is not None:

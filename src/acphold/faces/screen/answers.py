@@ -125,8 +125,8 @@ class PersonAnswers:
     text that belongs to a question is shown when it is asked, not above the question before.
 
     With `calls`, a change is shown against the file as it is, and a yes can become a rule: that is
-    offered until the next line or question. If it `tells_outcomes`, a question that another client
-    answered says which one, and how.
+    offered until the next line or question; and a question that another client answered says which
+    one, and how.
     """
 
     def __init__(
@@ -135,7 +135,6 @@ class PersonAnswers:
         *,
         reads_only: bool = False,
         calls: AskedCalls | None = None,
-        tells_outcomes: bool = False,
     ) -> None:
         self._face: QuestionFace | None = None
         self._has_face = asyncio.Event()
@@ -143,7 +142,6 @@ class PersonAnswers:
         self._reads_only = reads_only
         self._asking = asyncio.Lock()
         self._calls = calls
-        self._tells_outcomes = tells_outcomes
         self._offering: asyncio.Task[None] | None = None
         self._making = TaskSet()
 
@@ -300,7 +298,7 @@ class PersonAnswers:
         try:
             return await answer
         except asyncio.CancelledError:
-            if asked is None or self._calls is None or not self._tells_outcomes:
+            if asked is None or self._calls is None:
                 self._show(passage(DecidedQuestion(title, Came("elsewhere"))))
             else:
                 self._making.start(self._tell_outcome(self._calls, asked), "outcome")
