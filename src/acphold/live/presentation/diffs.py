@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from difflib import Match, SequenceMatcher
-from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -167,17 +166,16 @@ def is_shown(patch: str, diffs: Sequence[Diff]) -> bool:
 
 def _is_all(pieces: Sequence[_Piece], diff: Diff) -> bool:
     """Return True if these pieces turn the old version into the new one."""
-    old, new = _lines(diff.old_text or ""), _lines(diff.new_text)
-    ends = [_Piece(0, [], 0, []), *pieces, _Piece(len(old), [], len(new), [])]
-    return all(
-        last.old_at + len(last.old) <= it.old_at
-        and last.new_at + len(last.new) <= it.new_at
-        and old[it.old_at : it.old_at + len(it.old)] == it.old
-        and new[it.new_at : it.new_at + len(it.new)] == it.new
-        and old[last.old_at + len(last.old) : it.old_at]
-        == new[last.new_at + len(last.new) : it.new_at]
-        for last, it in pairwise(ends)
-    )
+    old, new, at = _lines(diff.old_text or ""), list[str](), 0
+    for it in pieces:
+        new += old[at : it.old_at]
+        end = it.old_at + len(it.old)
+        is_in_place = at <= it.old_at <= len(old) and it.new_at == len(new)
+        if not is_in_place or old[it.old_at : end] != it.old:
+            return False
+        new += it.new
+        at = end
+    return new + old[at:] == _lines(diff.new_text)
 
 
 def _lines(text: str) -> list[str]:
