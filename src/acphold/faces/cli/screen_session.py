@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -258,26 +259,26 @@ class ChatFrontend:
         face = TeletypeFace(self.flow, sys.stdout, self.chat)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, interrupt)
-        await self._show_on(face, bounds.HISTORY_PASSAGES)
-        face.refresh()
         try:
-            await face.run()
+            await self._print_on(face, face.run, bounds.HISTORY_PASSAGES)
         finally:
             loop.remove_signal_handler(signal.SIGINT)
-            await self.chat.aclose()
-            face.refresh()
-            face.require_written()
 
     async def _in_pipe(self) -> None:
         from acphold.faces.screen.plain import PlainFace
 
         face = PlainFace(self.flow, sys.stdout)
-        await self._show_on(face)
+        prompt_each = partial(face.prompt_each, self.chat.turns)
+        await self._print_on(face, face.wait_closed if self.reads_only else prompt_each)
+
+    async def _print_on(
+        self, face: PlainFace, run: Callable[[], Awaitable[None]], most: int | None = None
+    ) -> None:
+        """Show the chat on lines while this runs."""
+        await self._show_on(face, most)
+        face.refresh()
         try:
-            if self.reads_only:
-                await face.wait_closed()
-            else:
-                await face.prompt_each(self.chat.turns)
+            await run()
         finally:
             await self.chat.aclose()
             face.refresh()
