@@ -20,7 +20,6 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.journals import (
     existing_journal,
     file_of,
-    journal_if_any,
     sessions,
     unread_remark,
 )
@@ -355,13 +354,11 @@ async def check_files(location: str | None) -> list[Diagnosis]:
         what = "git is not on PATH: no files are kept until you install it"
         findings.append(Diagnosis(what, is_past=True))
     try:
-        async with journal_if_any(location) as journal:
-            if journal is None:
-                return findings
+        async with existing_journal(location) as journal:
             stores = await stores_of(journal)
             rows = await journal.snapshots.of_all()
             begun = await remains(journal)
-    except errors.AcpError:  # reported with the journal
+    except errors.AcpError:  # there is none, or it is reported with the journal
         return findings
     here = {store.id: store for store in stores}
     if here:

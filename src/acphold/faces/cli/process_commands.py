@@ -19,7 +19,7 @@ from acp_wire.transports.runtime_folder import is_held, is_running, lock
 from acphold.errors import AcpError, JournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
-from acphold.faces.cli.journals import existing_journal, journal_if_any
+from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name
@@ -61,7 +61,10 @@ async def status(*, as_json: bool) -> int:
             print(encode(process).decode())
     else:
         ids = [session.session_id for process in found for session in process.sessions]
-        short_ids = await short_ids_if_any(ids)
+        short_ids = {session_id: session_id for session_id in ids}
+        with suppress(JournalError):  # it cannot be read, or is not there
+            async with existing_journal(None) as journal:
+                short_ids = await LocalReader(journal).short_ids(ids)
         for process in found:
             kind = "background" if process.is_background else "for an editor or a program"
             old = ", replaced by an upgrade" if process.is_replaced else ""
@@ -185,9 +188,9 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
 async def stop_all_of(location: str | None) -> int:
     """End the background processes that have this journal open; returns the exit code."""
     owners: list[Owner] = []
-    with suppress(JournalError):  # it is damaged: its owners are unknown
-        async with journal_if_any(location) as journal:
-            owners = [] if journal is None else await journal.owners()
+    with suppress(JournalError):  # it is damaged: its owners are unknown; or not there
+        async with existing_journal(location) as journal:
+            owners = await journal.owners()
     addresses = {address for owner in owners for address in owner.addresses}
     found = [it for it in await processes() if it.is_background]
     return await _stop([it for it in found if unix_address(it.path) in addresses])
@@ -197,15 +200,6 @@ def names_of(process: Process) -> str:
     """Return the names of its agents, as a person knows them, each once."""
     counted = Counter(map(agent_name, process.agents))
     return ", ".join(f"{name} ({count})" if count > 1 else name for name, count in counted.items())
-
-
-async def short_ids_if_any(session_ids: Sequence[str]) -> dict[str, str]:
-    """Return the short ids that `list` shows; the whole ones if the journal cannot be read."""
-    with suppress(JournalError):
-        async with journal_if_any(None) as journal:
-            if journal is not None:
-                return await LocalReader(journal).short_ids(session_ids)
-    return {session_id: session_id for session_id in session_ids}
 
 
 async def _stop(
