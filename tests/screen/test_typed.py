@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent
@@ -20,7 +19,7 @@ COMMANDS = (
 
 
 def completed(text: str, cwd: Path) -> list[str]:
-    completer = PromptCompleter(SimpleNamespace(commands=COMMANDS), str(cwd))
+    completer = PromptCompleter(lambda: COMMANDS, str(cwd))
     found = completer.get_completions(Document(text), CompleteEvent())
     return [text[: len(text) + it.start_position] + it.text for it in found]
 

@@ -224,12 +224,13 @@ class ChatFrontend:
         from acphold.faces.screen.typed import PrivateHistory, PromptCompleter
 
         around = background(sys.stdin.fileno(), sys.stdout.fileno())
+        folder = self.chat.turns.folder
         screen = LineScreen(
             self.flow,
             console(light=around.is_light),
             self.chat,
             chat=self.chat.commands,
-            completer=ThreadedCompleter(PromptCompleter(session, self.chat.turns.folder)),
+            completer=ThreadedCompleter(PromptCompleter(lambda: session.commands, folder)),
             history=PrivateHistory(os.path.join(state_folder(), "prompts")),
             reads_only=self.reads_only,
         )

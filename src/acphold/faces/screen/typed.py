@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -133,19 +133,12 @@ def links(text: str, cwd: str) -> list[ResourceLink]:
     return [*found.values()]
 
 
-class HasCommands(Protocol):
-    """A session, as far as its commands go."""
-
-    @property
-    def commands(self) -> Sequence[AvailableCommand]:
-        """The commands that its agent offers now."""
-
-
 class PromptCompleter(Completer):
-    """Completes `/` at the beginning with commands, and `@` before a word with files."""
+    """Completes `/` at the beginning with commands, ours and those that the agent offers now, and
+    `@` before a word with files."""
 
-    def __init__(self, session: HasCommands, cwd: str) -> None:
-        self._session = session
+    def __init__(self, offered: Callable[[], Sequence[AvailableCommand]], cwd: str) -> None:
+        self._offered = offered
         self._cwd = cwd
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
@@ -153,7 +146,7 @@ class PromptCompleter(Completer):
         if re.fullmatch(r"/\S*", before):
             # Ours, then the agent's; with a second slash if we have one of that name.
             known = [(f"/{name}", what) for name, (_, what) in COMMANDS.items()]
-            for command in self._session.commands:
+            for command in self._offered():
                 name = on_one_line(command.name).removeprefix("/")
                 slashes = "//" if name in COMMANDS else "/"
                 known.append((f"{slashes}{name}", on_one_line(command.description or "")))
