@@ -27,6 +27,17 @@ def test_at_first_there_are_commands() -> None:
     assert words("--v") == ["--version"]
 
 
+def test_a_command_may_stand_behind_the_journal(acphold: CommandLine, journal: Path) -> None:
+    remember(journal, "here", prompt("x"))
+    assert "here" in acphold.run("completion", "--", "show", "").out
+    for before in (["--journal", "/j.db"], ["--journal=/j.db"]):
+        assert acphold.run("completion", "--", *before, "show", "").out == ""
+        assert words(*before, "journal", "b") == ["backup"]
+        assert words(*before, "doc") == ["doctor"]
+        assert words(*before, "list", "--arch") == ["--archived"]
+    assert words("--journal", "") == words("--journal=") == []
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_of_a_command_is_a_candidate(name: str) -> None:
     flags = {

@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 from acphold.errors import AcpError
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import LEVELS, SERVER_VARIABLE, Parser, UsageError
+from acphold.faces.cli.command_line import (
+    LEVELS,
+    SERVER_VARIABLE,
+    Parser,
+    UsageError,
+    behind_command,
+)
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.main import COMMANDS, FAMILIES, LISTED, parser_of, split_name
 from acphold.faces.cli.settings import agent_name, agent_names
@@ -98,14 +104,15 @@ def completion(*, shell: str | None, program: tuple[str, ...]) -> None:
 
 def candidates(words: Sequence[str]) -> list[Candidate]:
     """Return candidates for the last word of a command line; none where files may stand."""
-    while len(words) > 2 and words[0] == "--journal":
-        words = words[2:]
     *before, begun = words or ("",)
     found: Iterable[Candidate] = ()
-    command, arguments = split_name(before)
-    if not before:
+    moved = behind_command(before, "")
+    command, arguments = split_name(moved)
+    if before[-1:] == ["--journal"]:
+        pass
+    elif not any(moved[:1]):
         found = chain(map(Candidate, LISTED, LISTED.values()), _options(parser_of("")))
-    elif command in FAMILIES and not arguments:
+    elif command in FAMILIES:
         found = (
             Candidate(name.split()[1], entry.summary)
             for name, entry in COMMANDS.items()
@@ -140,10 +147,8 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
             awaited = option if option is not None and option.nargs in (None, "?") else None
         elif arguments and arguments[0].nargs in (None, "?"):
             del arguments[0]
-    is_far = any(word.startswith("--server") for word in before) or (
-        "--server" in options
-        and bool(os.environ.get(SERVER_VARIABLE))
-        and not any(word.startswith("--journal") for word in before)
+    is_elsewhere = any(word.startswith(("--server", "--journal")) for word in before) or (
+        "--server" in options and bool(os.environ.get(SERVER_VARIABLE))
     )
     wanted = [] if awaited is None else [awaited]
     if awaited is None or awaited.nargs is not None:  # the next word need not be its value
@@ -152,8 +157,8 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
         else:
             wanted += arguments[:1]
     for action in wanted:
-        if is_far and _names_session(command, action):
-            continue  # ids of the server are not known here
+        if is_elsewhere and _names_session(command, action):
+            continue  # ids of a server or another journal are not known here
         yield from map(Candidate, action.choices or ())
         if action.metavar == "LEVEL":
             yield from map(Candidate, LEVELS)
