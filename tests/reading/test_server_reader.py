@@ -161,6 +161,14 @@ async def test_sessions_whose_prompts_are_held_are_asked_for_and_told_from_other
     assert [it.row.session_id for it in found] == ["failed", "left"]
 
 
+async def test_a_cursor_of_decisions_that_is_no_number_is_an_answer_that_cannot_be_read() -> None:
+    answers = (json_answer("200 OK", decisions=[], nextCursor=it) for it in ("9", "next"))
+    async with feed(*answers) as (_, pages):
+        assert await pages.decisions(5) == ([], 9)
+        with pytest.raises(ConnectionLostError, match="cannot read the answer"):
+            await pages.decisions(5)
+
+
 async def test_a_rule_is_made_of_an_offer_at_the_server() -> None:
     offer = {"text": "run make", "meaning": "exactly this command", "agent": "claude", "folder": ""}
     made = json_answer("200 OK", rules=[{"number": 3, "text": "run make", "user": "bob"}])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Raw, Struct
+from typing import Annotated
+
+from msgspec import Meta, Raw, Struct
 from msgspec.structs import asdict
 
 from acp_wire.schema.splice import members
@@ -156,7 +158,7 @@ class RemoteDecisions(Struct, rename="camel"):
     """The answer to DECISIONS."""
 
     decisions: list[RemoteQuestion]
-    next_cursor: str | None = None
+    next_cursor: Annotated[str, Meta(pattern="^[0-9]{1,16}$")] | None = None
 
 
 class RemoteOffers(Struct):
