@@ -291,7 +291,9 @@ def test_the_list_of_a_server_is_followed_over_its_restart(tmp_path: Path) -> No
             served.start_again()
             assert "reconnecting" in follow.stderr.readline()
             assert "Reconnected to" in follow.stderr.readline()
-            [row] = json.loads(follow.stdout.readline())["sessions"]  # a server begins anew
+            while "sessions" not in (told := json.loads(follow.stdout.readline())):
+                pass  # what became of the session before; then a server begins anew
+            [row] = told["sessions"]
             while row["live"] is not None:
                 row = json.loads(follow.stdout.readline())["session"]
             assert (row["sessionId"], row["outcome"]) == (first["sessionId"], "completed")
