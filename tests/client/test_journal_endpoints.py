@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acp_wire.schema import AgentMessageChunk, ClientCapabilities, TextContent
+from acp_wire.schema import AgentMessageChunk, ClientCapabilities, ImageContent, TextContent
 from acp_wire.schema.updates import UserMessageChunk
 from acphold.errors import AgentExitedError, ConnectionLostError, UnknownSessionError
 from acphold.live.agents.capabilities import WATCHES
 from acphold.live.reading.neighbours import has_other_clients
 from acphold.record.history.timeline import Message
-from tests.editor import scripted_agent
+from tests.editor import scripted_agent, wrap_command
 
 DEADLINE = 30.0
 
@@ -76,6 +76,22 @@ async def test_a_session_that_is_live_elsewhere_is_attached_to(
             await turn
             assert (await same.prompt('[{"say": "from the guest"}]')).text == "from the guest"
         assert (await session.prompt('[{"say": "still there"}]')).text == "still there"
+
+
+async def test_a_client_that_joins_a_session_of_the_background_process_knows_its_agent(
+    journal: Path, tmp_path: Path
+) -> None:
+    images = {"promptCapabilities": {"image": True}}
+    agent = scripted_agent(capabilities=images, meta={"steering": {"supported": True}})
+    command = wrap_command(agent, f"--journal={journal}")
+    async with asyncio.timeout(DEADLINE), acphold.connect(*command) as owner:
+        session = await owner.new_session(tmp_path)
+        async with acphold.connect(session=session.id, journal=journal) as guest:
+            same = await guest.load_session(session.id)
+            assert same.agent_name == session.agent_name
+            assert same.has_steering
+            picture = ImageContent(data="AAAA", mime_type="image/png")
+            assert (await same.prompt('[{"say": "seen"}]', picture)).text == "seen"
 
 
 async def test_a_turn_has_its_own_updates_and_not_those_of_another_client(

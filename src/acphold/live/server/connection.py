@@ -339,7 +339,8 @@ class ClientConnection:
         await self._greet_air()
         is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
         self._introduction = "over" if is_same or is_repeated else "answered in another version"
-        if self.offer.all_agents and (self.offer.is_line or self._is_one_of_many):
+        is_of_many = self.offer.all_agents and (self.offer.is_line or self._is_one_of_many)
+        if is_of_many or self._desk.only_joins:  # the session's agent has not been introduced yet
             self._opener.introduce = self._answer_for_client
         return self._answer_for_client(answer)
 
