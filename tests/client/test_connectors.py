@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,18 @@ async def test_a_program_that_is_no_agent_of_this_version_cannot_be_connected_to
             pass
 
 
-async def test_a_program_that_does_not_exist_cannot_be_connected_to() -> None:
-    with pytest.raises(AgentStartError, match="no such program"):
-        async with acphold.connect("no-such-agent"):
+@pytest.mark.parametrize(
+    ("program", "way"),
+    [("no-such-agent", "install it"), ("no-such-agent --acp", "give its words one by one")],
+)
+async def test_a_program_that_does_not_exist_cannot_be_connected_to(program: str, way: str) -> None:
+    with pytest.raises(AgentStartError, match=f"no such program on PATH; {way}"):
+        async with acphold.connect(program):
+            pass
+
+
+async def test_an_option_that_there_is_not_is_refused() -> None:
+    misspelt: Any = {"on_permision": lambda question: True}
+    with pytest.raises(TypeError, match="has no option 'on_permision'"):
+        async with acphold.connect(*scripted_agent(), **misspelt):
             pass

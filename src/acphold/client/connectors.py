@@ -170,6 +170,8 @@ async def connected_to(
 ) -> AsyncIterator[RemoteAgent]:
     """Talk to any far end."""
     require_loop()
+    if unknown := options.keys() - Options.__annotations__:
+        raise TypeError(f"acphold.connect has no option {min(unknown)!r}")
     files = options.get("files", False)
     answers = Answers(
         permission=options.get("permission"),

@@ -291,9 +291,8 @@ def _find(name: str, env: Mapping[str, str], cwd: str | None) -> str:
                 f"cannot start {name!r}: PATH has it in {part or '.'!r} only, and acphold does not "
                 "search relative folders; give its full path"
             )
-    raise AgentStartError(
-        f"cannot start {name!r}: no such program on PATH; install it, or give its full path"
-    )
+    way = "give its words one by one" if " " in name else "install it, or give its full path"
+    raise AgentStartError(f"cannot start {name!r}: no such program on PATH; {way}")
 
 
 def _require_executable(name: str, path: str) -> str:
