@@ -95,6 +95,22 @@ async def test_a_hit_has_the_messages_before_and_after_it(tmp_path: Path) -> Non
         assert answer["excerpt"][begin:end] == "needle"
 
 
+async def test_a_place_without_words_is_left_out(tmp_path: Path) -> None:
+    status = {"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "failed"}
+    talk = turn(
+        "Go",
+        edit("1", "/w/a.py"),
+        chunk("agent_message", "It "),
+        chunk("agent_message", "ends."),
+        status,
+    )
+    async with site(tmp_path) as served:
+        await served.remember("one", talk, settled=False)
+        (place,) = [it["place"] for it in (await asked(served, "/search", q="ends"))["hits"]]
+        told = await asked(served, "/contexts", q="ends", places=[place, "one@1"])
+        assert [it["place"] for it in told["contexts"]] == ["one@1"]
+
+
 async def test_a_session_that_is_deleted_meanwhile_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,7 +180,8 @@ async def contexts(reader: JournalReader, principal: Principal, exchange: HttpEx
 async def _context(
     row: SessionRow, seq: int, patterns: Sequence[re.Pattern[str]], journal: Journal
 ) -> dict[str, object] | None:
-    """Return a hit with what is around it; None if it was merged with others, or deleted, since."""
+    """Return a hit with what is around it; None if it was merged with others, or deleted, since, or
+    has no text of its own yet: a search joins the text of a turn that runs."""
     try:
         before = await journal.read_back(
             row.session_id, seq, bounds.ENTRIES_AROUND, bounds.GLANCE_BYTES
@@ -195,7 +196,7 @@ async def _context(
         ]
     except (RewrittenError, UnknownSessionError):
         return None
-    if not following or following[0].seq != seq:
+    if not following or following[0].seq != seq or not document(following[0]):
         return None
     held = Held(row.session_id, row.agent, row.cwd, row.title, row.archived)
     its = hit(held, following[0], patterns, None, bounds.EXCERPT_CHARACTERS)
