@@ -174,7 +174,7 @@ async def test_commands_in_a_notice_are_drawn_as_code(
     await session.prompt(steps({"update": {"sessionUpdate": "notice", **told}}))
     await opened(page, session.id)
     note = page.locator(".note")
-    await expect(note).to_have_text("Kept acphold diff - shows <it>.")
+    await expect(note).to_have_text("Kept. acphold diff - shows <it>.")
     await expect(note.locator("code")).to_have_text("acphold diff -")
 
 

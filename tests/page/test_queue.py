@@ -267,7 +267,7 @@ async def test_words_are_said_into_the_running_turn_and_stand_there_also_in_a_re
     await expect(answer(page, "too late for this turn")).to_be_visible()
     await expect(page.locator("article.prompt")).to_have_count(3)
     turns = page.locator("article.prompt, .said")
-    clock = re.compile(r"\d\d:\d\d\s[AP]M| in acphold-page")
+    clock = re.compile(r"\d\d:\d\d\s[AP]M| on the page")
     drawn = [clock.sub("", it) for it in await turns.all_text_contents()]
     await page.reload()
     await expect(answer(page, "too late for this turn")).to_be_visible()

@@ -212,3 +212,22 @@ async def test_who_has_gone_on_to_another_session_stays_there_when_the_one_befor
     await expect(page.locator(".undo p")).to_have_count(2)
     await expect(row_of(page, second)).to_have_count(0)
     assert page.url.endswith("#/")
+
+
+async def test_a_prompt_whose_turn_runs_is_there_once_after_a_reload(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await opened(page, session.id)
+    await typed(page, steps({"say": "half "}, {"until": f"{tmp_path / 'go'}"}, {"say": "whole"}))
+    await expect(page.locator(".said")).to_have_text("half")
+    await page.reload()
+    await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    await expect(page.locator(".sending")).to_have_count(0)
+    await expect(page.locator("article.prompt")).to_have_count(1)
+    await expect(page.locator("article.prompt header")).to_contain_text("on the page")
+    (tmp_path / "go").touch()
+    await expect(page.locator(".said")).to_have_text("half whole")
+    await typed(page, steps({"say": "next"}))
+    await expect(page.locator(".said")).to_have_text(["half whole", "next"])
+    await expect(page.locator(".of-end")).to_have_count(2)

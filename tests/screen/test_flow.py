@@ -109,12 +109,13 @@ def test_a_thought_is_one_line_and_a_key_shows_all_of_it() -> None:
     assert ("thought", "A\nB") in taken(flow)
 
 
-def test_a_prompt_of_another_client_has_its_name() -> None:
+@pytest.mark.parametrize(("client", "place"), [("zed", "in zed"), ("acphold-page", "on the page")])
+def test_a_prompt_of_another_client_has_its_name(client: str, place: str) -> None:
     flow = Flow()
-    meta = {"acphold/client": {"name": "zed", "version": "1"}}
+    meta = {"acphold/client": {"name": client, "version": "1"}}
     say(flow, "hello", "user_message_chunk", messageId="acphold-1", _meta=meta)
     flow.turn_over()
-    assert taken(flow) == [("you", "hello\nin zed")]
+    assert taken(flow) == [("you", f"hello\n{place}")]
 
 
 def test_what_only_the_agent_says_that_the_user_said_is_told_so() -> None:

@@ -28,6 +28,7 @@ from acp_wire.schema.updates import ATTRIBUTE_KINDS
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import Passage, passage
 from acphold.faces.screen.markdown import ParagraphPiece, Paragraphs
+from acphold.live.presentation.scenes import PAGE
 from acphold.live.presentation.visible_text import on_one_line, quantity
 from acphold.record.history.children import MOST_CHILDREN, SPEAKS_OF_CHILDREN, child_of_update
 from acphold.record.history.entries import CHILD, UPDATE, Entry
@@ -484,7 +485,8 @@ def _by(message: Message, client: str | None) -> Passage:
     shown = passage(message)
     if client in (None, "acphold"):
         return shown
-    where = Text(f"in {on_one_line(client or '')}", "faint")
+    place = "on the page" if client == PAGE else f"in {on_one_line(client or '')}"
+    where = Text(place, "faint")
     return replace(shown, lines=[*shown.lines, where])
 
 

@@ -414,7 +414,10 @@ export class Session {
 
   /** @param {sends.Kept} kept */
   #send(kept) {
-    const sent = this.#acts && this.#line.send(kept.id);
+    if (!this.#acts) return;
+    // An earlier page has sent it, and its turn runs.
+    if (this.timeline.begun === kept.id && this.#line.find(kept.id)?.state === "kept") this.#line.mark(kept.id, "again");
+    const sent = this.#line.send(kept.id);
     if (!sent) return;
     const isAgain = sent.after !== undefined;
     if (!isAgain) void sends.keep(kept).catch(() => {});

@@ -1,6 +1,7 @@
 // What was said and done, one under the other; each is drawn again only when it has changed.
 import { Component } from "preact";
 import { useState } from "preact/hooks";
+import { inClient } from "../model/decisions.js";
 import { asText, baseName, counted, line, wordTable, visible } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
 import { coded } from "./coded.js";
@@ -97,7 +98,7 @@ function Drawn({ item, decisions }) {
     case "question":
       return html`<${Later} name="DecisionView" item=${item} version=${item.version} />`;
     case "note":
-      return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title)}</b> ${coded(line(item.description, 1000))}</p>`;
+      return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title)}${item.description && "."}</b> ${coded(line(item.description, 1000))}</p>`;
     case "compaction":
       return html`<details class="thought"><summary>${COMPACTIONS[item.status ?? "in_progress"] ?? `Context ${line(item.status).replace("_", " ")}`}${item.error ? `: ${line(item.error)}` : ""}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
     case "end":
@@ -131,7 +132,7 @@ function Inside({ items, version }) {
 function PromptView({ item }) {
   const whose = item.isReported ? "You, as reported by the agent" : "You";
   return html`<article class=${`prompt ${item.isReported ? "told" : ""}`}>
-    <header><h2>${whose}</h2>${item.author && html` <span>in ${line(item.author, 40)}</span>`} <${Later} name="FromHere" item=${item} /><${When} item=${item} /></header>
+    <header><h2>${whose}</h2>${item.author && html` <span>${inClient(item.author)}</span>`} <${Later} name="FromHere" item=${item} /><${When} item=${item} /></header>
     ${blocks(item.content)}
   </article>`;
 }
