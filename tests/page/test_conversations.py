@@ -178,6 +178,23 @@ async def test_commands_in_a_notice_are_drawn_as_code(
     await expect(note.locator("code")).to_have_text("acphold diff -")
 
 
+async def test_words_that_run_from_right_to_left_begin_at_the_right_and_struck_ones_are_struck(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    words = "\u0645\u0631\u062d\u0628\u0627"
+    await session.prompt(steps({"say": f"{words} `main.py`\n\n- {words}\n\nnot ~~left~~ right"}))
+    await opened(page, session.id)
+    places = """() => [...document.querySelectorAll(".said p, .said li")].map((it) => {
+      const range = new Range();
+      range.selectNodeContents(it);
+      const [box, said] = [it.getBoundingClientRect(), range.getBoundingClientRect()];
+      return box.right - said.right < said.left - box.left ? "right" : "left";
+    })"""
+    await expect(page.locator(".said del")).to_have_css("text-decoration-line", "line-through")
+    assert await page.evaluate(places) == ["right", "right", "left"]
+
+
 async def test_all_that_an_agent_does_is_there_in_a_line_that_opens(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:

@@ -122,10 +122,10 @@ function token(token) {
       return html`<div class=${`heading depth-${token.depth}`} role="heading" aria-level="3">${tokens(token.tokens)}</div>`;
     case "list":
       return token.ordered
-        ? html`<ol start=${token.start || 1}>${token.items.map(item)}</ol>`
-        : html`<ul>${token.items.map(item)}</ul>`;
+        ? html`<ol dir="auto" start=${token.start || 1}>${token.items.map(item)}</ol>`
+        : html`<ul dir="auto">${token.items.map(item)}</ul>`;
     case "blockquote":
-      return html`<blockquote>${tokens(token.tokens)}</blockquote>`;
+      return html`<blockquote dir="auto">${tokens(token.tokens)}</blockquote>`;
     case "code":
       return html`<${CodeView} language=${(token.lang ?? "").split(/\s/, 1)[0]} pieces=${[token.text]} isOpen=${false} />`;
     case "table":
