@@ -92,7 +92,7 @@ async def test_what_began_and_ended_elsewhere_before_it_is_first_told_is_news_an
     await page.route(FEED, lambda it: it.fulfill(body=event, headers=stream))
     await page.goto(f"{page.url.partition('#')[0]}#/session/opened")
     await page.reload()
-    await expect(page.get_by_text("Session not found")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Session not found")).to_be_visible()
     await page.get_by_role("link", name="All sessions").click()
     event += told
     await expect(page.locator("a.session", has_text="begun")).to_contain_text("done")

@@ -31,22 +31,28 @@ export function Conversation({ desk, id, seq }) {
   }, [id]);
   const row = desk.rows.value.get(id);
   const status = session.status.value;
-  const title = called(row?.title ?? session.timeline.state.title);
+  const title = status === "missing" ? "Session not found" : called(row?.title ?? session.timeline.state.title);
   useEffect(() => {
     document.title = `${title} · acphold`;
   }, [title]);
   const isRunning = row?.live?.state === "running" || row?.live?.state === "waiting" || session.sending.value.some((each) => each.state === "begun");
   const [isFinding, setFinding] = useState(false);
   const who = agentName(row?.agentName ?? session.introduction.value?.agentInfo?.title ?? "The agent");
+  const back = html`<a class="back" href="#/" aria-label="All sessions"></a>`;
+  if (status === "missing") {
+    return html`<main class="conversation" id="main" tabindex="-1">
+      <header class="bar">${back}<h1>${title}</h1></header>
+      <p class="empty">It was deleted, or this device has no access to it.</p>
+    </main>`;
+  }
   return html`<main class="conversation" id="main" tabindex="-1">
     <header class="bar">
-      <a class="back" href="#/" aria-label="All sessions"></a>
+      ${back}
       <div class="name"><h1>${title}</h1><p><${State} row=${row} /> ${who} · <span title=${row?.cwd}>${baseName(row?.cwd ?? session.cwd)}</span></p></div>
       <button type="button" class="to-prompt" onClick=${() => toPrompt(session)} title="Previous prompt" aria-label="Previous prompt">↑</button>
       <${Later} name="SessionMenu" desk=${desk} id=${id} row=${row} title=${title} session=${session} find=${() => setFinding(true)} />
     </header>
     ${isFinding && html`<${Later} name="Find" session=${session} done=${() => setFinding(false)} />`}
-    ${status === "missing" && html`<p class="empty">Session not found, or this device has no access to it.</p>`}
     ${status === "failed" && html`<p class="empty">The session could not be loaded. ${line(session.problem.value)}</p>`}
     <${Reading} key=${id} session=${session} seq=${seq} isKnown=${row !== undefined} isRunning=${isRunning} />
     ${session.status.value === "ready" && html`<footer class="asking">

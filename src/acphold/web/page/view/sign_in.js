@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { endSession, forget, pairAnew } from "../model/leaving.js";
 import { line } from "../model/text.js";
 import { device, owner, request } from "../wire/device.js";
+import { coded } from "./coded.js";
 import { asked } from "./dialog.js";
 import { html } from "./html.js";
 import { codeIn } from "./places.js";
@@ -71,7 +72,7 @@ export function SignIn({ problem }) {
   return html`<main class="sign-in" id="main">
     <span class="emblem" aria-hidden="true"></span>
     <h1>Pair this device</h1>
-    ${words && html`<p class="bad" role="alert">${words}</p>`}
+    ${words && html`<p class="bad" role="alert">${coded(words)}</p>`}
     <p>Run <code>acphold access pair</code> on the server. Open the link that it prints, scan its QR code, or type its code here.</p>
     <form onSubmit=${send}>
       <label>Code<input value=${code} autocapitalize="characters" autocomplete="one-time-code" spellcheck=${false} required onInput=${(/** @type {On<HTMLInputElement>} */ event) => setCode(event.target.value)} /></label>
