@@ -358,7 +358,7 @@ async def test_stop_ends_it_and_its_agent_and_nothing_is_lost(home: Home) -> Non
         assert stopped.stdout == "Stopped scripted with 1 session.\n"
         assert await turn == {"stopReason": "cancelled"}
         await one.ended()
-        assert one.text().startswith("keptcut[acphold] acphold has stopped")
+        assert one.text().startswith("keptcut\n\n[acphold] acphold has stopped")
         assert "has ended" in one.stderr.decode()
     assert home.daemons() == []
     assert await asyncio.to_thread(home.run, "agent", "stop") is not None

@@ -121,4 +121,4 @@ async def test_a_client_that_shares_a_session_is_answered_and_told_that_its_proc
             end(client, how)
             assert [await theirs, await turn] == [CANCELLED] * 2
             await other.until_text("stopped")
-            assert other.text().startswith("before half [acphold] acphold has stopped")
+            assert other.text().startswith("before half \n\n[acphold] acphold has stopped")

@@ -192,7 +192,7 @@ async def test_an_id_that_is_given_out_again_never_shows_the_old_session_the_new
         await two.until_text("of the new one")
         error = await one.refused("session/prompt", prompt_params(session, "mine"))
         assert "deleted" in error.message or "another" in error.message
-        assert one.text().startswith("of the old one[acphold] This session was deleted")
+        assert one.text().startswith("of the old one\n\n[acphold] This session was deleted")
         assert "of the new one" not in one.text()
         await one.load(session)
         assert one.text().endswith("of the new one")

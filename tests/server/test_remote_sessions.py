@@ -83,7 +83,7 @@ async def test_what_is_longer_than_a_client_takes_is_told_in_its_place_live_and_
         assert told["title"] == LEFT_OUT
         assert "is over the limit of" in told["description"]
         await three.load(session)
-        assert f"before [acphold] {LEFT_OUT}" in three.text()
+        assert f"before \n\n[acphold] {LEFT_OUT}" in three.text()
         assert three.text().endswith("after ")
         # The line behind knows the place, too: it does not come twice.
         places = [

@@ -154,7 +154,8 @@ def notice_as_message(raw: bytes) -> bytes:
     if NOTICE not in decoded.meta:
         return b""
     words = ". ".join(filter(None, (decoded.title, decoded.description)))
-    text = f"[{decoded.meta[NOTICE].speaker}] {words}\n\n"
+    # A paragraph of its own: it comes in the middle of what the agent says.
+    text = f"\n\n[{decoded.meta[NOTICE].speaker}] {words}\n\n"
     return msgspec.json.encode(
         {
             "sessionUpdate": "agent_message_chunk",
