@@ -326,6 +326,24 @@ def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
     one.until("cancelled: Run it", "ready")
 
 
+def test_once_a_line_from_before_a_question_is_sent_a_key_answers_it(
+    one: Terminal, tmp_path: Path
+) -> None:
+    asking = tmp_path / "asking"
+    one.type(steps({"say": "begun"}, {"until": str(asking)}, ask(title="Run it")))
+    one.until("agent  begun", "running")
+    one.type("later")
+    one.until("▸  later")
+    asking.touch()
+    one.until("empty the line first (Ctrl-U); Enter sends it")
+    one.type("\r")
+    one.until("1 queued prompt", "press a key, then Enter")
+    one.type("y")
+    one.until("Enter: allow once: Go on")
+    one.type("\x03")
+    one.until("cancelled: Run it", "ready")
+
+
 def test_ctrl_c_in_a_running_turn_keeps_the_line_that_was_begun(one: Terminal) -> None:
     one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
     one.until("agent  begun", "running")

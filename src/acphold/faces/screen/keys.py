@@ -204,6 +204,7 @@ def _add_for_input(keys: KeyBindings, screen: AskingScreen) -> None:
                 screen.give(None)
         if text.strip():
             buffer.append_to_history()
+            buffer.text = ""  # which is noticed: from now on, a key answers the question
             buffer.reset()
             screen.person.submit(text)
 
