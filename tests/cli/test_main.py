@@ -191,12 +191,26 @@ def test_the_version_is_printed(acphold: CommandLine) -> None:
     assert acphold.run("--version").out == f"acphold {__version__}\n"
 
 
+def test_that_nobody_has_access_is_said(acphold: CommandLine) -> None:
+    assert acphold.run("access", "list").err == "No tokens or paired devices.\n"
+
+
 def test_an_unknown_command_is_a_usage_error(acphold: CommandLine) -> None:
     done = acphold.run("lst")
     assert (done.code, done.out) == (2, "")
     assert (
         done.err == "acphold: no command 'lst' (`list`?); `acphold help --all` lists all commands\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("delet", "(`session delete`?)"), ("prun", "(`session prune`?)"), ("foo", "searches your")],
+)
+def test_an_unknown_command_of_a_family_suggests_only_a_similar_one(
+    acphold: CommandLine, typed: str, meant: str
+) -> None:
+    assert meant in acphold.run("session", typed).err
 
 
 @pytest.mark.parametrize(

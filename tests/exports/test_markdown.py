@@ -25,7 +25,7 @@ def test_a_file_has_all_that_was_said_and_done() -> None:
     assert text.startswith("# Greeting\n\n- session: `s-1`\n- agent: `demo-agent`\n")
     assert "<kbd>You</kbd>\n\n> Make it friendlier\n" in text
     assert "<kbd>Agent</kbd>\n\nI will change **it**.\n" in text
-    assert "- ● Change the greeting\n" in text
+    assert "- ✓ Change the greeting\n" in text
     assert "<summary>● Edit hello.py — edit, completed</summary>" in text
     assert "```diff\n@@ -1 +1 @@\n-hi\n+hello\n```" in text
 

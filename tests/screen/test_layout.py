@@ -11,7 +11,15 @@ from rich.text import Text
 from rich.theme import Theme
 
 from acphold.faces.cli.terminal_text import STYLES
-from acphold.faces.screen.layout import GUTTER, Beside, Hanging, LabelledText, block_text, passage
+from acphold.faces.screen.layout import (
+    GUTTER,
+    Beside,
+    Gutter,
+    Hanging,
+    LabelledText,
+    block_text,
+    passage,
+)
 from acphold.faces.screen.markdown import Prose
 from acphold.record.history.decisions import Came
 from acphold.record.history.raw_update import text_block
@@ -172,6 +180,15 @@ def test_in_a_pipe_an_answer_is_the_markdown_that_the_agent_wrote() -> None:
     assert plain(answer) == f"\nagent: {answer}\n"
     table = "| a |\n|---|\n| 1 |"
     assert plain("# Title\n\ntext", table) == f"\nagent:\n\n# Title\n\ntext\n\nagent:\n\n{table}\n"
+
+
+def test_a_line_is_left_before_each_title_but_the_first() -> None:
+    shown, piped = io.StringIO(), io.StringIO()
+    for layout in (Gutter(Console(file=shown, theme=Theme(STYLES))), LabelledText(piped)):
+        layout.head("One", ["a fact"])
+        layout.head("", ["another"])
+        layout.head("Two", [])
+    assert shown.getvalue() == piped.getvalue() == "One\na fact\nanother\n\nTwo\n"
 
 
 def test_in_a_pipe_what_an_agent_writes_begins_no_passage() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import sys
 from contextlib import aclosing
 
 from msgspec.structs import replace
@@ -69,6 +70,8 @@ async def list_tokens(*, json: bool, journal: str | None) -> None:
             ids = [it.session_id for it in tokens if it.session_id is not None]
             short_ids = dict(zip(ids, await kept.short_ids(ids, SHORT_ID), strict=True))
             await _tell_held(kept)
+    if not tokens and not json:
+        print("No tokens or paired devices.", file=sys.stderr)
     now = now_ms()
     for each in tokens:
         state = "held" if each.is_held else "good"
@@ -385,6 +388,8 @@ async def _list_shares(location: str | None, given: str | None, *, json: bool) -
         shares = [it for it in await journal.access.shares() if only in (None, it.session_id)]
         short_ids = await journal.short_ids([it.session_id for it in shares], SHORT_ID)
         await _tell_held(journal)
+    if not shares and not json:
+        print("Nothing is shared.", file=sys.stderr)
     for each, short in zip(shares, short_ids, strict=True):
         may = "prompt" if each.prompts else "read"
         if json:

@@ -255,7 +255,7 @@ async def _try(journal: Journal, rule: StandingRule) -> None:
     since, whose = rule.made_at - REFUSED_SINCE, Whose(rule.person or None)
     async for each in past_questions(journal, since, whose):
         if isinstance(each.action, Unclear):
-            counts["cannot be read"] += 1
+            counts["not in a form that acphold can check"] += 1
         elif not each.is_allowed_by(rule):
             counts["asked as before"] += 1
         else:

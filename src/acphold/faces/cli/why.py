@@ -131,7 +131,7 @@ def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
             commit = reader.resolve(target)
         except GitError:
             raise UsageError(
-                f"{target!r} is neither FILE:LINE nor a commit of this repository"
+                f"{target!r} is neither FILE:LINE of a file here nor a commit of this repository"
             ) from None
         added = [it for it in reader.additions(commit) if it.lines]
         read = added[: bounds.COMMIT_FILES]

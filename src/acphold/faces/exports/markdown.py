@@ -94,7 +94,7 @@ def _scene(scene: Scene) -> str:
             return _fold(headed, "\n\n".join(its) or "*no words*")
         case Planned():
             steps = [
-                f"- {scenes.step_mark(step.status)} {plain(step.text)}" for step in scene.steps
+                f"- {scenes.plan_mark(step.status)} {plain(step.text)}" for step in scene.steps
             ]
             return f"{_label('Plan')}\n\n" + "\n".join(steps)
         case _:

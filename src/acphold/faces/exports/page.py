@@ -185,7 +185,7 @@ def _scene(scene: Scene) -> str:
             return _step(status, scene.name, f"<span>{about}</span>", inside)
         case Planned():
             steps = "".join(
-                f'<li class="{_status(step.status)}">{scenes.step_mark(step.status)} '
+                f'<li class="{_status(step.status)}">{scenes.plan_mark(step.status)} '
                 f"{_text(step.text)}"
                 for step in scene.steps
             )

@@ -103,10 +103,9 @@ def passage(scene: Scene, *, full: bool = False, more: str = "", brief: bool = F
         case Planned():
             steps: list[Text] = []
             for step in scene.steps:
-                done = step.status == "completed"
-                mark = "✓" if done else scenes.step_mark(step.status)  # a plan is ticked off
                 style = STATUS_STYLES.get(step.status, "faint")
-                steps.append(Text.assemble((f"{mark} ", style), on_one_line(step.text)))
+                mark = f"{scenes.plan_mark(step.status)} "
+                steps.append(Text.assemble((mark, style), on_one_line(step.text)))
             return Passage("plan", "plan", steps)
         case Noticed(is_ours=True):
             return Passage("acphold", "acphold", _lines(scenes.notice_text(scene)))
@@ -334,8 +333,11 @@ class LabelledText:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._before_title = ""
 
     def head(self, title: str, facts: Sequence[str]) -> None:
+        if title:
+            title, self._before_title = f"{self._before_title}{title}", "\n"
         self._stream.write("\n".join(filter(None, [title, *facts])) + "\n")
 
     def put(self, passage: Passage, *, marked: bool = False) -> None:
@@ -362,10 +364,12 @@ class Gutter:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._before_title = ""
 
     def head(self, title: str, facts: Sequence[str]) -> None:
         if title:
-            self._console.print(Text(title, "heading"))
+            self._console.print(Text(f"{self._before_title}{title}", "heading"))
+            self._before_title = "\n"
         for fact in facts:
             self._console.print(Text(fact, "faint"))
 

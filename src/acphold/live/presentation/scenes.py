@@ -89,8 +89,13 @@ def speaker(message: Message) -> str:
 
 
 def step_mark(status: str) -> str:
-    """Return the mark of a tool call or a step; an unknown status counts as pending."""
+    """Return the mark of a tool call; an unknown status counts as pending."""
     return STATUS_MARKS.get(status, STATUS_MARKS["pending"])
+
+
+def plan_mark(status: str) -> str:
+    """Return the mark of a step of a plan, which is ticked off."""
+    return "✓" if status == "completed" else step_mark(status)
 
 
 def notice_text(scene: Noticed) -> str:
