@@ -466,6 +466,14 @@ async def test_a_stopped_process_before_which_many_wait_is_named_and_not_waited_
         assert told in stopped.stderr
 
 
+async def test_of_several_processes_those_to_stop_have_to_be_named(
+    home: Home, tmp_path: Path
+) -> None:
+    async with home.editor(), home.editor(f"--journal={tmp_path / 'other.db'}"):
+        stopped = await asyncio.to_thread(home.run, "agent", "stop")
+        assert "stop: 2 processes run in the background; stop all with --all" in stopped.stderr
+
+
 async def test_a_stopped_process_is_killed_by_force_and_the_next_editor_starts_another(
     home: Home, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from acphold.faces.screen.layout import GUTTER
 from acphold.faces.screen.typed import (
     COMMANDS,
     Local,
@@ -39,3 +40,7 @@ def test_what_a_line_means(line: str, meaning: object) -> None:
 def test_the_help_names_every_command_of_ours() -> None:
     told = "\n".join(line.plain for line in help_page().lines)
     assert [name for name in COMMANDS if f"/{name}" not in told] == []
+
+
+def test_the_help_has_each_command_and_key_on_one_line_of_a_terminal() -> None:
+    assert max(line.cell_len for line in help_page().lines) <= 80 - GUTTER

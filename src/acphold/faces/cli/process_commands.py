@@ -139,7 +139,7 @@ async def stop(
     stopped: list[Process | SilentProcess] = [*background, *(silent if force else ())]
     if len(stopped) > 1 and not everything:
         raise UsageError(
-            f"{quantity(len(stopped), 'process')} run in the background; stop all with --all, or "
+            f"{len(stopped)} processes run in the background; stop all with --all, or "
             "one with the ID of a session in it: `acphold agent status` shows them"
         )
     return await _stop(background, silent, force=force)

@@ -53,10 +53,10 @@ COMMANDS: Final = {
     "mode": ("[NAME]", "show or change the mode (F2: next)"),
     "options": ("", "all options (F3)"),
     "export": ("[FILE]", "export this session, by default as Markdown"),
-    "fork": ("[before] [files]", "copy this session; without its last turn, with its files"),
-    "now": ("TEXT", "send it into the running turn, if the agent supports that"),
+    "fork": ("[before] [files]", "a copy; without the last turn, with the files"),
+    "now": ("TEXT", "send it into the running turn, if supported"),
     "later": ("[02:00] TEXT", "queue a prompt, to start no earlier than a time"),
-    "queue": ("[resume|pause]", "the queued prompts; also: drop N, move N M, back N"),
+    "queue": ("[resume|pause]", "the queue; also: drop N, move N M, back N"),
     "quit": ("", "leave (so do exit and Ctrl-D)"),
 }
 """Our commands, each with its arguments and its description."""
@@ -64,13 +64,13 @@ COMMANDS: Final = {
 ALIASES: Final = {"exit": "quit", "q": "quit", "?": "help"}
 
 KEYS: Final = {
-    "!COMMAND": "run it in your shell, in the session's folder; the agent does not see it",
-    "//NAME": "the agent's own command, if acphold has one of that name",
+    "!COMMAND": "run it in your shell; the agent does not see it",
+    "//NAME": "the agent's command, if acphold has one, too",
     "@FILE": "attach a file; type any part of its path",
-    "Enter": "send; after a backslash, or with Alt: a new line",
+    "Enter": "send; after a backslash or with Alt: a new line",
     "Ctrl-V": "attach the picture in the clipboard",
     "Ctrl-X Ctrl-E": "write the prompt in $EDITOR",
-    "Up": "edit the last queued prompt; earlier prompts (Ctrl-R: search them)",
+    "Up": "edit the last queued or an earlier one (Ctrl-R)",
     "Ctrl-O, F4": "whole tool calls; the agent's stderr",
     "Ctrl-T": "unfold or fold thoughts",
     "Ctrl-C": "cancel the turn, or clear the line",
