@@ -415,7 +415,7 @@ async def test_who_may_only_watch_sees_what_waits_and_has_nothing_to_press(
     await watching.goto(f"{watching.url.partition('#')[0]}#/session/{session.id}")
     await expect_words(watching, "one", "two")
     await expect(watching.locator(".queue button, .queue .grip")).to_have_count(0)
-    await expect(watching.get_by_text("This device can only watch.")).to_be_visible()
+    await expect(watching.get_by_text("You can only watch this session.")).to_be_visible()
     await expect(watching.locator(".asking textarea, .asking button")).to_have_count(0)
     await page.get_by_role("button", name="Pause").click()
     await expect(watching.locator(".queue header")).to_contain_text("paused")

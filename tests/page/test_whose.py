@@ -229,6 +229,27 @@ async def test_what_one_user_has_read_is_not_there_for_the_next_one(
     await device.set_offline(False)
 
 
+async def test_of_a_session_that_somebody_shares_only_what_one_may_do_is_offered(
+    device: BrowserContext, served: Served
+) -> None:
+    async with acphold.connect(served.url, token=served.token()) as ours:
+        session = await ours.new_session(cwd=served.folder)
+        await session.prompt(steps({"say": "Ours."}))
+    page = await paired_as(device, served, "--user", "carol")
+    await expect(page.get_by_role("link", name="Usage")).to_have_count(0)
+    prompt, delete = page.get_by_label("Prompt", exact=True), page.get_by_text("Delete", exact=True)
+    for may in ((), ("--prompt",)):
+        served.run("access", "share", session.id, "--with", "carol", *may)
+        await page.goto(f"{served.url}/#/session/{session.id}")
+        await page.reload()
+        await expect(page.locator(".said")).to_have_text("Ours.")
+        await expect(page.get_by_text("You can only watch")).to_have_count(0 if may else 1)
+        await expect(prompt).to_have_count(1 if may else 0)
+        await page.get_by_role("button", name="More").click()
+        await expect(page.get_by_text("Export", exact=True)).to_be_visible()
+        await expect(delete).to_have_count(0)
+
+
 async def test_an_address_with_a_code_makes_no_page_somebody_else_s_unasked(
     device: BrowserContext, served: Served
 ) -> None:

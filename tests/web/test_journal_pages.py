@@ -140,7 +140,7 @@ async def test_entries_come_newest_first_and_as_the_command_prints_them(
     lines = [json.loads(line) for line in shown.splitlines()]
     told = (await web.get(address("s1"))).json
     lineage = told.pop("lineage")
-    assert told == {"entries": lines[::-1], "before": None, "state": {}}
+    assert told == {"entries": lines[::-1], "before": None, "state": {}, "may": ["watch"]}
     assert (await web.get(address("s1", lineage=lineage))).status == 200
     assert (await web.get(address("s1", lineage="of another time"))).status == 409
 

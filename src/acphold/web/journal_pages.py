@@ -276,7 +276,7 @@ class JournalPages:
         if asked.before is None:  # as last known: looking at a session asks no agent
             now = (await self._reader.ask(lambda it: it.summary(session_id))).attributes
             state = splice(load_result(b"{}", now), {"availableCommands": now.commands})
-            body["state"] = Raw(state)
+            body |= {"state": Raw(state), "may": sorted(principal.scopes_in(row))}
         return json_encode(body), FOR_GOOD if page.is_settled else ASK_AGAIN
 
     # -- the search -----------------------------------------------------------------------

@@ -8,6 +8,7 @@
 // server cannot go on from there (a turn was put in order meanwhile), the end is read anew.
 import { signal } from "@preact/signals";
 import { LostError, RpcError } from "../wire/connection.js";
+import { device } from "../wire/device.js";
 import { SessionLine } from "../wire/line.js";
 import { end, entries, read, session as rowOf } from "../wire/pages.js";
 import { drawn } from "./frames.js";
@@ -94,6 +95,8 @@ export class Session {
   continuedBy = "";
   /** Where the page before the first one ends, null at the beginning of the session. @type {import("@preact/signals").Signal<number | null>} */
   before = signal(null);
+  /** What this device may do here, null until that is read. @type {import("@preact/signals").Signal<string[] | null>} */
+  #scopes = signal(null);
   /** Items at the beginning of the timeline that are not drawn yet: what is seen is drawn first. */
   undrawn = signal(0);
   /** @type {() => void} */
@@ -170,6 +173,11 @@ export class Session {
     this.status.value = "ready";
     this.#isSeen();
     this.#attached(told, false);
+  }
+
+  /** Whether this device may do that: somebody else's session is shared for less. @param {string} scope */
+  permits(scope) {
+    return (this.#scopes.value ?? device()?.scopes ?? []).includes(scope);
   }
 
   /** Take the connection that there is now, to act in it. */
@@ -563,6 +571,7 @@ export class Session {
     this.undrawn.value = aScreenAbove(timeline.items, timeline.items.length);
     this.#line.begin(page.entries[0]?.seq ?? 0, page.lineage ?? "");
     this.before.value = page.before;
+    this.#scopes.value = page.may ?? null;
     this.status.value = "ready";
     this.#isSeen();
     this.#changed();

@@ -42,7 +42,7 @@ function turnOf(item) {
 /** @param {{item: import("../model/timeline.js").Prompt}} props */
 export function FromHere({ item }) {
   const { desk, session } = kept.value ?? {};
-  if (!desk || !session?.timeline.items.includes(item) || !device()?.scopes.includes("manage")) return null;
+  if (!desk || !session?.timeline.items.includes(item) || !session.permits("manage")) return null;
   const choose = async () => {
     if (kept.peek()?.turns.length) await look(desk, session).catch(() => {});  // files of its end may be there by now; what is known is offered
     const turn = turnOf(item);

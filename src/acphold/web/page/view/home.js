@@ -4,6 +4,7 @@ import { sessions } from "../wire/pages.js";
 import { grouping, standing } from "../model/rows.js";
 import { counted } from "../model/text.js";
 import { panes, useWide } from "./columns.js";
+import { device } from "../wire/device.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
 import { memo } from "./memo.js";
@@ -58,7 +59,7 @@ export function Home({ desk, current, asking, isAll }) {
   const mark = html`<a class="mark" href="#/"><span aria-hidden="true"></span>acphold</a>`;
   return html`<${isAll ? "main" : "nav"} class="home" id=${isAll ? "main" : undefined} tabindex="-1" aria-label="Sessions">
     <header class="bar">${isAll ? html`<h1>${mark}</h1>` : mark}
-      <a class="button" href="#/usage">Usage</a><a class="button main" href="#/new">New</a></header>
+      ${!device()?.user && html`<a class="button" href="#/usage">Usage</a>`}<a class="button main" href="#/new">New</a></header>
     <div class="scroll">
       ${!isBesideNews && html`<${Later} name="Inbox" desk=${desk} current=${asking} isBrief=${isBroad} />`}
       <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => (desk.sought.value = event.target.value)} /><kbd aria-hidden="true">/</kbd></search>

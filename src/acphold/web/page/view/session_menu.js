@@ -46,17 +46,18 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
   };
   useKept(desk, session, row);
   const hasFiles = row?.files && row.files.state !== "refused" && device()?.scopes.includes("files");
+  const isOurs = session.permits("manage");
   return html`<div class="menu">
     <button type="button" popovertarget="session-menu" aria-label="More">⋯</button>
     <div id="session-menu" popover="auto" ref=${menu}>
       <button type="button" onClick=${act(find)}>Find</button>
       <a class="button" href=${`#/changes/${encodeURIComponent(id)}`}>Changes</a>
-      <button type="button" onClick=${act(rename)}>Rename</button>
+      ${isOurs && html`<button type="button" onClick=${act(rename)}>Rename</button>`}
       <button type="button" onClick=${act(() => copied(location.href))}>Copy link</button>
-      <button type="button" onClick=${act(() => continueInCopy({ desk, session, files: { after: hasFiles } }))}>Continue in a copy…</button>
+      ${isOurs && html`<button type="button" onClick=${act(() => continueInCopy({ desk, session, files: { after: hasFiles } }))}>Continue in a copy…</button>`}
       <button type="button" onClick=${act(() => exported(id))}>Export</button>
-      <button type="button" onClick=${act(putAway)}>${row?.archived ? "Unarchive" : "Archive"}</button>
-      <button type="button" class="bad" onClick=${act(throwAway)}>Delete</button>
+      ${isOurs && html`<button type="button" onClick=${act(putAway)}>${row?.archived ? "Unarchive" : "Archive"}</button>
+      <button type="button" class="bad" onClick=${act(throwAway)}>Delete</button>`}
     </div>
     ${problem && html`<p class="bad" role="alert">${problem}</p>`}
   </div>`;

@@ -5,7 +5,6 @@ import { promptBlocks } from "../model/prompt_blocks.js";
 import { newId } from "../model/sends.js";
 import { counted, line, wordTable, visible } from "../model/text.js";
 import { moment } from "../model/times.js";
-import { mayPrompt } from "../wire/device.js";
 import { html } from "./html.js";
 import { notify } from "./undo.js";
 
@@ -93,7 +92,7 @@ function Queue({ desk, session }) {
   if (waiting.length === 0 && !held) return null;
 
   const isOff = !session.isAttached.value;
-  const mayChange = mayPrompt();
+  const mayChange = session.permits("prompt");
   const isAsked = session.afterStop.value === "ask";
   /** @param {string} id @param {string | undefined} before */
   const move = (id, before) => act({ do: "move", id, before });
@@ -204,7 +203,7 @@ export function PutOff({ session, isRunning, put, content, clear, setProblem }) 
   }, [isOpen]);
   const queue = session.queue.value;
   const takesWords = isRunning && session.introduction.value?._meta?.steering?.supported === true;
-  if (!mayPrompt() || !(queue || takesWords)) return null;
+  if (!session.permits("prompt") || !(queue || takesWords)) return null;
   const sendNow = async () => {
     setSending(true);
     try {

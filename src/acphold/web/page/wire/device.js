@@ -34,9 +34,6 @@ export function whenChanged(known, what) {
 /** Whose the sessions are. @param {Whose} of */
 export const owner = ({ user, server }) => user ?? server;
 
-/** Whether it may do more than watch. */
-export const mayPrompt = () => device()?.scopes.includes("prompt");
-
 /** Ask the server for something, as this device. @param {string | URL} path @param {RequestInit} [how] */
 export function request(path, how) {
   const headers = new Headers(how?.headers);
