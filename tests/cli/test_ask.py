@@ -112,6 +112,14 @@ def test_a_file_gets_the_text_as_it_is_and_a_terminal_nothing_that_it_obeys(
     assert "\x1b" not in shown.out
 
 
+def test_a_notice_begins_a_line_of_the_terminal(acphold: CommandLine) -> None:
+    told = {"sessionUpdate": "notice", "severity": "info", "title": "Look"}
+    shown = acphold.on_terminal(
+        "ask", steps({"say": "half"}, {"update": told}), "--", *scripted_agent()
+    )
+    assert "half\n[notice] Look\n" in shown.out
+
+
 def test_json_has_each_update_as_it_came_and_the_end(acphold: CommandLine) -> None:
     plan = {"sessionUpdate": "plan", "entries": [], "_meta": {"x": [1]}}
     done = ask(acphold, steps({"say": "hi"}, {"update": plan}), "--json")

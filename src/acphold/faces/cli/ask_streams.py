@@ -134,6 +134,7 @@ class TextOutput:
                     if sys.stderr.isatty():
                         print(on_one_line(f"[{kind}] {title}"), file=sys.stderr)
                 case Notice():
+                    self.end_line()
                     parts = members(raw)
                     text = on_one_line(". ".join(filter(None, (update.title, update.description))))
                     if is_our_notice(parts):
