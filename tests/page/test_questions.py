@@ -449,6 +449,13 @@ async def test_a_long_refusal_leaves_room_for_what_allows_and_all_else_is_under_
     await expect(card.get_by_role("button", name="do not ask again")).to_have_count(0)
     await card.get_by_role("button", name="More answers").click()
     await expect(card.get_by_role("button", name="do not ask again")).to_be_visible()
+    await page.set_viewport_size({"width": 360, "height": 740})
+    (above, height), (below, _) = await answers.evaluate_all(
+        "(all) => all.map((it) => [it.offsetTop, it.offsetHeight])"
+    )
+    assert above + height < below
+    widths = "(all) => [...new Set(all.map((it) => it.offsetWidth))].length"
+    assert await card.locator(".rest button").evaluate_all(widths) == 1
     # The title's backticks are code, before and after; the decision stands below the command.
     await card.get_by_role("button", name="allow once", exact=True).click()
     assert '"yes"' in (await asyncio.wait_for(turn, 60)).text
@@ -456,6 +463,8 @@ async def test_a_long_refusal_leaves_room_for_what_allows_and_all_else_is_under_
     await expect(code).to_have_text("make test")
     await expect(code.locator(".word")).to_have_text(["make", "test"])
     await expect(page.locator(".of-tool > .decision")).to_have_text(re.compile(r"^Allowed\s*$"))
+    await page.goto(f"{page.url.partition('#')[0]}#/decisions")
+    await expect(page.locator(".decisions .title code").first).to_have_text("make test")
 
 
 async def test_an_edit_is_in_one_column_in_the_list_and_in_two_beside_it(

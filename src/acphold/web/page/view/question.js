@@ -130,6 +130,9 @@ function Permission({ id, params, call, shows, isNarrow, answer, later, stop, is
     <${Answers} options=${options} answer=${answer} later=${later} stop=${stop} isBusy=${isBusy} />`;
 }
 
+/** A no with more letters has a row of its own on a phone. */
+const LONG = 16;
+
 /** One yes and one no in a row, in our words; all else below, for who asks for it. @param {{options: import("../model/permission.js").Offer[], answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
 function Answers({ options, answer, later, stop, isBusy }) {
   const [isOpen, setOpen] = useState(false);
@@ -148,7 +151,7 @@ function Answers({ options, answer, later, stop, isBusy }) {
     setTimeout(() => /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus(), 50);
   };
   return html`<div class="options">
-    <div class="row">${button(yes)}${button(no)}<button type="button" class="others" aria-label="More answers" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>⋯</button></div>
+    <div class=${`row ${no && saysMore(no) && no.name.length > LONG ? "long" : ""}`}>${button(yes)}${button(no)}<button type="button" class="others" aria-label="More answers" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>⋯</button></div>
     ${isOpen && html`<div class="rest">${others.map(button)}
       ${yes?.kind === "allow_once" && device()?.scopes.includes("rules") && html`<button type="button" disabled=${isOff} onClick=${() => give(yes, true)}>Allow once, and choose a rule for the next time</button>`}
       ${no && document.querySelector(".composer") && html`<button type="button" disabled=${isOff} onClick=${reply}>Reject, and write instead</button>`}
