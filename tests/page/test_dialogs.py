@@ -98,6 +98,20 @@ async def test_a_dialog_is_used_with_the_keyboard_and_read_by_whoever_listens(
     await expect(page.locator(".bar h1")).to_have_text(title)
 
 
+async def test_a_dialog_goes_with_the_page_that_it_was_about(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt(steps({"say": "Here."}))
+    await opened(page, session.id)
+    await choose(page, "Delete")
+    dialog = page.get_by_role("dialog", name="Delete this session?")
+    await expect(dialog).to_be_visible()
+    await page.evaluate("location.hash = '#/'")
+    await expect(dialog).to_have_count(0)
+    await expect(row_of(page, session)).to_be_visible()
+
+
 async def test_a_deleted_session_can_be_had_back_for_ten_seconds(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path, served: Served
 ) -> None:

@@ -18,10 +18,13 @@ export function inFront(View, props) {
   return new Promise((resolve) => {
     /** @param {unknown} answer */
     const done = (answer) => {
+      removeEventListener("hashchange", leave);
       render(null, host);
       host.remove();
       resolve(answer);
     };
+    const leave = () => done(null);  // it was about what stood there
+    addEventListener("hashchange", leave);
     render(html`<${View} ...${props} done=${done} />`, host);
   });
 }
