@@ -141,7 +141,7 @@ def test_late_missing_and_refused_snapshots_are_named_and_nothing_is_ascribed_to
     ]
     assert "turn 1: no snapshot of its end: it is full" in done.err
     assert (
-        "turn 2: it may be incomplete: the agent started before its snapshot finished" in done.err
+        "turn 2: its first changes may be missing: the agent began before the snapshot" in done.err
     )
     assert "turn 2: acphold stopped during it; its last snapshot is from the next start" in done.err
     assert "turn 3: no files were kept" in done.err

@@ -229,6 +229,8 @@ class TeletypeFace(PlainFace):
         self._closed.clear()
         if self._person is None:
             drop_typed(self._typed_on)
+        else:
+            self._print(" · ".join(self._person.status()))
         typed = self._typed = TypedLines(self._typed_on)
         async with beside(self._closed.wait(), "chat over") as over:
             while (entry := await _first(typed.entry(), over)) is not None:

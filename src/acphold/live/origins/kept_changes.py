@@ -337,7 +337,7 @@ def text_of(blob: str | None, texts: Mapping[str, bytes]) -> FileText | None:
 
 
 _STATES = {
-    ("late", "begin"): "it may be incomplete: the agent started before its snapshot finished",
+    ("late", "begin"): "its first changes may be missing: the agent began before the snapshot",
     ("late", "end"): "its last snapshot was late and may have changes of the next turn",
     ("later", "end"): "acphold stopped during it; its last snapshot is from the next start",
 }
