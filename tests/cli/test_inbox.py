@@ -59,8 +59,8 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
             assert inbox.ended() == 0
         chat.until('"go"', "ready")
         history = place.here("inbox", "--history").out
-        assert "allowed once: Run it → Go on" in history
-        assert history.startswith("just now · by acphold\n")
+        assert "allowed once (in acphold): Run it → Go on" in history
+        assert history.startswith("just now\n")
         assert str(question["sessionId"]) not in history  # the short id is enough
         (decided,) = place.here("inbox", "--history", "--json").out.splitlines()
         assert json.loads(decided)["client"] == "acphold"

@@ -126,11 +126,9 @@ async def _history(
     now = now_ms()
     for it in found:
         assert it.decided is not None, "a decision"
-        by = f" · by {on_one_line(it.decided.client)}" if it.decided.client else ""
-        layout.head(
-            f"{age(it.answered_at, now)}{by}", [where(it.row, short_ids[it.row.session_id])]
-        )
-        layout.put(passage(DecidedQuestion(it.asks, it.came)))
+        layout.head(age(it.answered_at, now), [where(it.row, short_ids[it.row.session_id])])
+        by = it.decided.client, bool(it.decided.rules)
+        layout.put(passage(DecidedQuestion(it.asks, it.came, *by)))
     if not found:
         print("Nothing was asked yet.", file=sys.stderr)
 
