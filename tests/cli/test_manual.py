@@ -67,6 +67,8 @@ def test_on_a_terminal_a_page_is_laid_out_in_the_width_that_there_is(acphold: Co
     assert shown[0] == "  The journal"
     assert max(map(len, shown)) <= 40
     assert "`" not in "".join(shown)
+    told = " ".join(acphold.on_terminal("help", "use").plain.split())
+    assert "see Serve (acphold help serve), A team (acphold help team)" in told
 
 
 @pytest.mark.parametrize(("typed", "meant"), [*MEANT.items(), ("serach", "search")])

@@ -20,6 +20,9 @@ SEARCHED_FIRST = (COMMANDS_PAGE, "use", "serve", "team")
 """Pages whose headings are searched before those of the others, in this order."""
 
 
+LINK_TO_PAGE = re.compile(r"\[([^\]]+)\]\(([\w-]+)\.md(?:#[^)\s]*)?\)")
+
+
 class PageSection(NamedTuple):
     """A section of a page, with its subsections."""
 
@@ -53,7 +56,8 @@ def show_help(*, topic: list[str], everything: bool) -> None:
         from acphold.faces.screen.layout import Beside
         from acphold.faces.screen.markdown import Prose
 
-        console().print(Beside("", "", Prose(topic_text(words), reflowed=True), gutter=2))
+        text = LINK_TO_PAGE.sub(r"\1 (`acphold help \2`)", topic_text(words))
+        console().print(Beside("", "", Prose(text, reflowed=True), gutter=2))
     else:
         sys.stdout.write(topic_text(words))
 
