@@ -121,6 +121,20 @@ async def test_plan_usage_and_title_are_shown() -> None:
     assert listed.title == "A name"
 
 
+@pytest.mark.parametrize(
+    ("entries", "why"),
+    [("Look", "is a list of entries, not 'Look'"), ([{"content": "Look"}], "text or a PlanEntry")],
+)
+async def test_what_is_no_plan_is_refused_where_it_is_given(entries: Any, why: str) -> None:
+    async def work(turn: acphold.Turn) -> None:
+        with pytest.raises(TypeError, match=why):
+            await turn.plan(entries)
+
+    async with connect(agent_that(work)) as client:
+        result = await (await client.new_session()).prompt("go")
+    assert result.received.of("plan") == []
+
+
 async def test_a_notice_is_told_once_and_not_replayed() -> None:
     async def work(turn: acphold.Turn) -> None:
         await turn.say("before ")

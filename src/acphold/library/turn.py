@@ -214,10 +214,14 @@ class Turn:
         `acphold.PlanEntry` has `priority` ("high", "medium", "low") and `status` ("pending",
         "in_progress", "completed"). Source: spec v1, agent plan.
         """
+        if isinstance(entries, str):  # its letters would be the entries
+            raise TypeError(f"a plan is a list of entries, not {entries!r}")
         shown: list[PlanEntry] = []
         for entry in entries:
             if isinstance(entry, str):
                 entry = PlanEntry(content=entry, priority="medium", status="pending")
+            if not isinstance(entry, PlanEntry):
+                raise TypeError(f"an entry of a plan is text or a PlanEntry, not {entry!r}")
             for name, value, known in (
                 ("priority", entry.priority, get_args(PlanEntryPriority)),
                 ("status", entry.status, get_args(PlanEntryStatus)),
