@@ -45,6 +45,7 @@ from acphold.live.reading.neighbours import Live, live_anywhere
 from acphold.live.reading.session_reader import Wanted
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import journal_at
+from acphold.record.history.entries import SENT, TURN_END, id_of_sent
 from acphold.record.journal import Journal, ListFilter, SessionRow, Sought
 from acphold.record.journal.hits import terms
 from acphold.web import bounds
@@ -276,7 +277,14 @@ class JournalPages:
         if asked.before is None:  # as last known: looking at a session asks no agent
             now = (await self._reader.ask(lambda it: it.summary(session_id))).attributes
             state = splice(load_result(b"{}", now), {"availableCommands": now.commands})
-            body |= {"state": Raw(state), "may": sorted(principal.scopes_in(row))}
+            last = await self._reader.ask(
+                lambda it: it.read_back(session_id, None, 1, kinds=(SENT, TURN_END))
+            )
+            body |= {
+                "state": Raw(state),
+                "may": sorted(principal.scopes_in(row)),
+                "begun": next((id_of_sent(it.raw) for it in last.entries if it.kind == SENT), None),
+            }
         return json_encode(body), FOR_GOOD if page.is_settled else ASK_AGAIN
 
     # -- the search -----------------------------------------------------------------------

@@ -95,6 +95,8 @@ export class Session {
   continuedBy = "";
   /** Where the page before the first one ends, null at the beginning of the session. @type {import("@preact/signals").Signal<number | null>} */
   before = signal(null);
+  /** Our id of the prompt whose turn ran when the end was read. @type {string | null} */
+  #begun = null;
   /** What this device may do here, null until that is read. @type {import("@preact/signals").Signal<string[] | null>} */
   #scopes = signal(null);
   /** Items at the beginning of the timeline that are not drawn yet: what is seen is drawn first. */
@@ -424,7 +426,7 @@ export class Session {
   #send(kept) {
     if (!this.#acts) return;
     // An earlier page has sent it, and its turn runs.
-    if (this.timeline.begun === kept.id && this.#line.find(kept.id)?.state === "kept") this.#line.mark(kept.id, "again");
+    if (this.#begun === kept.id && this.#line.find(kept.id)?.state === "kept") this.#line.mark(kept.id, "again");
     const sent = this.#line.send(kept.id);
     if (!sent) return;
     const isAgain = sent.after !== undefined;
@@ -572,6 +574,7 @@ export class Session {
     this.#line.begin(page.entries[0]?.seq ?? 0, page.lineage ?? "");
     this.before.value = page.before;
     this.#scopes.value = page.may ?? null;
+    this.#begun = page.begun ?? null;
     this.status.value = "ready";
     this.#isSeen();
     this.#changed();

@@ -118,8 +118,6 @@ export class Timeline {
   #order = [];
   /** Whether something of ours stands behind the last of them. */
   #isParted = false;
-  /** The id, given by the sender, of the last prompt, until its turn has ended; "" if it has none. */
-  begun = "";
   /** Who writes the prompt behind it. */
   #author = "";
   /** By role and id. @type {Map<string, Said | Prompt>} */
@@ -165,15 +163,11 @@ export class Timeline {
     const place = { seq, at };
     if (kind === "update" || kind === "terminal") this.add(update, place);
     else if (kind === "params") this.add(update?.update, place);
-    else if (kind === "sent") this.begun = asText(update.id);
     else if (kind === "author") this.#author = asText(update.name);
     else if (kind === "prompt") {
       for (const content of update.prompt ?? []) this.#said("user", `${OURS}${seq}`, content, place, this.#author);
       this.#author = "";
-    } else if (kind === "turn_end") {
-      this.begun = "";
-      this.#put({ kind: "end", ...ended(update), ...base(place) });
-    }
+    } else if (kind === "turn_end") this.#put({ kind: "end", ...ended(update), ...base(place) });
     else if (kind === "settings") this.#settings(update);
     else if (kind === "question") this.addQuestion(update.id, update.method, update.params, place);
     else if (kind === "answer") this.addAnswer(update, place);

@@ -55,7 +55,7 @@ function told({ status, told }) {
 
 /** @typedef {{seq: number, kind: string, at: string, update: Received}} Entry */
 
-/** @typedef {{entries: Entry[], before: number | null, lineage?: string, state?: Received, may?: string[], tag?: string | null}} Page  the newest entry first; the last one has the modes, options and commands as last known, and what this device may do */
+/** @typedef {{entries: Entry[], before: number | null, lineage?: string, state?: Received, may?: string[], begun?: string | null, tag?: string | null}} Page  the newest entry first; the last one has the modes, options and commands as last known, what this device may do, and the prompt whose turn runs */
 
 /**
  * @typedef {object} Hit
