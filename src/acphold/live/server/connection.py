@@ -127,11 +127,6 @@ class ClientConnection:
             FORK_SESSION.name: opener.until_sign_out(methods.fork),
             schema.LIST_SESSIONS.name: self._list,
             schema.PROMPT.name: requests.prompt,
-            schema.CLOSE_SESSION.name: requests.answer,
-            schema.DELETE_SESSION.name: requests.answer,
-            schema.SET_SESSION_MODE.name: requests.answer,
-            schema.SET_SESSION_CONFIG_OPTION.name: requests.answer,
-            capabilities.QUEUE_METHOD: requests.answer,
             FORK_METHOD: lambda request: copy_session(desk, self.principal, request.params),
         }
         self._handlers |= methods.handlers
@@ -251,7 +246,7 @@ class ClientConnection:
             self._principal.does(request.method, request.params)
             if request.method not in REOPENING:  # see `SessionOpener`
                 request.params = self._restrict(request.method, request.params)
-        if handler is None:  # an extension's method, or one newer than this release
+        if handler is None:  # also an extension's method, or one newer than this release
             return self._requests.answer(request)
         request.params = request.params or b"{}"
         return handler(request)
@@ -275,7 +270,7 @@ class ClientConnection:
                     continue
                 if method == MCP_MESSAGE:
                     params = self._servers.to_reference(params)
-                await self._requests.home(session_id_in(params)).tell(method, params)
+                await self._requests.tell(method, params)
             except errors.JournalError as exc:
                 log.error("%s is not in the journal: %s", method, exc)
             except errors.AcpError as exc:
@@ -352,7 +347,7 @@ class ClientConnection:
             for method in self._index.handlers:
                 del self._handlers[method]
             self._index = None
-        self._handlers[schema.DELETE_SESSION.name] = self._requests.answer
+        self._handlers.pop(schema.DELETE_SESSION.name, None)
         if self.offer.has_index:
             from acphold.live.server.session_index import SessionIndex  # late: few clients have one
 
