@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-from tests.editor import open_params, received, say, update_line
+from tests.editor import open_params, prompt_params, received, say, update_line
 from tests.owners import program
 from tests.served import wrapped
 
@@ -87,6 +88,27 @@ async def test_an_adopted_session_goes_on(journal: Path, tmp_path: Path) -> None
     async with wrapped(journal, **agent) as client:
         await client.load("theirs")
         assert client.text() == "their answermore"
+
+
+async def test_a_prompt_waits_for_its_session_also_if_another_load_of_it_is_refused_meanwhile(
+    journal: Path, tmp_path: Path
+) -> None:
+    free = tmp_path / "free"
+    async with wrapped(journal, **stored(tmp_path), **{"one thread": True}) as client:
+        session = await client.new()
+        await client.sessions()
+        busy = client.begin("session/prompt", prompt_params(session, {"until": str(free)}))
+        loading = client.begin("session/load", open_params("theirs", "/"))
+        refused = client.begin("session/load", open_params("theirs", "no/absolute/path"))
+        turn = client.begin("session/prompt", prompt_params("theirs", {"say": "more"}))
+        await client.refused("session/load", {})  # all of them have been read
+        free.touch()
+        await busy
+        await loading
+        await asyncio.wait([refused])
+        assert "not an absolute path" in str(refused.exception())
+        assert await turn == {"stopReason": "end_turn"}
+        assert client.updates("theirs")[-1] == say("more")
 
 
 async def test_an_agent_that_can_only_list_and_resume_is_resumed(

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_wire.rpc.requests import Request
@@ -79,33 +79,15 @@ def as_readable(result: bytes, client: Client) -> bytes:
     return result if client.offer.booleans else without_booleans(result)
 
 
-class Opening:
-    """One opening of a session, in progress; `before` is an earlier one that has not ended."""
+class Opening(Struct, eq=False):
+    """The requests that are opening one session: `count` of them, of which one goes on at a time,
+    in the order in which they came, and holds `turn`. The prompts wait until all are `over`; the
+    value says if one was cancelled meanwhile."""
 
-    def __init__(self, before: Opening | None) -> None:
-        self._before = before
-        self.done = asyncio.Event()
-        self._waiting: set[Request] = set()
-        self._cancelled: set[Request] = set()
-
-    async def wait_with_earlier(self) -> None:
-        """Wait until this one and all earlier ones have ended."""
-        if self._before is not None:
-            await self._before.wait_with_earlier()
-        await self.done.wait()
-
-    async def wait(self, prompt: Request | None) -> bool:
-        """Wait until this one has ended; return True if the prompt was cancelled meanwhile."""
-        if prompt is not None:
-            self._waiting.add(prompt)
-        await self.done.wait()
-        return prompt in self._cancelled
-
-    def cancel(self) -> None:
-        """Cancel the waiting prompts: `session/cancel` has arrived."""
-        self._cancelled |= self._waiting
-        if self._before is not None:
-            self._before.cancel()
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    count: int = 0
+    prompts: dict[Request, bool] = {}
 
 
 class Openings:
@@ -117,41 +99,46 @@ class Openings:
     """
 
     def __init__(self) -> None:
-        self._latest: dict[str, Opening] = {}
+        self._under_way: dict[str, Opening] = {}
 
-    @contextmanager
-    def track(self, session_id: str) -> Iterator[Opening | None]:
-        """Note that the block opens a session; yields an earlier opening that has not ended."""
-        before = self._latest.get(session_id)
-        opening = self._latest[session_id] = Opening(before)
+    @asynccontextmanager
+    async def track(self, session_id: str) -> AsyncIterator[None]:
+        """Note that the block opens a session; entered once earlier ones for it have ended."""
+        opening = self._under_way.setdefault(session_id, Opening())
+        opening.count += 1
         try:
-            yield before
+            async with opening.turn:
+                yield
         finally:
-            opening.done.set()
-            if self._latest.get(session_id) is opening:
-                del self._latest[session_id]
+            opening.count -= 1
+            if not opening.count:
+                del self._under_way[session_id]
+                opening.over.set()
 
     @property
     def are_under_way(self) -> bool:
         """True while any session is being opened."""
-        return bool(self._latest)
+        return bool(self._under_way)
 
     def has(self, session_id: str) -> bool:
         """Return True if the session is being opened."""
-        return session_id in self._latest
+        return session_id in self._under_way
 
     async def wait(self, session_id: str, prompt: Request | None = None) -> bool:
         """Wait until the session is open, or failed to open; return True if the prompt was
         cancelled."""
         is_cancelled = False
-        while (opening := self._latest.get(session_id)) is not None:
-            is_cancelled = await opening.wait(prompt) or is_cancelled
+        while (opening := self._under_way.get(session_id)) is not None:
+            if prompt is not None:
+                opening.prompts[prompt] = is_cancelled
+            await opening.over.wait()
+            is_cancelled = prompt is not None and opening.prompts[prompt]
         return is_cancelled
 
     def cancel(self, session_id: str) -> None:
         """Cancel the prompts that wait for the session: `session/cancel` has arrived."""
-        if (opening := self._latest.get(session_id)) is not None:
-            opening.cancel()
+        if (opening := self._under_way.get(session_id)) is not None:
+            opening.prompts = dict.fromkeys(opening.prompts, True)
 
 
 class WantedSession(Struct, frozen=True):
@@ -239,37 +226,36 @@ class SessionOpener:
         self.go_live(conversation, attachment, setup)
 
     async def load(self, request: Request) -> None:
-        async with self._track(request) as (asked, before):
+        async with self._track(request) as asked:
             setup = await self.setup(LoadSessionRequest, asked)
             # A new set, because open sessions keep theirs: a replay has the client's own prompts,
             # too.
             self._client.known_prompts = set()
-            await self._open(
-                WantedSession(request, asked, resuming_in(asked.meta), setup, self._desk.load, 0),
-                before,
-            )
+            said = resuming_in(asked.meta)
+            await self._open(WantedSession(request, asked, said, setup, self._desk.load, 0))
 
     async def resume(self, request: Request) -> None:
-        async with self._track(request) as (asked, before):
+        async with self._track(request) as asked:
             said, plain = resuming_in(asked.meta), asked
             if said.after is not None:
                 self._client.known_prompts |= set(said.sent[: bounds.SENT_PROMPTS])
                 plain = asked.without(AFTER, LINEAGE, SENT, ANSWERED)
             setup = await self.setup(ResumeSessionRequest, plain)
             resume = partial(self._desk.resume, after=said.after, lineage=said.lineage)
-            await self._open(WantedSession(request, asked, said, setup, resume, said.after), before)
+            await self._open(WantedSession(request, asked, said, setup, resume, said.after))
 
     @asynccontextmanager
-    async def _track(self, request: Request) -> AsyncIterator[tuple[OpenParams, Opening | None]]:
-        """Yield so much of a request as the client may say in the session, and an earlier opening
-        of it that has not ended; for the block the session is being opened.
+    async def _track(self, request: Request) -> AsyncIterator[OpenParams]:
+        """Yield so much of a request as the client may say in the session, which is being opened
+        for the block: one request after the other, for attaching anew ends the replay of the one
+        before.
 
         Whoever may not set it up gets its folders as they are. What is left out goes to no owner
         either. Raises UnknownSessionError if neither the journal nor the agent has the session.
         """
         asked = OpenParams.decode(request.params)
         session_id = session_id_of(request.params) if asked.session_id is None else asked.session_id
-        with self.openings.track(session_id) as before:
+        async with self.openings.track(session_id):
             scopes = self._client.scopes_in(session_id)
             if "manage" not in scopes:
                 said, left_out = asked.restrict(scopes)
@@ -279,15 +265,11 @@ class SessionOpener:
                 self._principal.leaves_out(request.method, session_id, left_out)
                 asked = replace(said.set_up(cwd, additional_directories), left_out=left_out)
                 request.params = asked.params
-            yield asked, before
+            yield asked
 
-    async def _open(self, wanted: WantedSession, before: Opening | None) -> None:
-        """Open a session, here or at its owner, once the opening `before` has ended."""
-        session_id = wanted.session_id
-        if before is not None:
-            # One after the other: attaching anew ends the replay of the opening before.
-            await before.wait_with_earlier()
-        loop = asyncio.get_running_loop()
+    async def _open(self, wanted: WantedSession) -> None:
+        """Open a session, here or at its owner."""
+        session_id, loop = wanted.session_id, asyncio.get_running_loop()
         began, pause = loop.time(), 0.0
         while True:
             why, limit = "its owner keeps changing", bounds.OWNER_SEARCH_SECONDS
