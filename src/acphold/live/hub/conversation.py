@@ -34,7 +34,7 @@ from acphold.live.hub.questions import (
     unanswerable,
 )
 from acphold.live.hub.restoration import Restoration
-from acphold.live.hub.services import Services, StandIn, TerminalTexts
+from acphold.live.hub.services import Services, TerminalTexts
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.session_list import GivenTitle
 from acphold.live.hub.standing_answers import StandingAnswers
@@ -86,8 +86,7 @@ class Conversation:
         self.interjections = Interjections()
         self.restoration = Restoration(session, side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
-        stand_in = StandIn(session, agent.surroundings)
-        self.services = Services(session, questions, self.terminals, shared, stand_in)
+        self.services = Services(session, questions, self.terminals, shared, agent.surroundings)
         self.title = GivenTitle(session, journal)
         self.turns = Turns(
             *(session, side, self.restoration, questions, self.terminals, alerts, shared),

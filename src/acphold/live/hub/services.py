@@ -203,13 +203,19 @@ GONE = "terminal {!r} is gone: the client that ran it has disconnected; create a
 
 
 class Services(Struct, eq=False):
-    """Answers the agent's requests for files and terminals."""
+    """Answers the agent's requests for files and terminals.
+
+    When a client opens the session with other folders, terminals that were made here stay as they
+    are.
+    """
 
     _session: HubSession
     _questions: Questions
     _texts: TerminalTexts
     _shared: HasOffer
-    _stand_in: StandIn
+    _surroundings: Surroundings
+    _workspaces: dict[tuple[str, ...], Workspace] = {}
+    _closed: bool = False
 
     async def answer(self, asked: AgentRequest, prompting: Client | None) -> bytes:
         """Answer a request for a file or a terminal; `prompting` is the client of the running turn.
@@ -234,9 +240,7 @@ class Services(Struct, eq=False):
             by = terminal.client
             if by is not None and self._session.attachments.find(by) is None:
                 return await self._answer_gone(asked)
-        elif asked.method != schema.CREATE_TERMINAL.name and self._stand_in.has(
-            terminal_id(asked.params)
-        ):
+        elif asked.method != schema.CREATE_TERMINAL.name and self._maker_of(asked) is not None:
             by = None
         else:
             by = self._server_of(asked, prompting)
@@ -276,50 +280,29 @@ class Services(Struct, eq=False):
             raise errors.MethodNotFoundError(asked.method)
         return None
 
-    async def _ask(self, asked: AgentRequest, by: Client | None) -> bytes:
-        if by is None:
-            return await self._stand_in.answer(asked)
-        return await self._questions.relay(asked, by)
-
-    async def aclose(self) -> None:
-        """End the commands that run here."""
-        await self._stand_in.aclose()
-
-
-class StandIn(Struct, eq=False):
-    """Serves files and terminals if no client does, inside the session's folders.
-
-    When a client opens the session with other folders, existing terminals stay as they are.
-    """
-
-    _session: HubSession
-    _surroundings: Surroundings
-    _workspaces: dict[tuple[str, ...], Workspace] = {}
-    _closed: bool = False
-
-    def has(self, id_: str) -> bool:
-        """Return True if a terminal with this id was made here."""
-        return any(id_ in workspace.terminals for workspace in self._workspaces.values())
-
-    async def answer(self, asked: AgentRequest) -> bytes:
-        """Answer an ACP client method; raises WorkspaceError and InvalidParamsError."""
+    def _maker_of(self, asked: AgentRequest) -> Workspace | None:
+        """Return the workspace in which the terminal of a request was made; None for none here."""
         id_ = terminal_id(asked.params)
-        for workspace in self._workspaces.values():
-            if id_ in workspace.terminals:
-                return await workspace.answer(asked.method, asked.params)
-        from acp_wire.workspace.roots import Roots
-        from acp_wire.workspace.workspace import Workspace
+        return next((it for it in self._workspaces.values() if id_ in it.terminals), None)
 
-        folders = self._session.row.folders
-        if folders not in self._workspaces:
-            # It resolves the folders in the file system.
-            roots = await Threads(1).run(Roots, folders[0], folders[1:])
-            if self._closed:
-                raise errors.ConnectionLostError("the session was closed")
-            self._workspaces.setdefault(folders, Workspace(roots, self._surroundings))
-        return await self._workspaces[folders].answer(asked.method, asked.params)
+    async def _ask(self, asked: AgentRequest, by: Client | None) -> bytes:
+        if by is not None:
+            return await self._questions.relay(asked, by)
+        if (workspace := self._maker_of(asked)) is None:
+            from acp_wire.workspace.roots import Roots
+            from acp_wire.workspace.workspace import Workspace
+
+            folders = self._session.row.folders
+            if folders not in self._workspaces:
+                # It resolves the folders in the file system.
+                roots = await Threads(1).run(Roots, folders[0], folders[1:])
+                if self._closed:
+                    raise errors.ConnectionLostError("the session was closed")
+                self._workspaces.setdefault(folders, Workspace(roots, self._surroundings))
+            workspace = self._workspaces[folders]
+        return await workspace.answer(asked.method, asked.params)
 
     async def aclose(self) -> None:
-        """End what runs; may be called again."""
+        """End the commands that run here; may be called again."""
         self._closed = True
         await asyncio.gather(*(workspace.aclose() for workspace in self._workspaces.values()))
