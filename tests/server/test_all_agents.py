@@ -20,6 +20,7 @@ from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
+from acphold.live.server.all_agents import attend
 from acphold.live.server.fronts import Fronted, FrontStderr
 from acphold.live.server.principals import THIS_USER, Principal
 from acphold.live.server.served_agents import ServedAgents
@@ -70,7 +71,7 @@ class Place:
         """A client of all agents, introduced."""
         near, far = memory_pair()
         client = InMemory(near)
-        attending = self.served.attend("a", far, principal, MAX_MESSAGE)
+        attending = attend(self.served, "a", far, principal, MAX_MESSAGE)
         async with beside(attending, "attend") as serving, beside(client.read(), "read"):
             await client.introduce(None, {"_meta": {ALL_AGENTS: True}})
             yield client

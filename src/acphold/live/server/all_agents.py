@@ -24,13 +24,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire import schema
@@ -47,46 +45,12 @@ from acphold.live.server import bounds
 from acphold.live.server.connection import ClientConnection
 from acphold.live.server.open_params import OpenParams
 from acphold.live.server.principals import Principal
+from acphold.live.server.served_agents import FoundSession, ServedAgents
 
 log = logging.getLogger(__name__)
 
 ACTING = REOPENING | LEAVING | {ARCHIVE_SESSION.name, FORK_SESSION.name}
 """Requests before which a counter that only reads a session is left: they begin or end more."""
-
-
-class FoundSession(Struct, frozen=True):
-    """A session as a server knows it: its agent, None if that is not served here; the one with
-    which it then is `held`, unless the session is live or the client may not continue it; and if
-    the client may prompt in it."""
-
-    agent: str | None = None
-    held: str | None = None
-    may_prompt: bool = True
-
-
-class Agents(Protocol):
-    """The agents that are served here together."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names that clients use for them, the default one first."""
-
-    @property
-    def folder(self) -> str | None:
-        """The folder for new sessions, until a client knows others; None for none."""
-
-    def counter(
-        self, name: str, peer: Peer, principal: Principal
-    ) -> AbstractAsyncContextManager[ClientConnection]:
-        """Let a client come to the desk of this agent, which stays open for the block. Raises
-        AcpError."""
-
-    async def find(self, session_id: str, principal: Principal, method: str) -> FoundSession:
-        """Return what is known here of a session, for this client and its request; raises
-        UnknownSessionError also if the client may not know of it."""
-
-    async def page(self, principal: Principal, params: bytes) -> bytes:
-        """Return the result of `session/list`, of all agents."""
 
 
 async def peek(transport: Transport, limit: int) -> tuple[Transport, bool]:
@@ -106,19 +70,34 @@ async def peek(transport: Transport, limit: int) -> tuple[Transport, bool]:
     return reread(transport, data), wants_all
 
 
+async def attend(
+    served: ServedAgents, name: str, transport: Transport, principal: Principal, limit: int
+) -> None:
+    """Serve one client of this agent, or of all agents if it asks for that, until it leaves.
+
+    A client limited to one session gets that session's agent and hears of no other.
+    """
+    limit = min(served.agents[name].service.options.max_message, limit)
+    transport, asks = await peek(transport, limit)
+    if asks and principal.session_id is None:
+        await AllAgents(served, name, transport, limit, principal).attend()
+    else:
+        await served.attend(name, transport, principal, limit)
+
+
 class AllAgents:
     """One client that asks for all agents: see the module."""
 
     def __init__(
         self,
-        agents: Agents,
+        served: ServedAgents,
         default: str,
         transport: Transport,
         limit: int,
         principal: Principal,
     ) -> None:
         self.peer = Peer(transport, self, name="client", limit=limit)
-        self._agents = agents
+        self._served = served
         self._default = default
         self._principal = principal
         self._introduction = b""
@@ -155,7 +134,7 @@ class AllAgents:
         self._principal.check(request.method, request.params)  # before an agent is started for it
         request.params = request.params or b"{}"
         if request.method == schema.LIST_SESSIONS.name:
-            return self._agents.page(self._principal, request.params)
+            return self._served.page(self._principal, request.params)
         session_id = session_id_in(request.params)
         if session_id is not None:
             return self._send_to_session(session_id, request)
@@ -187,11 +166,11 @@ class AllAgents:
             replace(offer, air=None),
             unstable=True,
         )
-        names = [self._default, *(it for it in self._agents.names if it != self._default)]
+        names = [*dict.fromkeys((self._default, *self._served.agents))]
         supported = with_meta(
             members(result)["agentCapabilities"], capabilities.ALL_AGENTS, schema.encode(names)
         )
-        if self._principal.sees_all and (folder := self._agents.folder) is not None:
+        if self._principal.sees_all and (folder := self._served.folder) is not None:
             supported = with_meta(supported, capabilities.FOLDER, schema.encode(folder))
         return splice(result, {"agentCapabilities": supported})
 
@@ -231,7 +210,7 @@ class AllAgents:
         problem: errors.AcpError = errors.StoppedError()  # if we are cancelled
         try:
             method, params = waiting[0].method, waiting[0].params
-            found = await self._agents.find(session_id, self._principal, method)
+            found = await self._served.find(session_id, self._principal, method)
             reads, principal = "", self._principal
             may = principal.scopes
             if "prompt" in may and not found.may_prompt:
@@ -283,7 +262,7 @@ class AllAgents:
             if asked.agent is not None:  # the person's choice, whoever held it before
                 name = self._require_served(asked.agent)
             elif found.held is not None and not self._watches:
-                raise errors.OtherAgentError(session_id, found.held, tuple(self._agents.names))
+                raise errors.OtherAgentError(session_id, found.held, tuple(self._served.agents))
             message.params = asked.naming(name).params
         if counter is None:
             counter = await self._counter(name or self._default, reads, principal)
@@ -293,8 +272,8 @@ class AllAgents:
 
     def _require_served(self, name: str) -> str:
         """Return the name of an agent; InvalidParamsError if it is not served."""
-        if name not in self._agents.names:
-            names = ", ".join(self._agents.names)
+        if name not in self._served.agents:
+            names = ", ".join(self._served.agents)
             raise errors.InvalidParamsError(f"{AGENT}: must be one of {names}", f"_meta.{AGENT}")
         return name
 
@@ -305,7 +284,7 @@ class AllAgents:
         while True:
             counter = self._counters.get((name, reads))
             if counter is None:
-                coming = self._agents.counter(name, self.peer, principal)
+                coming = self._served.counter(name, self.peer, principal)
                 counter = Counter(
                     (name, reads), self.peer, coming, self._introduction, self.close_if_unneeded
                 )

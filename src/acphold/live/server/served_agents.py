@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire.rpc import Peer, Transport
@@ -28,12 +29,11 @@ from acphold.live.hub.hub import Hub
 from acphold.live.hub.session_list import only_of_all, page_of_all
 from acphold.live.reading.neighbours import ask_over
 from acphold.live.server import bounds
-from acphold.live.server.all_agents import AllAgents, FoundSession, peek
 from acphold.live.server.checked_params import list_request
 from acphold.live.server.connection import ClientConnection
 from acphold.live.server.fronts import Fronted, FrontStderr
 from acphold.live.server.principals import THIS_USER, Principal
-from acphold.live.server.service import attend, connect_client, new_desk, refuse
+from acphold.live.server.service import Service, attend, connect_client, new_desk, refuse
 from acphold.live.server.unstable import archive_filter
 from acphold.logs import heard_by
 from acphold.record.history.prompt_queue import REOPENED
@@ -49,8 +49,18 @@ from acphold.record.journal.owners import is_free, other_owner, seems_silent
 log = logging.getLogger(__name__)
 
 
+class FoundSession(Struct, frozen=True):
+    """A session as a server knows it: its agent, None if that is not served here; the one with
+    which it then is `held`, unless the session is live or the client may not continue it; and if
+    the client may prompt in it."""
+
+    agent: str | None = None
+    held: str | None = None
+    may_prompt: bool = True
+
+
 class ServedAgents:
-    """See the module; `server.all_agents.Agents`.
+    """See the module.
 
     `agents` are what the server's words mean, the default one first. `called` returns a person's
     name for the key of an agent. `folder` is that of the first new session, None if it is not
@@ -72,7 +82,7 @@ class ServedAgents:
         self._is_over = False
         self._hub = hub
         self._journal = hub.journal
-        self._agents = agents
+        self.agents = agents
         self._started: dict[str | None, str] = {
             fronted.start: name for name, fronted in agents.items() if fronted.start
         }
@@ -86,7 +96,7 @@ class ServedAgents:
     @property
     def default(self) -> str:
         """The agent of a client that names none."""
-        return next(iter(self._agents))
+        return next(iter(self.agents))
 
     @property
     def is_needed(self) -> bool:
@@ -126,59 +136,48 @@ class ServedAgents:
     async def attend(
         self, name: str, transport: Transport, principal: Principal, limit: int
     ) -> None:
-        """Serve one client of this agent, or of all agents if it asks for that, until it leaves.
-
-        A client limited to one session gets that session's agent and hears of no other.
-        """
-        fronted = self._agents[name]
-        limit = min(fronted.service.options.max_message, limit)
-        transport, asks = await peek(transport, limit)
-        if asks and principal.session_id is None:
-            await AllAgents(self, name, transport, limit, principal).attend()
-        else:
-            await self._attend(fronted, name, transport, principal, limit)
-
-    @asynccontextmanager
-    async def counter(
-        self, name: str, peer: Peer, principal: Principal
-    ) -> AsyncIterator[ClientConnection]:
-        """See `server.all_agents.Agents`."""
-        knows = self._fronted_for_all(name)
-        async with self._at_desk(knows, name) as desk:
-            await desk.hub.opening.enter()
-            connection = connect_client(desk, knows.service, peer, principal=principal)
-            try:
-                yield connection
-            finally:
-                await finish(connection.aclose)
-
-    def _fronted_for_all(self, name: str) -> Fronted:
-        """Return an agent as a client of all agents gets it: such a client knows acphold, and so
-        also our extensions of ACP."""
-        fronted = self._agents[name]
-        options = replace(fronted.service.options, unstable=True)
-        return replace(fronted, service=replace(fronted.service, options=options, stays=True))
+        """Serve one client of this agent until it leaves; its leaving ends nothing else."""
+        await self._attend(self.agents[name].service, name, transport, principal, limit)
 
     async def _attend(
-        self, fronted: Fronted, name: str, transport: Transport, principal: Principal, limit: int
+        self, service: Service, name: str, transport: Transport, principal: Principal, limit: int
     ) -> None:
-        """Serve one client of this agent until it leaves; its leaving ends nothing else."""
         try:
-            async with self._at_desk(fronted, name) as desk:
-                await attend(desk, fronted.service, transport, principal=principal, limit=limit)
+            async with self._at_desk(name) as desk:
+                await attend(desk, service, transport, principal=principal, limit=limit)
         except AcpError as exc:
             log.error("%s: %s", name, exc)
             await refuse(transport, exc, self._ending)
 
     @asynccontextmanager
-    async def _at_desk(self, fronted: Fronted, name: str) -> AsyncIterator[Desk]:
+    async def counter(
+        self, name: str, peer: Peer, principal: Principal
+    ) -> AsyncIterator[ClientConnection]:
+        """Let a client of all agents come to the desk of this one, which stays open for the block.
+        Raises AcpError."""
+        async with self._at_desk(name) as desk:
+            await desk.hub.opening.enter()
+            connection = connect_client(desk, self._for_all(name), peer, principal=principal)
+            try:
+                yield connection
+            finally:
+                await finish(connection.aclose)
+
+    def _for_all(self, name: str) -> Service:
+        """Return an agent as a client of all agents gets it: such a client knows acphold, and so
+        also our extensions of ACP."""
+        service = self.agents[name].service
+        return replace(service, options=replace(service.options, unstable=True), stays=True)
+
+    @asynccontextmanager
+    async def _at_desk(self, name: str) -> AsyncIterator[Desk]:
         """Keep the desk of this agent open for a client; raises AcpError if it cannot be opened."""
         self._coming[name] += 1
         try:
-            with heard_by(fronted.heard):
+            with heard_by(self.agents[name].heard):
                 desk = self._desks.get(name)
                 if desk is None or desk.closed.is_set():  # whoever needs it first has it opened
-                    desk = self._desks[name] = new_desk(self._hub, self._agents[name].service)
+                    desk = self._desks[name] = new_desk(self._hub, self.agents[name].service)
                     self._tasks.start(self._keep_desk(name, desk), f"keep {name}")
                 yield desk
         finally:
@@ -199,7 +198,7 @@ class ServedAgents:
         loop = asyncio.get_running_loop()
         since = loop.time()
         while True:
-            linger = self._agents[name].linger
+            linger = self.agents[name].linger
             if not self._has_server:
                 linger = min(linger, bounds.SERVER_AWAY_SECONDS)
             if loop.time() >= since + linger:
@@ -213,11 +212,6 @@ class ServedAgents:
 
     # -- all agents on one connection: server.all_agents ----------------------------------
 
-    @property
-    def names(self) -> Sequence[str]:
-        """The agents, the default one first."""
-        return [*self._agents]
-
     async def agent_of(self, session_id: str) -> str | None:
         """Return the agent of this session; None if it is unknown or not served here."""
         try:
@@ -225,10 +219,11 @@ class ServedAgents:
         except UnknownSessionError:
             return None
         name = self._name_of(row)
-        return name if name in self._agents else None
+        return name if name in self.agents else None
 
     async def find(self, session_id: str, principal: Principal, method: str) -> FoundSession:
-        """See `server.all_agents.Agents`."""
+        """Return what is known here of a session, for this client and its request; raises
+        UnknownSessionError also if the client may not know of it."""
         try:
             row = await self._journal.session(session_id)
         except UnknownSessionError:
@@ -238,7 +233,7 @@ class ServedAgents:
             principal.refused(method, session_id)
             raise UnknownSessionError(session_id)
         may = "prompt" in scopes
-        if (name := self._name_of(row)) in self._agents:
+        if (name := self._name_of(row)) in self.agents:
             return FoundSession(name, may_prompt=may)
         is_live = self._hub.holds(session_id)  # then it keeps its own agent
         is_live = is_live or other_owner(await self._journal.owner(session_id)) is not None
@@ -263,7 +258,7 @@ class ServedAgents:
         """Return the name under which a session's agent is served: that of its last start, if this
         is known; otherwise that of its key, which stays if it is not served."""
         called = self._started.get(row.start) or self._called(row.agent)
-        if called in self._agents:
+        if called in self.agents:
             return called
         # A running agent has reported the key its sessions are kept under.
         for name, desk in self._desks.items():
@@ -288,7 +283,7 @@ class ServedAgents:
                     rows = [row async for row in self._with_queues() if row.session_id not in done]
                     for row in rows:
                         id_, name = row.session_id, self._name_of(row)
-                        if name not in self._agents:
+                        if name not in self.agents:
                             log.error(
                                 "session %s: its prompts stay queued: this server does not run %s",
                                 *(id_, row.agent),
@@ -311,9 +306,9 @@ class ServedAgents:
         params = encode({"sessionId": row.session_id, "cwd": row.cwd, "mcpServers": []})
         request = (near, RESUME_SESSION.name, params, bounds.QUEUE_OPEN_SECONDS)
         try:
-            fronted = self._fronted_for_all(name)
-            limit = fronted.service.options.max_message
-            attending = self._attend(fronted, name, far, THIS_USER, limit)
+            service = self._for_all(name)
+            limit = service.options.max_message
+            attending = self._attend(service, name, far, THIS_USER, limit)
             async with slots, beside(attending, "open for its queue"):
                 await ask_over(*request, watches=True)
             log.info("session %s is open again: its queue continues", row.session_id)

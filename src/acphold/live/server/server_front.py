@@ -25,6 +25,7 @@ from acp_wire.transports.known_servers import origin_of
 from acp_wire.transports.unix import Front
 from acphold import errors
 from acphold.live.server import bounds
+from acphold.live.server.all_agents import attend
 from acphold.live.server.checked_params import decode_params
 from acphold.live.server.fronts import Fronted, FrontStderr, KeptDesks
 from acphold.live.server.principals import FAR_NEIGHBOUR, Principal
@@ -192,7 +193,7 @@ class ServerFront:
 
     async def attend(self, client: RelayedClient, transport: Transport) -> None:
         """Serve one of its clients until it leaves."""
-        if self._served is None or client.client is None or client.agent not in self._served.names:
+        if self._served is None or client.client is None or client.agent not in self._served.agents:
             raise errors.InvalidParamsError(f"the server does not serve {client.agent!r}")
         who = Principal(
             name=client.name,
@@ -204,7 +205,7 @@ class ServerFront:
             note=partial(self._tell_deed, client.client, is_refused=False),
             refused=partial(self._tell_deed, client.client, is_refused=True),
         )
-        await self._served.attend(client.agent, transport, who, client.limit)
+        await attend(self._served, client.agent, transport, who, client.limit)
 
     def _tell_deed(self, client: int, deed: str, session: str | None, *, is_refused: bool) -> None:
         self._peer.tell(DEED, encode(DeedTold(client, deed, session, is_refused)))
