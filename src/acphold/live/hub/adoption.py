@@ -16,6 +16,7 @@ from contextlib import suppress
 from msgspec import UNSET
 
 from acp_wire.schema import LOAD_SESSION, RESUME_SESSION
+from acp_wire.tasks import TaskSet
 from acphold import errors
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
@@ -41,7 +42,7 @@ class Adoption:
         self._hub = hub
         self._list = agents
         self._shared = shared
-        self.under_way: set[asyncio.Task[Conversation]] = set()
+        self.under_way = TaskSet()
 
     async def is_known(self, session_id: str) -> bool:
         """Return True if the journal has this session whole; a half-adopted one does not count."""
@@ -70,14 +71,11 @@ class Adoption:
         """Wait until a session is adopted, as in `adopt`; all who ask for it share one adoption."""
         adopting = self._hub.adopting.get(session_id)
         if adopting is None:
-            name = f"adopt {session_id}"
-            adopting = asyncio.create_task(self.adopt(session_id, setup), name=name)
+            adopting = self.under_way.start(self.adopt(session_id, setup), f"adopt {session_id}")
             self._hub.adopting[session_id] = adopting
-            self.under_way.add(adopting)
 
             def over(task: asyncio.Task[Conversation]) -> None:
                 del self._hub.adopting[session_id]
-                self.under_way.discard(task)
                 if not task.cancelled():
                     task.exception()  # mark it as retrieved, also if nobody waits any more
 

@@ -42,21 +42,17 @@ log = logging.getLogger(__name__)
 
 
 class ListLine(Struct, frozen=True):
-    """One line of a list: its place, and its JSON."""
+    """One line of a list: its place, its JSON, and whether it is archived."""
 
     key: ListKey
     info: SessionInfo
     raw: bytes
+    archived: bool
 
     @property
     def updated_at(self) -> int | None:
         """The time of the last activity, in ms since the epoch; None if unknown."""
         return self.key.updated_at or None
-
-    @property
-    def is_archived(self) -> bool:
-        """True if the agent says that the session is archived."""
-        return air.fields_in(self.raw).get("archived") == b"true"
 
 
 class AgentsWord(Struct, frozen=True):
@@ -342,11 +338,12 @@ def _read(raw: bytes | Raw) -> ListLine | None:
     if "\0" in info.session_id:
         return None
     key = ListKey(milliseconds(info.updated_at), info.session_id)
-    return ListLine(key, info, encode(info) if read.flaws else raw)
+    archived = air.fields_in(raw).get("archived") == b"true"
+    return ListLine(key, info, encode(info) if read.flaws else raw, archived)
 
 
 def _word(line: ListLine) -> AgentsWord:
-    return AgentsWord(line.info.title, line.is_archived)
+    return AgentsWord(line.info.title, line.archived)
 
 
 def _spellings(cwd: str | None) -> Sequence[str | None]:

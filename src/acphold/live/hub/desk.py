@@ -137,7 +137,7 @@ class Desk:
         await finish(wait)
 
     async def _close(self) -> None:
-        await end(*self._adoption.under_way)
+        await self._adoption.under_way.aclose()
         await self.hub.end_closing()
         # The agent ends right after its turns: it must not run on meanwhile.
         await self.hub.end_turns(self.conversations)

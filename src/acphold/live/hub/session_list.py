@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -113,15 +113,13 @@ class SessionList(Struct, eq=False):
         if [row for row in rows if await self.agents.follow(row)]:
             rows = await self._journal.page(filter, after, limit + 1)
         lines = [await self._ours(row) for row in rows]
-        put_away = {row.session_id for row in rows if row.archived}
         if not filter.tenant:  # the agent's own have no tenant
             shelf, folders = filter.archived, ListedFolders(filter.cwd, filter.beside)
             own = {
                 agents_id: line
                 for agents_id, line in own.items()
-                if shelf == "include" or line.is_archived == (shelf == "only")
+                if shelf == "include" or line.archived == (shelf == "only")
             }
-            put_away |= {agents_id for agents_id, line in own.items() if line.is_archived}
             linked = await self._journal.links.sessions_of(self._agent.key, own)
             lines += [
                 line
@@ -130,7 +128,7 @@ class SessionList(Struct, eq=False):
                 and folders.have(line.info.cwd)
                 and (after is None or after < line.key)
             ]
-        return await _page(self._journal, filter, lines, put_away if marked else None, limit)
+        return await _page(self._journal, filter, lines, limit, marked=marked)
 
     async def find(self, session_ids: Sequence[str], tenant: str | None) -> list[bytes]:
         """Return these sessions, as far as the journal or the agent's own list has them for this
@@ -139,13 +137,13 @@ class SessionList(Struct, eq=False):
         for session_id in session_ids:
             if (row := await _row_for(tenant, self._journal, session_id)) is not None:
                 if row.agent == self._agent.key or self._all_agents:
-                    found.append(_mark((await self._ours(row)).raw, row.archived))
+                    found.append(_mark(await self._ours(row)))
             elif (
                 not tenant
                 and (line := self.agents.line(session_id)) is not None
                 and await self.agents.only_its([session_id])
             ):
-                found.append(_mark(line.raw, line.is_archived))
+                found.append(_mark(line))
         return found
 
     async def _ours(self, row: SessionRow) -> ListLine:
@@ -177,8 +175,8 @@ class ListedFolders:
         return known
 
 
-def _mark(raw: bytes, archived: bool) -> bytes:
-    return splice(raw, {"archived": encode(archived)})
+def _mark(line: ListLine) -> bytes:
+    return splice(line.raw, {"archived": encode(line.archived)})
 
 
 async def page_of_all(
@@ -191,8 +189,7 @@ async def page_of_all(
     after = None if cursor is None else list_places.decode(cursor, filter, secret)
     rows = await journal.page(filter, after, bounds.LIST_PAGE + 1)
     lines = [_line(row, {AGENT: called(row)}) for row in rows]
-    put_away = {row.session_id for row in rows if row.archived}
-    return await _page(journal, filter, lines, put_away, bounds.LIST_PAGE)
+    return await _page(journal, filter, lines, bounds.LIST_PAGE, marked=True)
 
 
 async def only_of_all(
@@ -218,24 +215,15 @@ def _result(lines: Sequence[ListLine]) -> bytes:
 
 
 async def _page(
-    journal: Sessions,
-    filter: ListFilter,
-    lines: list[ListLine],
-    put_away: Collection[str] | None,
-    limit: int,
+    journal: Sessions, filter: ListFilter, lines: list[ListLine], limit: int, *, marked: bool
 ) -> bytes:
-    """Return the newest of these lines as the result of `session/list`.
-
-    Unless `put_away` is None, each says if it is `archived` (unstable): those are.
-    """
+    """Return the newest of these lines as the result of `session/list`. If they are `marked`, each
+    says whether it is `archived` (unstable)."""
     # Ids from high to low, as the journal orders equal times.
     lines.sort(key=lambda it: (it.key.updated_at, it.key.session_id), reverse=True)
-    shown, more = lines[:limit], len(lines) > limit
-    raws = [line.raw for line in shown]
-    if put_away is not None:
-        raws = [_mark(line.raw, line.info.session_id in put_away) for line in shown]
-    page = {"sessions": array(raws)}
-    if more:
+    shown = lines[:limit]
+    page = {"sessions": array([_mark(line) if marked else line.raw for line in shown])}
+    if len(lines) > limit:
         next_cursor = list_places.encode(shown[-1].key, filter, (await journal.identity()).secret)
         page["nextCursor"] = encode(next_cursor)
     return splice(b"{}", page)
@@ -260,7 +248,7 @@ def _line(row: SessionRow, meta: dict[str, object]) -> ListLine:
             **({UNREAD: True} if row.is_unread else {}),
         },
     )
-    return ListLine(row.key, info, encode(info))
+    return ListLine(row.key, info, encode(info), row.archived)
 
 
 def check_folder(known: str, asked: str) -> None:
