@@ -21,7 +21,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from enum import Enum
 from typing import Protocol
 
@@ -184,7 +183,7 @@ class Attachment:
         self.before: Attachment | None = None
         self._successor: Attachment | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._newest: asyncio.Task[None] | None = None  # tells it what counts then
+        self._is_newest_due = False
         self._stops = 0  # how often reading was stopped: a read that began before is void
 
     @property
@@ -333,25 +332,16 @@ class Attachment:
         """Pass on a state of which only the newest counts, after the updates that arrived before
         it; to a client that lags, once, when it has caught up. `newest` gets the attachment that
         the client has by then."""
-        if self._newest is not None:
+        if self._is_newest_due:
             return
-        if self._is_behind(self._source.last_seq) and self.client.buffered <= bounds.LAG_BYTES:
-            self.client.tell(method, newest(self))
-            return
+        self._is_newest_due = True
 
-        async def notify_later() -> None:
-            """Notify the client once everything so far was sent, and it has read most of that."""
-            caught_up = asyncio.Event()
-            self.when_reached(self._source.last_seq, caught_up.set)
-            await caught_up.wait()
-            last = self._last
-            with suppress(ConnectionLostError):
-                await self.client.drain()
-                self._newest = None
-                if last.state is not CLOSED:
-                    last.notify_newest(method, newest)
+        def notify() -> None:
+            self._is_newest_due = False
+            if (last := self._last).state is not CLOSED:
+                self.client.tell(method, newest(last))
 
-        self._newest = asyncio.create_task(notify_later(), name="attachment tells the newest")
+        self.when_reached(self._source.last_seq, notify)
 
     @property
     def has_room(self) -> bool:
@@ -468,8 +458,6 @@ class Attachment:
     def close(self) -> None:
         """Send nothing more, and run what is due: the client gets no more updates."""
         self.state = CLOSED
-        if self._newest is not None:
-            self._newest.cancel()
         self._stop_reading()
         while self._due:
             self._due.popleft()[1]()
