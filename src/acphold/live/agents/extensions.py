@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct, field
 
 from acp_wire.schema.content import ContentBlock
+from acphold.record.history.raw_update import members, string
 
 FORK_METHOD: Final = "_acphold/fork"
 """See docs/protocol.md."""
@@ -69,14 +70,6 @@ class SessionCopy(Struct, frozen=True, rename="camel", omit_defaults=True):
 STEERING: Final = "_session/steering"
 
 
-class _Steering(Struct, frozen=True):
-    supported: bool = False
-
-
-class _SteeringMeta(Struct, frozen=True):
-    steering: _Steering = _Steering()
-
-
 class _Idle(Struct, frozen=True, rename="camel"):
     idle_behavior: str = ""
 
@@ -93,16 +86,10 @@ class SteeringRequest(Struct, frozen=True, rename="camel"):
     meta: _IdleMeta = field(name="_meta", default=_IdleMeta())
 
 
-class _Outcome(Struct, frozen=True):
-    outcome: str = ""
-
-
 def has_steering(meta: Mapping[str, object] | None) -> bool:
     """Return True if an agent with this `_meta` in its answer to `initialize` has it."""
-    try:
-        return msgspec.convert(meta or {}, _SteeringMeta).steering.supported
-    except msgspec.ValidationError:
-        return False
+    said = (meta or {}).get("steering")
+    return isinstance(said, dict) and said.get("supported") is True
 
 
 def steering_params(session_id: str, prompt: bytes) -> bytes:
@@ -118,7 +105,4 @@ def steering_params(session_id: str, prompt: bytes) -> bytes:
 
 def is_injected(answer: bytes) -> bool:
     """Return True if the agent has taken the words into its turn."""
-    try:
-        return msgspec.json.decode(answer, type=_Outcome).outcome == "injected"
-    except msgspec.MsgspecError:
-        return False
+    return string(members(answer).get("outcome")) == "injected"

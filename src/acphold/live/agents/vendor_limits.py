@@ -37,6 +37,7 @@ from acphold.errors import RemoteError
 from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.live.agents import air
 from acphold.live.agents.air import object_in
+from acphold.record.history.raw_update import members, string
 
 MOST_AHEAD: Final = 35 * 86400.0
 """Seconds to the latest moment that is believed: vendors count in months at most."""
@@ -195,23 +196,9 @@ class _ClaudeWindow(Struct):
     resetsAt: float | None = None
 
 
-class _CodexData(Struct):
-    """The data of an error of codex-acp; that of Zed, to 0.16, has the second name."""
-
-    message: str = ""
-    codexErrorInfo: msgspec.Raw = msgspec.Raw(b"null")
-    codex_error_info: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _OpenCodeData(Struct):
-    errorName: str = ""
-
-
 _failure = msgspec.json.Decoder(_AirFailure).decode
 _error = msgspec.json.Decoder(_Error).decode
 _claude_window = msgspec.json.Decoder(_ClaudeWindow).decode
-_codex_data = msgspec.json.Decoder(_CodexData).decode
-_opencode_data = msgspec.json.Decoder(_OpenCodeData).decode
 
 
 # -- the errors of each agent -----------------------------------------------------------------
@@ -248,12 +235,9 @@ _CODEX_KINDS: Final = {b'"usageLimitExceeded"', b'"usage_limit_exceeded"'}
 
 
 def _codex(error: _Error) -> str | None:
-    try:
-        data = _codex_data(error.data)
-    except UNREADABLE:
-        return None
-    kinds = {bytes(data.codexErrorInfo), bytes(data.codex_error_info)}
-    return data.message if kinds & _CODEX_KINDS else None
+    data = members(bytes(error.data))
+    kinds = {data.get("codexErrorInfo"), data.get("codex_error_info")}  # Zed's, to 0.16
+    return string(data.get("message")) or "" if kinds & _CODEX_KINDS else None
 
 
 _GEMINI_DAY: Final = "You have exhausted your daily quota on this model"
@@ -285,12 +269,9 @@ _OPENCODE_WORDS: Final = re.compile(
 
 def _opencode(error: _Error) -> str | None:
     """The words are the vendor's, whichever that is."""
-    try:
-        name = _opencode_data(error.data).errorName
-    except UNREADABLE:
-        return None
+    name = members(bytes(error.data)).get("errorName")
     words = error.message.removeprefix(_INTERNAL)
-    is_limit = name == "APIError" and _OPENCODE_WORDS.search(words[:MOST_LETTERS])
+    is_limit = name == b'"APIError"' and _OPENCODE_WORDS.search(words[:MOST_LETTERS])
     return words if is_limit else None
 
 

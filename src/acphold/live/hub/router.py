@@ -21,7 +21,6 @@ from functools import partial
 from typing import assert_never
 from weakref import WeakSet
 
-import msgspec
 from msgspec import Struct, field
 
 from acp_wire.rpc.eager_tasks import EagerTasks
@@ -50,7 +49,7 @@ from acphold.live.hub.questions import can_answer, refusal, unanswerable
 from acphold.live.hub.routes import Routes
 from acphold.live.hub.session import publish_together
 from acphold.live.mcp.servers import MCP_MESSAGE
-from acphold.record.history.raw_update import members as members_of, string
+from acphold.record.history.raw_update import members, string
 from acphold.record.journal import Journal, session_of
 
 log = logging.getLogger(__name__)
@@ -141,14 +140,14 @@ class Router(Struct, eq=False):
 
     async def _on_notification(self, event: Notified) -> None:
         if event.method == air.CHANGES:
-            id_ = string(members_of(event.params).get("subscriptionId")) or ""
+            id_ = string(members(event.params).get("subscriptionId")) or ""
             if (hear := self.subscriptions.get(id_)) is not None:
                 hear(event.params)
             return
         agent_session = session_id_in(event.params)
         if event.method == OPENCODE_CHILD:
             # It belongs to the session above the sub-agent.
-            agent_session = string(members_of(event.params).get("rootSessionId"))
+            agent_session = string(members(event.params).get("rootSessionId"))
         conversation = self._find(agent_session)
         if conversation is not None:
             await self._make_room([item.client for item in conversation.session.attachments])
@@ -242,7 +241,7 @@ class Router(Struct, eq=False):
     ) -> None:
         """Pass on a notification that is the agent's own."""
         if method == MCP_MESSAGE:
-            provider = self._providers.get(_read_names(params).serverId or "")
+            provider = self._providers.get(string(members(params).get("serverId")) or "")
             if provider not in (None, client):
                 log.info("%s was dropped: another client provides that server", method)
                 return
@@ -284,7 +283,7 @@ class Router(Struct, eq=False):
     async def answer(self, asked: AgentRequest) -> bytes:
         """Return a client's answer to a request of the agent."""
         is_mcp = asked.method == MCP_MESSAGE
-        if is_mcp and (server_id := _read_names(asked.params).serverId) is not None:
+        if is_mcp and (server_id := string(members(asked.params).get("serverId"))) is not None:
             if (provider := self._providers.get(server_id)) is None:
                 raise errors.ConnectionLostError(
                     f"no connected client provides MCP server {server_id!r}"
@@ -301,10 +300,10 @@ class Router(Struct, eq=False):
         # It is outside of known sessions: a client that it may concern is asked. A form that
         # belongs to a request goes to the client that made the request, with the id it used, and
         # ends with that client (spec v1, elicitation, "Creating an elicitation").
-        number = _read_names(asked.params).requestId
+        number = members(asked.params).get("requestId", b"")
         asker, params = self._asker(), asked.params
-        if asked.is_decision and isinstance(number, int):
-            if (call := self._agent.call_of(number)) is None:
+        if asked.is_decision and number.isdigit() and len(number) < 20:  # our ids are short
+            if (call := self._agent.call_of(int(number))) is None:
                 return refusal(asked, "cancelled")  # the client that made it has gone
             # One that we made has no client.
             if (asker := self._askers.get(call)) is not None:
@@ -374,21 +373,3 @@ def when_all_reached(places: Sequence[tuple[Attachment, int]], act: Callable[[],
         first.when_reached(seq, partial(when_all_reached, others, act))
     else:
         act()
-
-
-class _NamedElsewhere(Struct):
-    """Names that a request of the agent may contain outside of sessions.
-
-    `requestId` is one of our requests, a number, or the agent's own id of a request to an MCP
-    server.
-    """
-
-    serverId: str | None = None
-    requestId: int | str | None = None
-
-
-def _read_names(params: bytes) -> _NamedElsewhere:
-    try:
-        return msgspec.json.decode(params or b"{}", type=_NamedElsewhere)
-    except msgspec.MsgspecError:
-        return _NamedElsewhere()
