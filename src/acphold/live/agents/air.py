@@ -20,9 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
-from acp_wire import schema
 from acp_wire.schema.methods import ARCHIVE_SESSION
 from acp_wire.schema.splice import array, splice
 from acphold.record.history.raw_update import encode_text, members
@@ -75,36 +73,26 @@ REPLAY_ENDED: Final = (
 """The update behind the replay of a load."""
 
 
-class _Air(Struct):
-    version: int = 0
-    capabilities: list[str] = []
-
-
-class _JetBrains(Struct):
-    air: _Air | None = None
-
-
-class _Meta(Struct):
-    jetbrains: _JetBrains | None = None
-
-
-def capabilities_in(meta: Mapping[str, object] | None) -> frozenset[str] | None:
-    """Return what this `_meta` says of AIR's extensions; None if it says nothing."""
+def _names_in(raw: bytes) -> list[str]:
+    """Return the names in AIR's `capabilities` of the object `raw`; [] if that is no such list."""
     try:
-        found = msgspec.convert(meta or {}, _Meta)
-    except msgspec.ValidationError:
-        return None
-    if found.jetbrains is None or (air := found.jetbrains.air) is None or air.version < 1:
-        return None
-    return frozenset(air.capabilities)
+        return msgspec.json.decode(fields_in(raw).get("capabilities", b"[]"), type=list[str])
+    except msgspec.MsgspecError:
+        return []
 
 
-def index_methods(answer: schema.InitializeResponse, raw: bytes) -> frozenset[str]:
-    """Return the methods by which an agent with this answer to `initialize`, `raw` as it came,
-    changes and tells its own list; INDEX among them if its list has all that AIR shows."""
-    offered = capabilities_in(answer.meta) or ()
+def capabilities_in(raw: bytes) -> frozenset[str] | None:
+    """Return what the object `raw` says of AIR's extensions; None if it says nothing."""
+    version = fields_in(raw).get("version", b"")
+    return frozenset(_names_in(raw)) if version.isdigit() and version != b"0" else None
+
+
+def index_methods(answer: bytes) -> frozenset[str]:
+    """Return the methods by which an agent with this answer to `initialize` changes and tells its
+    own list; INDEX among them if its list has all that AIR shows."""
+    offered = capabilities_in(answer) or ()
     known = {method for name in offered for method in _METHODS.get(name, ())}
-    can = members(object_in(raw, "agentCapabilities", "sessionCapabilities"))
+    can = members(object_in(answer, "agentCapabilities", "sessionCapabilities"))
     for name, methods in _DRAFTS.items():
         if can.get(name, b"").startswith(b"{"):
             known.update(methods)
@@ -123,22 +111,14 @@ def with_fields(raw: bytes, fields: Mapping[str, bytes | None]) -> bytes:
 
 def with_index(answer: bytes) -> bytes:
     """Return an answer to `initialize` that offers the session index beside what it offers."""
-    try:
-        names = msgspec.json.decode(fields_in(answer).get("capabilities", b"[]"), type=list[str])
-    except msgspec.MsgspecError:
-        names = []
-    every = dict.fromkeys((*names, *OFFERED))
+    every = dict.fromkeys((*_names_in(answer), *OFFERED))
     return with_fields(answer, {"capabilities": array([encode_text(name) for name in every])})
 
 
 def without_replay_end(can: bytes) -> bytes:
     """Return the capabilities of a client without REPLAY_END: a replay of ours ends later than the
     agent's."""
-    raw = fields_in(can).get("capabilities", b"")
-    try:
-        names = msgspec.json.decode(raw, type=list[str])
-    except msgspec.MsgspecError:
-        return can
+    names = _names_in(can)
     if REPLAY_END not in names:
         return can
     kept = [encode_text(name) for name in names if name != REPLAY_END]

@@ -156,11 +156,11 @@ def offer_of(introduction: schema.InitializeRequest, params: bytes) -> ClientOff
     """Return the offer of a client with this introduction; `params` is the same as it came."""
     can = introduction.client_capabilities
     options = None if can.session is None else can.session.config_options
-    asked = can.meta or {}
+    asked, raw = can.meta or {}, object_in(params, "clientCapabilities")
     for_events = asked.get(POSITIONS) == FOR_EVENTS
     return ClientOffer(
         capabilities=can,
-        withheld=kinds_to_withhold(members(params).get("clientCapabilities", b"null")),
+        withheld=kinds_to_withhold(raw),
         booleans=options is not None and options.boolean is not None,
         positions=asked.get(POSITIONS) is True or for_events,
         for_events=for_events,
@@ -172,7 +172,7 @@ def offer_of(introduction: schema.InitializeRequest, params: bytes) -> ClientOff
         all_agents=asked.get(ALL_AGENTS) is True,
         is_automatic=asked.get(AUTOMATIC) is True,
         is_unruled=asked.get(UNRULED) is True,
-        air=air.capabilities_in(asked),
+        air=air.capabilities_in(raw),
     )
 
 

@@ -51,7 +51,8 @@ from acphold.live.agents.interface import (
     runs,
     session_of,
 )
-from acphold.record.history.raw_update import request_without_marks
+from acphold.record.history import raw_update
+from acphold.record.history.raw_update import request_without_marks, string
 from acphold.record.journal.lineage import identity
 
 if TYPE_CHECKING:
@@ -104,14 +105,6 @@ async def hang_up_behind(process: ChildProcess, peer: Peer, pump: asyncio.Task[N
     await process.transport.aclose()
 
 
-class _NamedServer(msgspec.Struct):
-    """The fields that tell one server from another."""
-
-    name: str = ""
-    command: str = ""
-    args: tuple[str, ...] = ()
-
-
 AddedServer = Callable[[str], schema.McpServerStdio]
 """Makes the server for a session in this folder."""
 
@@ -136,13 +129,12 @@ class AddedServers:
             server = self._make(msgspec.json.decode(parts.get("cwd", b'""'), type=str))
         except (errors.InvalidParamsError, msgspec.MsgspecError):
             return params  # for the agent to refuse
-        for raw in there:
-            with suppress(msgspec.MsgspecError):  # for the agent to refuse, too
-                other = msgspec.json.decode(raw, type=_NamedServer)
-                words = [os.path.basename(other.command), *other.args]
-                is_ours = "acphold" in words and "mcp" in words[words.index("acphold") + 1 :]
-                if is_ours or other.name == server.name:
-                    return params
+        for other in map(raw_update.members, there):
+            program = os.path.basename(string(other.get("command")) or "")
+            words = [program, *map(string, raw_update.items(other.get("args", b"[]")))]
+            is_ours = "acphold" in words and "mcp" in words[words.index("acphold") + 1 :]
+            if is_ours or string(other.get("name")) == server.name:
+                return params
         # Added on the way to the agent only: otherwise a session that a client opens again with the
         # same servers would look changed.
         return splice(params, {"mcpServers": b"[%b]" % b",".join([*there, schema.encode(server)])})
@@ -316,7 +308,7 @@ class ProcessAgent:
         self.capabilities = answer.agent_capabilities
         self.has_sign_in = bool(answer.auth_methods)
         self.can_fork = forks(result)
-        self.index_methods = index_methods(answer, result)
+        self.index_methods = index_methods(result)
         if self._journal is not None and keeps_sessions(result):
             self._kept_in_front = await identity(self._journal)
         if answer.agent_info is not None:

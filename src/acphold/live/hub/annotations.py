@@ -27,6 +27,7 @@ from acphold.record.history.raw_update import (
     is_the_persons,
     members,
     storable,
+    string,
     update_kind,
 )
 from acphold.record.history.replay import CLIENT_MARK
@@ -147,15 +148,14 @@ def notice_as_message(raw: bytes) -> bytes:
 
     If it only begins like one of ours it is an agent's own: b"", such a client may not be told it.
     """
-    try:
-        decoded = msgspec.json.decode(raw, type=_Notice)
-    except msgspec.MsgspecError:
+    parts = members(raw)
+    meta = members(parts.get("_meta", b""))
+    if NOTICE not in meta:
         return b""
-    if NOTICE not in decoded.meta:
-        return b""
-    words = ". ".join(filter(None, (decoded.title, decoded.description)))
+    words = ". ".join(filter(None, (string(parts.get(it)) for it in ("title", "description"))))
+    speaker = string(members(meta[NOTICE]).get("from")) or "acphold"  # an agent of the library
     # A paragraph of its own: it comes in the middle of what the agent says.
-    text = f"\n\n[{decoded.meta[NOTICE].speaker}] {words}\n\n"
+    text = f"\n\n[{speaker}] {words}\n\n"
     return msgspec.json.encode(
         {
             "sessionUpdate": "agent_message_chunk",
@@ -163,18 +163,6 @@ def notice_as_message(raw: bytes) -> bytes:
             "_meta": {NOTICE: True},
         }
     )
-
-
-class _Speaker(Struct):
-    """The speaker of a notice: an agent of the library, by its name, or acphold."""
-
-    speaker: str = msgspec.field(default="acphold", name="from")
-
-
-class _Notice(Struct):
-    title: str
-    description: str = ""
-    meta: dict[str, _Speaker] = msgspec.field(default_factory=dict, name="_meta")
 
 
 async def first_words(segments: AsyncIterator[Segment]) -> str | None:

@@ -99,29 +99,14 @@ def shorten(text: str, limit: int) -> str:
 def block_text(block: bytes) -> str:
     """Return the words of a content block, or what stands for it: `[image]`, the URI of a
     resource."""
-    try:
-        found = msgspec.json.decode(block, type=_TextBlock)
-    except msgspec.MsgspecError:
-        return string(members(block).get("text")) or ""  # half a surrogate pair, say
-    uri = found.uri if found.resource is None else found.resource.uri
-    if found.text or not (uri or found.type in MEDIA):
-        return found.text
-    return f"[{uri or found.type}]"
+    parts = members(block)
+    text, kind = string(parts.get("text")) or "", string(parts.get("type"))
+    uri = string(members(parts.get("resource", b"")).get("uri") or parts.get("uri"))
+    return text if text or not (uri or kind in MEDIA) else f"[{uri or kind}]"
 
 
 MEDIA = ("image", "audio")
 """Content blocks that text cannot represent."""
-
-
-class _Resource(Struct):
-    uri: str = ""
-
-
-class _TextBlock(Struct):
-    type: str = ""
-    text: str = ""
-    uri: str | None = None
-    resource: _Resource | None = None
 
 
 # -- tool calls -----------------------------------------------------------------------------------
