@@ -639,8 +639,11 @@ async def test_a_client_has_a_session_copied_with_its_files(
         plain = await client.call("_acphold/fork", ask)
         assert (plain["turns"], plain["cwd"], "files" in plain) == (2, str(project.top), False)
         count = await house.journal.count()
-        for wrong in ({"files": str(project.top)}, {"files": "relative"}, {"at": 0}, {"at": "x"}):
-            await client.refused("_acphold/fork", {**ask, **wrong})
+        for folder in (str(project.top), "relative", "/na\0med"):
+            refused = await client.refused("_acphold/fork", {**ask, "files": folder})
+            assert "internal" not in str(refused)
+        for at in (0, "x"):
+            await client.refused("_acphold/fork", {**ask, "at": at})
         far = house.stranger(Principal(name="far", sees_all=True, is_here=False))
         await far.introduce(None, {})
         refused = await far.refused("_acphold/fork", {**ask, "files": str(tmp_path / "far")})

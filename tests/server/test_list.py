@@ -93,9 +93,10 @@ async def test_the_cwd_filter_shows_the_sessions_of_that_folder_only(journal: Pa
         assert {info["cwd"] for info in listed} == {"/one"}
 
 
-async def test_a_relative_cwd_is_refused(journal: Path) -> None:
+@pytest.mark.parametrize("cwd", ["work", "/wo\0rk"])
+async def test_a_cwd_that_is_no_absolute_path_is_refused(journal: Path, cwd: str) -> None:
     async with wrapped(journal) as client:
-        error = await client.refused("session/list", {"cwd": "work"})
+        error = await client.refused("session/list", {"cwd": cwd})
         assert error.code == INVALID_PARAMS
         assert "cwd" in error.message
 

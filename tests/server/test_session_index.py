@@ -436,7 +436,7 @@ async def test_nothing_is_told_behind_the_end_of_a_subscription(journal: Path) -
         assert changes(client, ended) == []
 
 
-@pytest.mark.parametrize("cwd", ["here", None, 7])
+@pytest.mark.parametrize("cwd", ["here", None, 7, "/he\0re"])
 async def test_a_subscription_needs_an_absolute_folder(journal: Path, cwd: Any) -> None:
     async with shared(journal) as house:
         client = await house.client(_meta=INDEX)

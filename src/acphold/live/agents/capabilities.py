@@ -70,9 +70,11 @@ UNRULED = "acphold/unruled"
 """The key there by which a client says that no rule may answer in the turns of its prompts."""
 
 ALL_AGENTS = "acphold/allAgents"
+"""The key there by which a client of a server asks for the sessions of all agents, and by which
+`agentCapabilities._meta` names them."""
 
 FOLDER = "acphold/folder"
-"""The key there by which a client of a server asks for the sessions of all agents."""
+"""The key there of the folder for new sessions, until the client knows others."""
 
 LINE = "acphold/line"
 """The key there by which a process of ours says that it is a line to the owner of sessions."""
@@ -205,24 +207,6 @@ def in_version_1(params: bytes) -> bytes:
             kept["auth"] = b'{"terminal":true}'
         changes["clientCapabilities"] = splice(b"{}", kept)
     return splice(params, changes)
-
-
-def restrict_introduction(
-    params: bytes, *, is_here: bool, answers: bool, vouches: bool = False
-) -> bytes:
-    """Return the params of `initialize` of a client that may not do everything that it can.
-
-    One that `is_here` is on this machine. The files and terminals of another machine are not those
-    of a session of ours, and its client is no process of ours, unless it vouches. A client that
-    does not answer only watches.
-    """
-    if is_here and answers:
-        return params
-    if not is_here:
-        params = within(params, ("clientCapabilities",), {"fs": None, "terminal": None})
-    if not (is_here or vouches):
-        params = within(params, ASKED, dict.fromkeys((LINE, TENANT, SCOPES, GUEST)))
-    return params if answers else within(params, ASKED, {WATCHES: b"true"})
 
 
 def introduction_for_agent(params: bytes) -> bytes:

@@ -51,10 +51,10 @@ def read_setup(
     # Servers are checked one by one, so that a refusal can name the server.
     bare = asked.having(mcpServers=b"[]") if given.startswith(b"[") else asked
     request = schema.decode(kind, bare.params).value
-    _absolute(request.cwd, "cwd")
+    require_absolute(request.cwd, "cwd")
     roots = request.additional_directories
     for index, root in enumerate(roots):
-        _absolute(root, f"additionalDirectories[{index}]")
+        require_absolute(root, f"additionalDirectories[{index}]")
     if roots and can.session_capabilities.additional_directories is None:
         raise InvalidParamsError(
             "additionalDirectories: this agent does not support additional workspace roots",
@@ -87,12 +87,13 @@ def read_setup(
 def list_request(params: bytes) -> ListSessionsRequest:
     """Return the params of session/list; raises InvalidParamsError."""
     asked = schema.decode(ListSessionsRequest, params).value
-    if asked.cwd is not None and not asked.cwd.startswith("/"):
-        raise InvalidParamsError(f"cwd: {asked.cwd!r} is not an absolute path", field="cwd")
+    if asked.cwd is not None:
+        require_absolute(asked.cwd, "cwd")
     return asked
 
 
-def _absolute(path: str, field: str) -> None:
+def require_absolute(path: str, field: str) -> None:
+    """Raise InvalidParamsError for a path that is not absolute, or no path at all."""
     if "\0" in path:
         raise InvalidParamsError(f"{field}: {path!r} contains a NUL character", field=field)
     if not os.path.isabs(path):

@@ -43,8 +43,9 @@ from acp_wire import schema
 from acp_wire.schema.methods import MAKING
 from acp_wire.schema.splice import members, session_id_in
 from acphold.errors import AuthRequiredError, ForbiddenError, UnknownSessionError
-from acphold.live.agents import air
-from acphold.live.agents.capabilities import QUEUE_METHOD, restrict_introduction
+from acphold.live.agents import air, capabilities
+from acphold.live.agents.air import within
+from acphold.live.agents.capabilities import ASKED, QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
 from acphold.record.journal import SessionRow
 from acphold.record.journal.access import SCOPES, Scope
@@ -187,11 +188,14 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     def restrict_introduction(self, params: bytes) -> bytes:
         """Return their `initialize`, without capabilities that do not fit a session of this
-        machine."""
+        machine; if they do not answer, they only watch."""
         answers = "answer" in self.scopes
-        return restrict_introduction(
-            params, is_here=self.is_here, answers=answers, vouches=self.vouches
-        )
+        if not self.is_here:
+            params = within(params, ("clientCapabilities",), {"fs": None, "terminal": None})
+        if not (self.is_here or self.vouches):  # its client is no process of ours
+            ours = (capabilities.LINE, capabilities.TENANT, capabilities.SCOPES, capabilities.GUEST)
+            params = within(params, ASKED, dict.fromkeys(ours))
+        return params if answers else within(params, ASKED, {capabilities.WATCHES: b"true"})
 
 
 THIS_USER: Final = Principal(name="this user", sees_all=True)

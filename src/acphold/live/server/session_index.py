@@ -39,7 +39,7 @@ from acphold.live.hub.desk import Desk
 from acphold.live.hub.session_list import MESSAGE_COUNT, ORIGINS, ListedFolders
 from acphold.live.reading.followed_list import Changed, follow_list
 from acphold.live.server import bounds
-from acphold.live.server.checked_params import decode_params, list_request
+from acphold.live.server.checked_params import decode_params, list_request, require_absolute
 from acphold.live.server.principals import Entrance
 from acphold.newest import Newest
 from acphold.record.history.raw_update import items, members, string
@@ -219,8 +219,7 @@ class SessionIndex:
 
     async def _subscribe(self, request: Request) -> bytes:
         cwd = decode_params(request.params, _Subscribe).cwd
-        if not cwd.startswith("/"):
-            raise InvalidParamsError(f"cwd: {cwd!r} is not an absolute path", "cwd")
+        require_absolute(cwd, "cwd")
         if len(self._subscriptions) >= bounds.SUBSCRIPTIONS:
             raise InvalidParamsError(f"at most {bounds.SUBSCRIPTIONS} subscriptions at a time")
         subscription = ListSubscription(cwd)

@@ -28,7 +28,7 @@ from acphold.live.agents.interface import ask
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
 from acphold.live.reading.neighbours import tell_owner
-from acphold.live.server.checked_params import decode_params, session_id_of
+from acphold.live.server.checked_params import decode_params, require_absolute, session_id_of
 from acphold.live.server.open_params import OpenParams
 from acphold.live.server.principals import Note, Principal
 from acphold.live.server.session_opener import SessionOpener
@@ -186,10 +186,11 @@ async def copy_session(desk: Desk, principal: Principal, params: bytes) -> bytes
     asked = decode_params(params, CopyRequest)
     if asked.at is not None and asked.at < 1:
         raise InvalidParamsError(f"at: {asked.at} is not the number of an entry", "at")
-    if asked.folder is not None and not principal.is_here:
-        raise InvalidParamsError("files: only clients on this machine can name a folder", "files")
-    if asked.folder is not None and not asked.folder.startswith("/"):
-        raise InvalidParamsError("files: must be an absolute path", "files")
+    if asked.folder is not None:
+        if not principal.is_here:
+            only = "files: only clients on this machine can name a folder"
+            raise InvalidParamsError(only, "files")
+        require_absolute(asked.folder, "files")
     copy, folder = await desk.listed.copy(asked)
     principal.note(FORK_METHOD, copy.session_id)
     if folder is None:
