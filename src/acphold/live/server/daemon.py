@@ -239,8 +239,7 @@ class FrontDesk:
         self.fronted = fronted
         self.desk = desk
         self.is_brief = frame.is_brief
-        self._has_front = True  # the one that it was opened for
-        self._left = asyncio.Event()
+        self._left = asyncio.Event()  # not by the front that it was opened for
         self._is_over = False
         self._stderr = stderr
 
@@ -248,23 +247,21 @@ class FrontDesk:
     def is_needed(self) -> bool:
         """True while it has a front, or another client, a turn or a question."""
         is_busy = self.desk.is_busy and not self.is_brief
-        return self._has_front or self.desk.has_clients or is_busy
+        return not self._left.is_set() or self.desk.has_clients or is_busy
 
     @property
     def is_free(self) -> bool:
         """True if another front may have it."""
         is_bad = self.desk.start_failed.is_set() or self.desk.closed.is_set()
-        return not (self.is_brief or self._has_front or self._is_over or is_bad)
+        return self._left.is_set() and not (self.is_brief or self._is_over or is_bad)
 
     def welcome(self, front: Front) -> None:
         """Begin to serve a front: the agent's stderr goes to it."""
-        self._has_front = True
         self._left.clear()
         self._stderr.lead_to(front)
 
     def take_leave(self) -> None:
         """Note that the front has gone."""
-        self._has_front = False
         self._left.set()
         self._stderr.lead_nowhere()
 
@@ -275,7 +272,7 @@ class FrontDesk:
         since = loop.time()
         linger = self.fronted.linger
         while True:
-            if self._has_front:
+            if not self._left.is_set():
                 await self._left.wait()
                 since = loop.time()
             elif self.is_needed:

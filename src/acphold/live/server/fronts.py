@@ -71,7 +71,6 @@ class KeptDesks:
         self.join = join
         self.ending = asyncio.Event()
         self._tasks = TaskSet()
-        self._closed = asyncio.Event()
 
     async def open(self, what: str, keep: Callable[[asyncio.Future[T]], Awaitable[None]]) -> T:
         """Return what a front waits for, as soon as `keep` has it and sets it; `keep` runs as long
@@ -87,8 +86,7 @@ class KeptDesks:
                 else:
                     opened.set_exception(exc if isinstance(exc, AcpError) else incident(exc))
 
-        # Called behind the callback of the set, which then does not have the task any more.
-        self._tasks.start(run(), what).add_done_callback(lambda _: self._closed.set())
+        self._tasks.start(run(), what)
         return await opened
 
     def __bool__(self) -> bool:
@@ -97,8 +95,7 @@ class KeptDesks:
     async def wait_until_none(self) -> None:
         """Wait until all have ended."""
         while self._tasks:
-            self._closed.clear()
-            await self._closed.wait()
+            await asyncio.wait(tuple(self._tasks))
 
     async def aclose(self) -> None:
         """End all desks with their turns, and those tasks that take too long."""

@@ -203,10 +203,8 @@ class RemoteSessions:
 
     async def leave(self) -> None:
         """Leave every owner."""
-        lines, self._lines = self._lines, {}
-        for line in lines.values():
-            line.far.close()
-        await asyncio.gather(*(line.aclose() for line in lines.values()))
+        for line in tuple(self._lines.values()):
+            self._end(line)
         await self._ending.aclose(END_SECONDS)
 
     async def aclose(self) -> None:
