@@ -149,11 +149,11 @@ def notice_as_message(raw: bytes) -> bytes:
     If it only begins like one of ours it is an agent's own: b"", such a client may not be told it.
     """
     parts = members(raw)
-    meta = members(parts.get("_meta", b""))
-    if NOTICE not in meta:
+    ours = members(parts.get("_meta", b"")).get(NOTICE, b"")
+    if not ours.startswith(b"{"):
         return b""
     words = ". ".join(filter(None, (string(parts.get(it)) for it in ("title", "description"))))
-    speaker = string(members(meta[NOTICE]).get("from")) or "acphold"  # an agent of the library
+    speaker = string(members(ours).get("from")) or "acphold"  # or an agent of the library
     # A paragraph of its own: it comes in the middle of what the agent says.
     text = f"\n\n[{speaker}] {words}\n\n"
     return msgspec.json.encode(
