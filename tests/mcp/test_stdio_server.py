@@ -15,6 +15,7 @@ import pytest
 from acp_wire.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
 from acp_wire.surroundings import Surroundings
 from acphold.errors import McpAnswerError, McpConnectError, McpLostError
+from acphold.live.mcp import transports
 from acphold.live.mcp.connections import Connecting, Failed, Lost, McpConnection, Ready
 from acphold.live.mcp.faults import FaultError
 from acphold.live.mcp.offers import OurSide, Progress
@@ -91,11 +92,10 @@ async def test_a_folder_that_is_gone_is_reported(
 
 
 async def test_a_server_that_writes_a_line_without_end_is_given_up(
-    faulty: Faulty, tmp_path: Path
+    faulty: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = StdioServer(
-        faulty("endless_line"), str(tmp_path), Surroundings.here(), limit=1_000_000
-    )
+    monkeypatch.setattr(transports, "MAX_MESSAGE", 1_000_000)
+    program = StdioServer(faulty("endless_line"), str(tmp_path), Surroundings.here())
     program.start()
     async with asyncio.timeout(10):
         with pytest.raises(FaultError, match="it wrote a line of more than 976 KiB to stdout"):

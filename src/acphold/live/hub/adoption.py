@@ -23,7 +23,6 @@ from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.agents_list import AgentsList
 from acphold.live.hub.annotations import first_words, without_context
 from acphold.live.hub.choices import settings_in
-from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.hub import Hub
 from acphold.live.hub.session_list import check_folder
 from acphold.live.hub.turns import SharedParts
@@ -74,7 +73,7 @@ class Adoption:
             adopting = self.under_way.start(self.adopt(session_id, setup), f"adopt {session_id}")
             self._hub.adopting[session_id] = adopting
 
-            def over(task: asyncio.Task[Conversation]) -> None:
+            def over(task: asyncio.Task[None]) -> None:
                 del self._hub.adopting[session_id]
                 if not task.cancelled():
                     task.exception()  # mark it as retrieved, also if nobody waits any more
@@ -83,7 +82,7 @@ class Adoption:
         with suppress(errors.SessionExistsError):  # another process has adopted it meanwhile
             await asyncio.shield(adopting)
 
-    async def adopt(self, session_id: str, setup: Setup) -> Conversation:
+    async def adopt(self, session_id: str, setup: Setup) -> None:
         """Take a session into the journal, from the agent's own replay.
 
         Raises UnknownSessionError if the agent has no such session, or it was deleted here;
@@ -142,7 +141,6 @@ class Adoption:
                     session_id, f"neither acphold nor the agent has session {session_id!r}: {exc}"
                 ) from exc
             raise
-        return conversation
 
     async def _claim(self, session_id: str, setup: Setup) -> Lease:
         """Return a lease of a session without entries; remove what a half-done adoption has

@@ -65,7 +65,7 @@ class Hub:
         self.live: dict[str, Conversation] = {}
         self.desks: list[DeskInHub] = []
         self.fronts: set[Front] = set()
-        self.adopting: dict[str, asyncio.Task[Conversation]] = {}
+        self.adopting: dict[str, asyncio.Task[None]] = {}
         self.tasks = EagerTasks()
         self.release = CommonRelease(journal, self.tasks)
         self.activity = activity or Activity()

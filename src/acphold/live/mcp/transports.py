@@ -49,18 +49,10 @@ INHERITED = (
 class StdioServer:
     """One run of the program of `server`, in `cwd`; `start` it, and always `aclose` it."""
 
-    def __init__(
-        self,
-        server: McpServerStdio,
-        cwd: str,
-        surroundings: Surroundings,
-        *,
-        limit: int = MAX_MESSAGE,
-    ) -> None:
+    def __init__(self, server: McpServerStdio, cwd: str, surroundings: Surroundings) -> None:
         self._server = server
         self._cwd = cwd
         self._surroundings = surroundings
-        self._limit = limit
         self._redact = FaultRedaction(server)
         self._child: ChildProcess | None = None
         self._noise = 0
@@ -88,7 +80,7 @@ class StdioServer:
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield the lines of its stdout, until it ends; raises FaultError."""
         transport = self._running.transport
-        buffer = LineBuffer(self._limit)
+        buffer = LineBuffer(MAX_MESSAGE)
         incomplete = 0  # bytes of an incomplete line
         while chunk := await transport.receive():
             last = chunk.rfind(b"\n")
@@ -97,7 +89,7 @@ class StdioServer:
                 if isinstance(line, Oversize):
                     raise self._too_long()
                 yield line
-            if incomplete > self._limit:
+            if incomplete > MAX_MESSAGE:
                 raise self._too_long()
         self._silenced = True
 
@@ -137,7 +129,7 @@ class StdioServer:
         return self._child
 
     def _too_long(self) -> FaultError:
-        return FaultError(f"it wrote a line of more than {self._limit // 1024} KiB to stdout")
+        return FaultError(f"it wrote a line of more than {MAX_MESSAGE // 1024} KiB to stdout")
 
     def _last_words(self) -> str:
         words = "" if self._child is None else self._child.last_words()

@@ -314,8 +314,7 @@ class ClientConnection:
             self._entrance.let_in(tenant, may)
             self._is_guest = meta.get(capabilities.GUEST) is True
         may = self.principal.scopes
-        told, left_out = restrict(schema.INITIALIZE.name, params, may)
-        self._principal.leaves_out(schema.INITIALIZE.name, None, left_out)
+        told = self._restrict(schema.INITIALIZE.name, params)
         guest_of = self.principal.session_id
         starts = "prompt" in may and guest_of is None
         if "prompt" in may and guest_of is not None:  # it may start only that session's agent
