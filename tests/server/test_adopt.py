@@ -94,7 +94,7 @@ async def test_a_prompt_waits_for_its_session_also_if_another_load_of_it_is_refu
     journal: Path, tmp_path: Path
 ) -> None:
     free = tmp_path / "free"
-    async with wrapped(journal, **stored(tmp_path), **{"one thread": True}) as client:
+    async with wrapped(journal, **{**stored(tmp_path), "one thread": True}) as client:
         session = await client.new()
         await client.sessions()
         busy = client.begin("session/prompt", prompt_params(session, {"until": str(free)}))

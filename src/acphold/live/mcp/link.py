@@ -20,6 +20,7 @@ import mcp_types as types
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
 from acp_wire.tasks import end
@@ -88,23 +89,18 @@ class Patience:
             limit.reschedule(None if self.questions else end)
 
 
-class Link:
-    """A server after its handshake. `capabilities` are the names of its capabilities."""
+class Link(Struct, eq=False):
+    """A server after its handshake."""
 
-    def __init__(
-        self,
-        wire: Wire,
-        dispatcher: JSONRPCDispatcher,
-        introduced: types.InitializeResult,
-        patience: Patience,
-    ) -> None:
-        self._wire = wire
-        self._dispatcher = dispatcher
-        self._patience = patience
-        self._headers = {MCP_PROTOCOL_VERSION_HEADER: introduced.protocol_version}
-        self.capabilities: frozenset[str] = frozenset(
-            introduced.capabilities.model_dump(exclude_none=True)
-        )
+    _wire: Wire
+    _dispatcher: JSONRPCDispatcher
+    _introduced: types.InitializeResult
+    _patience: Patience
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """The names of its capabilities."""
+        return frozenset(self._introduced.capabilities.model_dump(exclude_none=True))
 
     async def request(
         self,
@@ -121,7 +117,8 @@ class Link:
         """
         # Not the SDK's typed methods: they fail a list for one bad tool, and make requests for
         # lists of their own, without a limit, to check a tool's result.
-        options: CallOptions = {"headers": self._headers}
+        version = self._introduced.protocol_version
+        options: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: version}}
         try:
             async with self._patience.limit(seconds) as alive:
                 if on_progress is not None:

@@ -47,7 +47,7 @@ from acphold.live.server.principals import (
     Principal,
     Visitor,
 )
-from acphold.live.server.remote_sessions import AttendHere
+from acphold.live.server.remote_sessions import AttendHere, RemoteSessions
 from acphold.live.server.session_opener import SessionOpener
 from acphold.live.server.session_requests import Handler, SessionRequests
 from acphold.live.server.unstable import UnstableMethods, archive_filter, copy_session
@@ -104,11 +104,9 @@ class ClientConnection:
         self._pages: Newest[str, None] = Newest(bounds.OPEN_PAGES)
         self._introduction: Introduction = "awaited"
         self._unstable = unstable
-        entrance = self._entrance
-        opener = SessionOpener(
-            desk, self, entrance, principal, limit, stays=stays, attend_here=attend_here
-        )
-        requests = SessionRequests(desk, self, self.peer, entrance, opener)
+        entrance, remote = self._entrance, RemoteSessions(desk, self, limit, attend_here)
+        opener = SessionOpener(desk, self, entrance, principal, remote, stays)
+        requests = SessionRequests(desk, self, self.peer, entrance, opener.openings, remote)
         methods = UnstableMethods(desk, self, opener, principal.note)
         self._opener, self._requests, self._methods = opener, requests, methods
         self._index: SessionIndex | None = None

@@ -21,6 +21,8 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.place import place_of
 from acp_wire.rpc import Transport
@@ -181,7 +183,9 @@ class FrontDesks:
                 await self.servers.attend(front)
                 return
             # One that an equal front has left, and whose agent can still be used.
-            left = [it for it in self._open if it.is_free and it.identity == front.frame.identity]
+            left = [
+                it for it in self._open if it.is_free and it.frame.identity == front.frame.identity
+            ]
             keep = partial(self._keep, front.frame)
             desk = left[0] if left else await self._kept.open("the desk of an editor", keep)
             desk.welcome(front)
@@ -191,7 +195,7 @@ class FrontDesks:
                     await first_of(serving, desk.desk.closed.wait())
             finally:
                 desk.take_leave()
-            if desk.is_brief and not desk.is_needed:
+            if desk.frame.is_brief and not desk.is_needed:
                 await desk.desk.closed.wait()  # the front is told that all has ended
         except AcpError as exc:
             log.warning("%s", exc)
@@ -226,34 +230,30 @@ class FrontDesks:
         await self._kept.aclose()
 
 
-class FrontDesk:
+class FrontDesk(Struct, eq=False):
     """The desk of one front, or of those that came back to it one after the other.
 
-    `stderr` leads to the front's, for the agent's beside the log.
+    `_stderr` leads to the front's, for the agent's beside the log.
     """
 
-    def __init__(
-        self, frame: FirstFrame, fronted: Fronted, desk: Desk, stderr: FrontStderr
-    ) -> None:
-        self.identity = frame.identity
-        self.fronted = fronted
-        self.desk = desk
-        self.is_brief = frame.is_brief
-        self._left = asyncio.Event()  # not by the front that it was opened for
-        self._is_over = False
-        self._stderr = stderr
+    frame: FirstFrame
+    fronted: Fronted
+    desk: Desk
+    _stderr: FrontStderr
+    _left: asyncio.Event = field(default_factory=asyncio.Event)  # not by its first front
+    _is_over: bool = False
 
     @property
     def is_needed(self) -> bool:
         """True while it has a front, or another client, a turn or a question."""
-        is_busy = self.desk.is_busy and not self.is_brief
+        is_busy = self.desk.is_busy and not self.frame.is_brief
         return not self._left.is_set() or self.desk.has_clients or is_busy
 
     @property
     def is_free(self) -> bool:
         """True if another front may have it."""
         is_bad = self.desk.start_failed.is_set() or self.desk.closed.is_set()
-        return self._left.is_set() and not (self.is_brief or self._is_over or is_bad)
+        return self._left.is_set() and not (self.frame.is_brief or self._is_over or is_bad)
 
     def welcome(self, front: Front) -> None:
         """Begin to serve a front: the agent's stderr goes to it."""

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import cache
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_wire.rpc import Transport
 from acp_wire.rpc.wire_errors import incident
@@ -49,28 +49,20 @@ Attend = Callable[[Transport, Principal], Awaitable[None]]
 """Serves a client that joins what is live."""
 
 
-class KeptDesks:
+class KeptDesks(Struct, eq=False):
     """The hub of a daemon, and the tasks that keep desks open in it for fronts, until `ending`.
 
     `called` returns a person's name for the key of an agent. The daemon is reached at `addresses`,
     and `join` serves other nodes.
     """
 
-    def __init__(
-        self,
-        hub: Hub,
-        prepare: Prepare,
-        called: Callable[[str], str],
-        addresses: Addresses,
-        join: Attend,
-    ) -> None:
-        self.hub = hub
-        self.prepare = prepare
-        self.called = called
-        self.addresses = addresses
-        self.join = join
-        self.ending = asyncio.Event()
-        self._tasks = TaskSet()
+    hub: Hub
+    prepare: Prepare
+    called: Callable[[str], str]
+    addresses: Addresses
+    join: Attend
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    _tasks: TaskSet = field(default_factory=TaskSet)
 
     async def open(self, what: str, keep: Callable[[asyncio.Future[T]], Awaitable[None]]) -> T:
         """Return what a front waits for, as soon as `keep` has it and sets it; `keep` runs as long

@@ -12,6 +12,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from msgspec import Struct
+
 from acp_wire.rpc import Transport
 from acphold.errors import ConnectionLostError
 from acphold.live.lines.line import FIRST_PAUSE, LONGEST_PAUSE
@@ -42,30 +44,22 @@ class Notify(Protocol):
     def __call__(self, title: str, description: str, severity: str = "info") -> None: ...
 
 
-class Reconnection:
+class Reconnection(Struct, eq=False):
     """See the module. `dial` connects to the process that is called `name`; `first` was made
     already. `on_away` is called at once when the connection is lost; the client gets a notice if it
     stays lost for UNTOLD_SECONDS. `has_gap` is set for one without all updates from the meantime.
     """
 
-    def __init__(
-        self,
-        dial: OpenTransport,
-        name: str,
-        first: Transport | None,
-        on_away: OnAway,
-        notify: Notify,
-    ) -> None:
-        self.has_gap = False
-        self._dial = dial
-        self._name = name
-        self._first = first
-        self._on_away = on_away
-        self._notify = notify
-        self._is_reported = False
-        self._away: asyncio.TimerHandle | None = None
-        self._pause = FIRST_PAUSE
-        self._tried = 0.0
+    _dial: OpenTransport
+    _name: str
+    _first: Transport | None
+    _on_away: OnAway
+    _notify: Notify
+    has_gap: bool = False
+    _is_reported: bool = False
+    _away: asyncio.TimerHandle | None = None
+    _pause: float = FIRST_PAUSE
+    _tried: float = 0.0
 
     async def next(self) -> Transport:
         """Return the next connection, however long that takes."""

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_wire.rpc import Peer, Transport
@@ -59,7 +59,7 @@ class FoundSession(Struct, frozen=True):
     may_prompt: bool = True
 
 
-class ServedAgents:
+class ServedAgents(Struct, eq=False):
     """See the module.
 
     `agents` are what the server's words mean, the default one first. `called` returns a person's
@@ -68,30 +68,18 @@ class ServedAgents:
     idleness, sooner while the server is away.
     """
 
-    def __init__(
-        self,
-        hub: Hub,
-        agents: Mapping[str, Fronted],
-        called: Callable[[str], str],
-        folder: str | None,
-        stderr: FrontStderr,
-    ) -> None:
-        self.folder = folder
-        self.stderr = stderr
-        self._has_server = True
-        self._is_over = False
-        self._hub = hub
-        self._journal = hub.journal
-        self.agents = agents
-        self._started: dict[str | None, str] = {
-            fronted.start: name for name, fronted in agents.items() if fronted.start
-        }
-        self._called = called
-        self._coming: Counter[str] = Counter()
-        self._desks: dict[str, Desk] = {}
-        self._tasks = TaskSet()
-        self._ending = asyncio.Event()
-        self._changed = asyncio.Event()
+    _hub: Hub
+    agents: Mapping[str, Fronted]
+    _called: Callable[[str], str]
+    folder: str | None
+    stderr: FrontStderr
+    _has_server: bool = True
+    _is_over: bool = False
+    _coming: Counter[str] = field(default_factory=Counter)
+    _desks: dict[str, Desk] = {}
+    _tasks: TaskSet = field(default_factory=TaskSet)
+    _ending: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def default(self) -> str:
@@ -215,7 +203,7 @@ class ServedAgents:
     async def agent_of(self, session_id: str) -> str | None:
         """Return the agent of this session; None if it is unknown or not served here."""
         try:
-            row = await self._journal.session(session_id)
+            row = await self._hub.journal.session(session_id)
         except UnknownSessionError:
             return None
         name = self._name_of(row)
@@ -225,7 +213,7 @@ class ServedAgents:
         """Return what is known here of a session, for this client and its request; raises
         UnknownSessionError also if the client may not know of it."""
         try:
-            row = await self._journal.session(session_id)
+            row = await self._hub.journal.session(session_id)
         except UnknownSessionError:
             return FoundSession()  # the agent's own
         scopes = principal.scopes_in(row)
@@ -236,7 +224,7 @@ class ServedAgents:
         if (name := self._name_of(row)) in self.agents:
             return FoundSession(name, may_prompt=may)
         is_live = self._hub.holds(session_id)  # then it keeps its own agent
-        is_live = is_live or other_owner(await self._journal.owner(session_id)) is not None
+        is_live = is_live or other_owner(await self._hub.journal.owner(session_id)) is not None
         return FoundSession(held=row.agent if may and not is_live else None, may_prompt=may)
 
     async def page(self, principal: Principal, params: bytes) -> bytes:
@@ -244,7 +232,7 @@ class ServedAgents:
         asked = list_request(params)
         if principal.session_id is not None:
             return await only_of_all(
-                self._journal, principal.session_id, self._name_of, principal.tenant
+                self._hub.journal, principal.session_id, self._name_of, principal.tenant
             )
         filter = ListFilter(
             cwd=asked.cwd,
@@ -252,12 +240,13 @@ class ServedAgents:
             archived=archive_filter(params) or "exclude",
             tenant=principal.tenant,
         )
-        return await page_of_all(self._journal, filter, asked.cursor, self._name_of)
+        return await page_of_all(self._hub.journal, filter, asked.cursor, self._name_of)
 
     def _name_of(self, row: SessionRow) -> str:
         """Return the name under which a session's agent is served: that of its last start, if this
         is known; otherwise that of its key, which stays if it is not served."""
-        called = self._started.get(row.start) or self._called(row.agent)
+        started = (name for name, it in self.agents.items() if it.start and it.start == row.start)
+        called = next(started, "") or self._called(row.agent)
         if called in self.agents:
             return called
         # A running agent has reported the key its sessions are kept under.
@@ -288,7 +277,7 @@ class ServedAgents:
                                 "session %s: its prompts stay queued: this server does not run %s",
                                 *(id_, row.agent),
                             )
-                        elif not isinstance(owner := await self._journal.owner(id_), Here):
+                        elif not isinstance(owner := await self._hub.journal.owner(id_), Here):
                             is_asleep = self._hub.is_asleep(id_)
                             if not (is_free(owner) or seems_silent(owner) or is_asleep):
                                 continue
@@ -319,10 +308,10 @@ class ServedAgents:
         """Yield the sessions whose queues continue after a restart."""
         wanted = ListFilter(queued=True, include_unprompted=True, archived="include")
         key: ListKey | None = None
-        while page := await self._journal.page(wanted, key):
+        while page := await self._hub.journal.page(wanted, key):
             for row in page:
                 try:
-                    queue = (await self._journal.summary(row.session_id)).queue
+                    queue = (await self._hub.journal.summary(row.session_id)).queue
                 except UnknownSessionError:  # deleted meanwhile
                     continue
                 except AcpError as exc:

@@ -58,7 +58,7 @@ from acphold.live.server.positions import (
     with_lineage,
 )
 from acphold.live.server.principals import Entrance, Principal
-from acphold.live.server.remote_sessions import AttendHere, RemoteSessions
+from acphold.live.server.remote_sessions import RemoteSessions
 from acphold.record.journal.lineage import identity
 from acphold.record.journal.owners import other_owner
 
@@ -158,35 +158,24 @@ class WantedSession(Struct, frozen=True):
         return self.asked.session_id or ""
 
 
-class SessionOpener:
+class SessionOpener(Struct, eq=False):
     """Opens sessions for one client.
 
     `introduction` is the client's own, as JSON. If the client is the line of another process,
     `introduce` makes its introduction of the agent's answer to `initialize`. With `stays` the agent
-    keeps running when the client goes (`acphold serve`). `attend_here` as in RemoteSessions.
+    keeps running when the client goes (`acphold serve`).
     """
 
-    def __init__(
-        self,
-        desk: Desk,
-        client: Client,
-        entrance: Entrance,
-        principal: Principal,
-        limit: int,
-        *,
-        stays: bool,
-        attend_here: AttendHere,
-    ) -> None:
-        self.introduction = b"{}"
-        self.introduce: Callable[[bytes], bytes] | None = None
-        self.openings = Openings()
-        self.remote = RemoteSessions(desk, client, limit, attend_here)
-        self._desk = desk
-        self._client = client
-        self._entrance = entrance
-        self._principal = principal
-        self._stays = stays
-        self._in_progress: set[Request] = set()
+    _desk: Desk
+    _client: Client
+    _entrance: Entrance
+    _principal: Principal
+    remote: RemoteSessions
+    _stays: bool
+    introduction: bytes = b"{}"
+    introduce: Callable[[bytes], bytes] | None = None
+    openings: Openings = field(default_factory=Openings)
+    _in_progress: set[Request] = set()
 
     # -- requests -------------------------------------------------------------------------
 

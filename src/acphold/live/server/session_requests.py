@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
+from msgspec import Struct, field
+
 from acp_wire import schema
 from acp_wire.rpc import Peer
 from acp_wire.rpc.requests import Request
@@ -35,7 +37,8 @@ from acphold.live.server.positions import (
     without_position,
 )
 from acphold.live.server.principals import Entrance
-from acphold.live.server.session_opener import SessionOpener, as_readable
+from acphold.live.server.remote_sessions import RemoteSessions
+from acphold.live.server.session_opener import Openings, as_readable
 from acphold.record.history.timeline import answer_in
 from acphold.record.journal import Whose
 from acphold.record.journal.owners import Free
@@ -48,25 +51,18 @@ Handler = Callable[[Request], Awaitable[bytes | None] | None]
 """Handles the requests of one method: see `ClientConnection`."""
 
 
-class SessionRequests:
+class SessionRequests(Struct, eq=False):
     """See the module. A method that gets a request answers it, now or later. Without a session,
-    requests go to the agent itself."""
+    requests go to the agent itself. `_in_order` is held while a repeated prompt is looked up in the
+    journal."""
 
-    def __init__(
-        self,
-        desk: Desk,
-        client: Client,
-        peer: Peer,
-        entrance: Entrance,
-        opener: SessionOpener,
-    ) -> None:
-        self._desk = desk
-        self._client = client
-        self._peer = peer
-        self._entrance = entrance
-        self._openings = opener.openings
-        self._remote = opener.remote
-        self._in_order = asyncio.Lock()  # held while a repeated prompt is looked up in the journal
+    _desk: Desk
+    _client: Client
+    _peer: Peer
+    _entrance: Entrance
+    _openings: Openings
+    _remote: RemoteSessions
+    _in_order: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     # -- prompts --------------------------------------------------------------------------
 
