@@ -62,19 +62,18 @@ class AgentsWord(Struct, frozen=True):
     archived: bool
 
 
-class _Known:
+class _Known(Struct, eq=False):
     """A session of the agent's: the newest line of it, and the number of the news with which that
     came; and the word that ours was compared with last, `first` if it never was.
 
     `is_archived_by_us` is set from a change that the agent was told until ours is put back.
     """
 
-    def __init__(self, line: ListLine, number: int) -> None:
-        self.line = line
-        self.number = number
-        self.first = _word(line)
-        self.compared: AgentsWord | None = None
-        self.is_archived_by_us = False
+    line: ListLine
+    number: int
+    first: AgentsWord
+    compared: AgentsWord | None = None
+    is_archived_by_us: bool = False
 
     @property
     def is_news(self) -> bool:
@@ -161,7 +160,7 @@ class AgentsList:
     def _note(self, agents_id: str, line: ListLine, number: int) -> None:
         known = self._known.get(agents_id)
         if known is None:
-            self._known[agents_id] = _Known(line, number)
+            self._known[agents_id] = _Known(line, number, _word(line))
         elif known.number <= number:  # else something newer came while the list was on its way
             known.line, known.number = line, number
 

@@ -134,32 +134,28 @@ class Activity:
             del self._heard[event]
 
 
-class SessionAlerts:
-    """The alerts of one session; see the module."""
+class SessionAlerts(Struct, eq=False):
+    """The alerts of one session; see the module. `before_turn` is the last entry before the last
+    turn."""
 
-    def __init__(
-        self, alerts: Alerts, session: HubSession, agent: HubAgent, activity: Activity
-    ) -> None:
-        self._alerts = alerts
-        self._activity = activity
-        self._clock = alerts.clock
-        self._session = session
-        self._agent = agent
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._alerted: set[str] = set()
-        self._turn_began: float | None = None
-        self._held = session.queue.held
-        self._held_timer: asyncio.TimerHandle | None = None
-        self._prompt = b"[]"
-        self.before_turn = 0
-        """The last entry before the last turn."""
+    _alerts: Alerts
+    _session: HubSession
+    _agent: HubAgent
+    _activity: Activity
+    _held: str  # as the queue was last
+    _timers: dict[str, asyncio.TimerHandle] = {}
+    _alerted: set[str] = set()
+    _turn_began: float | None = None
+    _held_timer: asyncio.TimerHandle | None = None
+    _prompt: bytes = b"[]"
+    before_turn: int = 0
 
     # -- questions ------------------------------------------------------------------------
 
     def on_question(self, question: AskedQuestion, seq: int) -> None:
         """Note that a question to a person is open; `seq` is its entry."""
         self._activity.stir()
-        began = self._clock.time()
+        began = self._alerts.clock.time()
 
         def tell() -> None:
             del self._timers[question.id]
@@ -179,7 +175,7 @@ class SessionAlerts:
 
         rules = self._alerts.rules()
         if rules.on_waiting:
-            self._timers[question.id] = self._clock.call_later(rules.waiting_seconds, tell)
+            self._timers[question.id] = self._alerts.clock.call_later(rules.waiting_seconds, tell)
 
     def on_closed(self, question_id: str) -> None:
         """Note that a question is closed, whatever its outcome."""
@@ -206,7 +202,7 @@ class SessionAlerts:
         """Note that the agent has this prompt; `before` is the last entry before it."""
         self._activity.stir()
         self._note_hold()
-        self._turn_began = self._clock.time()
+        self._turn_began = self._alerts.clock.time()
         self._prompt = prompt
         self.before_turn = before
 
@@ -219,7 +215,7 @@ class SessionAlerts:
         if began is None:
             return
         rules = self._alerts.rules()
-        if not rules.on_turn_end or self._clock.time() - began < rules.turn_seconds:
+        if not rules.on_turn_end or self._alerts.clock.time() - began < rules.turn_seconds:
             return
         if (outcome := how()) not in UNTOLD:
             alert = replace(self._alert("turn_end", began), outcome=outcome)
@@ -233,7 +229,7 @@ class SessionAlerts:
         self._held = queue.held
         self.stop()
         rules = self._alerts.rules()
-        began = self._clock.time()
+        began = self._alerts.clock.time()
 
         def tell() -> None:
             self._held_timer = None
@@ -251,7 +247,7 @@ class SessionAlerts:
             self._alerts.tell(rules.on_waiting, alert, None)
 
         if queue.held in HELD and rules.on_waiting:
-            self._held_timer = self._clock.call_later(rules.waiting_seconds, tell)
+            self._held_timer = self._alerts.clock.call_later(rules.waiting_seconds, tell)
 
     def stop(self) -> None:
         """Tell nothing more of the queue."""
@@ -267,5 +263,5 @@ class SessionAlerts:
             self._agent.key,
             session.row.cwd,
             session.attributes.title or first_line(self._prompt) or "",
-            self._clock.time() - began,
+            self._alerts.clock.time() - began,
         )

@@ -72,7 +72,8 @@ class Conversation:
         self.children = Children(session, side, routes, journal)
         self.shared = shared
         self._is_end_told = False
-        self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, shared.activity)
+        held = session.queue.held
+        self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, shared.activity, held)
         self.standing = StandingAnswers(session, agent, journal, lambda: self.turns)
 
         def go_on() -> None:  # a turn or a question has ended

@@ -162,16 +162,16 @@ async def fork_with_files(
 
         def work(checkpoint: Checkpoint) -> worktree.Included:
             laid = lay(checkpoint)
-            if not include:
-                done.append(laid)
-                return worktree.Included(is_possible=worktree.has_list(snapshot.root))
             placed, left_out = [*laid.placed], {path for path, _ in snapshot.left_out}
             try:
-                more = worktree.include(
-                    *(store, snapshot.root, laid.folder, left_out, surroundings),
-                    *(placed, checkpoint),
-                )
-                checkpoint()
+                if include:
+                    more = worktree.include(
+                        *(store, snapshot.root, laid.folder, left_out, surroundings),
+                        *(placed, checkpoint),
+                    )
+                    checkpoint()
+                else:
+                    more = worktree.Included(is_possible=worktree.has_list(snapshot.root))
             except BaseException:  # remove them all
                 worktree.unlay(replace(laid, placed=tuple(placed)), snapshot.root)
                 raise
