@@ -82,7 +82,7 @@ class SessionRequests(Struct, eq=False):
     def _prompt(
         self, request: Request, session_id: str, prompt: bytes, meta: bytes, *, is_cancelled: bool
     ) -> None:
-        """Begin a turn, or queue it; a prompt that is cancelled already is only answered."""
+        """Begin a turn, or queue it; a prompt that is cancelled already reaches no agent."""
         if self._remote.has(session_id):
             if is_cancelled:
                 request.answer(CANCELLED)
