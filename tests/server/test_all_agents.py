@@ -162,19 +162,21 @@ async def test_a_session_of_another_tenant_is_answered_like_one_that_does_not_ex
                 assert told[0] == told[1]
 
 
-async def test_a_live_session_of_a_served_agent_has_its_served_name_also_for_who_only_reads(
+async def test_a_live_session_of_a_served_agent_has_its_served_name_whoever_loads_it_and_how_often(
     journal: Path,
 ) -> None:
     async with placed(journal) as place:
-        place.house.agent.key = "its-key"
-        _, session = await place.house.opened()
-        place.served._called = lambda key: "b" if key == "its-key" else key
+        place.served._called = {"one": "a", "two": "b"}.__getitem__
+        sessions = []
+        for place.house.agent.key in ("one", "two"):
+            _, session = await place.house.opened()
+            sessions.append(session)
         async with place.client() as client:
-            for meta in ({"acphold/reads": True}, {}):
-                answer = await client.call(
-                    "session/load", {**open_params(session, "/"), "_meta": meta}
-                )
-                assert answer["_meta"]["acphold/agent"] == "b"
+            for meta in ({"acphold/reads": True}, {"acphold/agent": "b"}, {}):
+                for session, name in zip(sessions, ("a", "b"), strict=True):
+                    opening = {**open_params(session, "/"), "_meta": meta}
+                    answer = await client.call("session/load", opening)
+                    assert answer["_meta"]["acphold/agent"] == name
 
 
 async def test_what_is_logged_for_a_request_reaches_the_front_of_its_agent(

@@ -91,7 +91,7 @@ def _join(texts: Iterator[str]) -> str:
         is_long = len(text) >= REPEATED_CHARACTERS
         if text and not (is_long and any(text in before for before in found)):
             found.append(text)
-    joined = found[0] if len(found) == 1 else "\n".join(found)
+    joined = "\n".join(found)
     if "\x1b" in joined:
         joined = _CONTROL.sub("", joined)
     return joined[:TEXT_CHARACTERS]
