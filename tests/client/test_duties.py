@@ -131,6 +131,22 @@ async def test_what_is_pending_is_answered_as_cancelled_after_the_cancel(asking:
     assert order[-3:] == ["session/cancel", "answer", "answer"]
 
 
+async def test_a_question_is_over_when_its_session_is_closed() -> None:
+    far, asked = FarAgent(ALL), asyncio.Event()
+
+    async def never(question: PermissionQuestion) -> PermissionAnswer:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with talking(far, on_permission=never) as agent:
+        session = await agent.new_session("/tmp")
+        asking = asyncio.create_task(ask_permission(far))
+        await asked.wait()
+        await session.close()
+        assert selected(await asking) == "cancelled"
+
+
 async def test_the_next_turn_is_asked_again() -> None:
     far = FarAgent()
 

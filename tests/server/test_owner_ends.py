@@ -225,6 +225,14 @@ async def test_a_load_that_its_client_cancels_leaves_the_owner(journal: Path) ->
 
 
 @pytest.mark.of_a_file
+async def test_a_client_that_leaves_has_left_the_owners_of_its_sessions(journal: Path) -> None:
+    async with kept(journal) as (other, session), posed_owner(journal, session) as owner:
+        await opened_at(owner, other, session)
+        await other.leave()
+        await asyncio.wait_for(owner.left.wait(), DEADLINE)
+
+
+@pytest.mark.of_a_file
 async def test_a_cancel_without_a_connection_does_not_hit_the_prompt_behind_it(
     journal: Path,
 ) -> None:

@@ -349,10 +349,8 @@ class _HttpConnection:
                 await self._put(text)
                 after_answer.set()
                 return
-        elif message.method is not None and id_:
-            session_id = session_id_in(bytes(message.params))
-            if session_id is not None:
-                self._asked_of_us[id_] = session_id
+        elif id_ and (session_id := session_id_in(bytes(message.params))) is not None:
+            self._asked_of_us[id_] = session_id
         await self._put(text)
 
     async def _note_open(self, session_id: str, after: asyncio.Event, *, replays: bool) -> None:
