@@ -15,6 +15,7 @@ from acphold.record.history.fold import fold
 from acphold.record.history.raw_update import text_block, update_kind
 from acphold.record.history.replay import replay
 from acphold.record.history.timeline import ContextCompaction
+from tests.history import fold_corpus
 from tests.journal.conversations import (
     CONVERSATIONS,
     PIECES,
@@ -41,6 +42,13 @@ Pieces = list[tuple[str, list[bytes]]]
 def test_folding_the_compacted_history_gives_the_same_state(pieces: Pieces) -> None:
     segments = segments_of(pieces)
     assert fold(entries_of(compact(segments))) == fold(entries_of(segments))
+
+
+@pytest.mark.parametrize("steps", fold_corpus.AGENTS.values(), ids=fold_corpus.AGENTS)
+def test_what_agents_send_folds_to_the_same_state_compacted(steps: list[fold_corpus.Step]) -> None:
+    entries = fold_corpus.entries_of(steps)
+    segments = [Segment(it.seq, it.seq, it.kind, it.at, it.raw) for it in entries]
+    assert fold(entries_of(compact(segments))) == fold(entries)
 
 
 @given(CONVERSATIONS, CONVERSATIONS)

@@ -230,7 +230,7 @@ class Gate:
             attempt = "a cookie of another page"
             return RefusedError(401, FOREIGN_COOKIE, self.realm, attempt=attempt, token=known)
         what = "access of this device" if known.is_browser else "this token"
-        if known.is_held and not known.is_over(now_ms()):
+        if not known.is_over(now_ms()):  # it is held
             why = (
                 f"{what} opens nothing in this copy of the journal until whoever runs the server "
                 "accepts it: `acphold access keep`"

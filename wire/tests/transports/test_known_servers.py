@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def test_a_name_that_may_be_several_servers_or_none_is_refused_with_what_there_i
     with pytest.raises(SettingsError, match=r"paired with https://desk\.a:1"):
         url_of("cellar")
     assert names() == ["desk.a", "desk.b:1", "desk.b:2"]
+
+
+def test_servers_that_are_paired_with_at_the_same_time_are_all_kept() -> None:
+    paired = [f"https://desk-{number:02}.example:8260" for number in range(100)]
+    with ThreadPoolExecutor(8) as threads:
+        for remembering in [threads.submit(remember, url, "one") for url in paired]:
+            remembering.result()
+    assert sorted(f"https://{name}:8260" for name in names()) == paired
 
 
 def test_what_is_not_in_utf_8_is_refused_and_nothing_that_was_kept_is_lost(tmp_path: Path) -> None:
