@@ -11,6 +11,7 @@ from acphold.record.history.entries import Entry
 from acphold.record.history.fold import EMPTY, Fold, SessionState, fold
 from acphold.record.history.raw_update import update_kind
 from acphold.record.history.timeline import Message, ToolCall, TurnEnd
+from tests.history import fold_corpus
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 Pieces = list[tuple[str, list[bytes]]]
@@ -28,6 +29,20 @@ def said(state: SessionState) -> list[tuple[str, str | None, str]]:
         for item in state.timeline
         if isinstance(item, Message)
     ]
+
+
+def test_the_kept_sequences_fold_to_what_stands_beside_them() -> None:
+    assert fold_corpus.FILE.read_text(encoding="utf-8") == fold_corpus.kept(), (
+        "the rules of the fold have changed; if they should, run "
+        "`python -m tests.history.fold_corpus`"
+    )
+
+
+def test_a_kept_sequence_folds_alike_from_what_the_server_tells_of_it() -> None:
+    lines = fold_corpus.FILE.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == fold_corpus.KEPT + len(fold_corpus.AGENTS)
+    for told in map(json.loads, lines):
+        assert fold_corpus.folded(fold_corpus.entries_in(told)) == told["fold"], told["name"]
 
 
 @given(CONVERSATIONS)

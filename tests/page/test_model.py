@@ -31,20 +31,6 @@ def told_by_the_page(script: str, file: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_kept_sequences_fold_to_what_stands_beside_them() -> None:
-    assert fold_corpus.FILE.read_text(encoding="utf-8") == fold_corpus.kept(), (
-        "the rules of the fold have changed; if they should, run "
-        "`python -m tests.history.fold_corpus`"
-    )
-
-
-def test_a_kept_sequence_folds_alike_from_what_the_server_tells_of_it() -> None:
-    lines = fold_corpus.FILE.read_text(encoding="utf-8").splitlines()
-    assert len(lines) == fold_corpus.KEPT + len(fold_corpus.AGENTS)
-    for told in map(json.loads, lines):
-        assert fold_corpus.folded(fold_corpus.entries_in(told)) == told["fold"], told["name"]
-
-
 @pytest.mark.parametrize("which", ["kept", "random"])
 def test_the_page_folds_as_the_core_does_whole_and_in_two_halves(
     tmp_path: Path, which: str
