@@ -112,6 +112,15 @@ def test_an_answer_settles_the_request_with_its_id(line: bytes, result: bytes) -
     assert one(line, asking()) == ResponseReceived(1, result)
 
 
+def test_an_error_with_a_result_is_an_error() -> None:
+    error = b'"error":{"code":-1,"message":"no"}'
+    for result in (b'"result":null', b'"result":{}'):
+        for members in ((result, error), (error, result)):
+            event = one(b'{"jsonrpc":"2.0","id":1,%b,%b}' % members, asking())
+            assert isinstance(event, ResponseReceived)
+            assert event.error == wire_error(-1, "no")
+
+
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [

@@ -129,3 +129,10 @@ def test_a_private_file_follows_no_link_that_lies_where_it_is_made(tmp_path: Pat
     write_private(str(tmp_path / "file"), b"new")
     assert (other.read_text(), (tmp_path / "file").read_bytes()) == ("mine", b"new")
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_private_file_is_made_in_a_private_folder(tmp_path: Path) -> None:
+    file = tmp_path / "made" / "file"
+    write_private(str(file), b"new")
+    assert file.read_bytes() == b"new"
+    assert file.parent.stat().st_mode & 0o777 == 0o700
