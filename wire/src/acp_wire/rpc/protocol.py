@@ -198,7 +198,7 @@ class Protocol:
         except (msgspec.MsgspecError, RecursionError):
             return self._other(frame)
         id_, method = usual.id, usual.method
-        if method and usual.result is ABSENT:
+        if method:
             params = bytes(usual.params)
             if params[:1] == b"{":
                 if id_ is UNSET:
@@ -208,7 +208,6 @@ class Protocol:
         elif (
             id_ is not UNSET
             and id_ in self._unanswered
-            and not method
             and usual.params is ABSENT
             and (result := bytes(usual.result))
         ):
