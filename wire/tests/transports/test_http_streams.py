@@ -12,6 +12,7 @@ import pytest
 
 from acp_wire.errors import ConnectionLostError, RemoteRefusalError
 from acp_wire.rpc import Transport
+from acp_wire.transports import http_client
 from acp_wire.transports.http_client import connect
 from acp_wire.transports.route import Route
 
@@ -192,6 +193,20 @@ async def test_a_server_that_knows_no_loaded_session_replays_it_and_refuses_the_
         refused = await heard(transport)
         assert refused["id"] == 3
         assert "HTTP 404" in refused["error"]["message"]
+        await transport.aclose()
+
+
+async def test_a_loaded_session_that_is_never_quiet_is_open_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_client, "REPLAY_SECONDS", 0.3)
+    async with book() as server, asyncio.timeout(30):
+        transport = await connect(route_to(server))
+        say(transport, id=1, method="initialize", params={})
+        await heard(transport)
+        say(transport, id=2, method="session/load", params={"sessionId": "s"})
+        while (await heard(transport)).get("id") != 2:
+            server.say("s", {"method": "session/update", "params": {"sessionId": "s", "n": 2}})
         await transport.aclose()
 
 
