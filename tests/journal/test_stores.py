@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.record.journal.stores import journal_name, open_journal
+from acphold.record.journal.stores import exists, journal_name, open_journal
 
 
 def test_a_scheme_that_no_store_has_is_refused_without_telling_the_url() -> None:
@@ -13,3 +15,12 @@ def test_a_scheme_that_no_store_has_is_refused_without_telling_the_url() -> None
         with pytest.raises(JournalUnavailableError, match="no store for mysql://") as caught:
             opened("mysql://me:secret@host/db")
         assert "secret" not in str(caught.value)
+
+
+def test_a_file_is_looked_for_and_a_database_only_when_it_is_opened(tmp_path: Path) -> None:
+    file = tmp_path / "journal.db"
+    assert not exists(file)
+    assert not file.exists()
+    file.touch()
+    assert exists(file)
+    assert exists("postgresql://host.invalid/journal")
