@@ -95,7 +95,6 @@ EDITABLE: Final = frozenset(
 )
 """Endings of files, in small letters, that an edit by a rule may touch: sources and documents."""
 
-_EXACT: Final = frozenset(name for name in GUARDED if "*" not in name)
 _PATTERNS: Final = tuple(name for name in GUARDED if "*" in name)
 
 
@@ -165,7 +164,7 @@ def no_edit(path: str, folder: str, below: str) -> str:
             name = _fold(part)
             if (
                 part.startswith(".")
-                or name in _EXACT
+                or name in GUARDED
                 or any(fnmatchcase(name, pattern) for pattern in _PATTERNS)
             ):
                 return f"{part} affects which programs run, or belongs to an agent"
