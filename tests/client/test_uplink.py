@@ -174,6 +174,27 @@ async def test_a_session_that_cannot_be_opened_again_is_lost_and_others_are_not(
         assert (await fresh.prompt("three")).text == "heard three"
 
 
+async def test_a_session_that_was_lost_is_not_asked_for_at_the_next_restart() -> None:
+    capabilities = {"loadSession": True}
+    second, third = dying(capabilities), FarAgent(capabilities)
+
+    @second.on("session/load")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        raise Refusal(-32002, "not found")
+
+    async with living(dying(capabilities), second, third, reconnect=True) as agent:
+        await agent.new_session()
+        lost = await agent.new_session()
+        for error in (AgentExitedError, RemoteError):
+            with pytest.raises(error):
+                await lost.prompt("one")
+        fresh = await agent.new_session()
+        with pytest.raises(AgentExitedError):
+            await fresh.prompt("two")
+        assert (await fresh.prompt("three")).text == "heard three"
+    assert third.methods().count("session/load") == 1
+
+
 async def test_without_reconnect_it_stays_lost() -> None:
     async with living(dying(), FarAgent(ALL)) as agent:
         session = await agent.new_session()
