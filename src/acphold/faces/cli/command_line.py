@@ -367,14 +367,17 @@ def split_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 @contextmanager
-def at_ctrl_c(leave: Callable[[], NoReturn]) -> Iterator[None]:
-    """Call `leave` at Ctrl-C in this block, at once: an event loop handles it only when it runs.
+def at_ctrl_c(leave: Callable[[], NoReturn] | None = None) -> Iterator[None]:
+    """Call `leave` at Ctrl-C in this block, by default raise KeyboardInterrupt; at once, while an
+    event loop would handle it only when it runs.
 
     A Ctrl-C that is ignored, as after `nohup`, stays ignored.
     """
 
     def handle_signal(number: int, frame: FrameType | None) -> NoReturn:
-        leave()
+        if leave is not None:
+            leave()
+        raise KeyboardInterrupt
 
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -135,7 +135,7 @@ def import_conversations(
         {name: Tally() for name in NAMES if name in (agents or NAMES)},
     )
     location = stores.journal_name(journal)
-    with at_ctrl_c(_leave):
+    with at_ctrl_c():  # nothing has to be finished: a journal is whole at any time
         if session is not None:
             asyncio.run(_read_listed(location, session, redact=redact))
         elif dry_run:
@@ -148,11 +148,6 @@ def import_conversations(
                 if not watch:
                     asyncio.run(run.report_interruption(location))
                 raise
-
-
-def _leave() -> NoReturn:
-    """Leave at once: nothing has to be finished, a journal is whole at any time."""
-    raise KeyboardInterrupt
 
 
 async def _finish(journal: Journal) -> None:

@@ -318,14 +318,14 @@ class Picker:
         return self._shown[self._place] if self._place < len(self._shown) else None
 
     def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = self._work.start(work, "picker")
-        task.add_done_callback(self._over)
-        return task
+        def over(task: asyncio.Task[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None and self._app.is_running and not self._app.is_done:
+                self._app.exit(exception=error)
 
-    def _over(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None and self._app.is_running and not self._app.is_done:
-            self._app.exit(exception=error)
+        task = self._work.start(work, "picker")
+        task.add_done_callback(over)
+        return task
 
     async def _show_end(self, session_id: str) -> None:
         lines = await self._source.preview(session_id)

@@ -58,6 +58,7 @@ from acp_wire import schema
 from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.schema.splice import array, items, members, splice
 from acp_wire.transports.addresses import is_node
+from acp_wire.workspace.threads import Threads
 from acphold import errors
 from acphold.live.agents.interface import AgentExchange
 from acphold.live.hub import bounds
@@ -126,8 +127,6 @@ class Restoration(Struct, eq=False):
         """
         if self._side.is_open or self._side.is_at_work:
             return  # if it is at work, the next prompt opens it anew
-        if not self._side.agent.reads_journal:
-            _require_folder(self._session.id, self._side.setup.cwd)
         if self._running is None:
             self._running = asyncio.create_task(self._restore(), name="restore")
             self._running.add_done_callback(self._over)
@@ -196,7 +195,10 @@ class Restoration(Struct, eq=False):
 
     async def _restore(self) -> None:
         """Open it in one of the ways, best first, and set it as the person left it."""
-        side = self._side
+        side, folder = self._side, self._side.setup.cwd
+        may_be_elsewhere = not side.agent.reads_journal and is_node()
+        if may_be_elsewhere and not await Threads(1).run(os.path.isdir, folder):
+            raise errors.FolderElsewhereError(self._session.id, folder, socket.gethostname())
         for _ in range(bounds.RESTORATIONS):
             if side.is_open:
                 return
@@ -371,10 +373,3 @@ class Restoration(Struct, eq=False):
         except (errors.RemoteError, errors.AgentTimeoutError) as exc:
             log.warning("session %s: %s after restoring: %s", self._session.id, method, exc)
             return None
-
-
-def _require_folder(session_id: str, folder: str) -> None:
-    """Raise FolderElsewhereError if there are several machines and the folder is not on this
-    one."""
-    if is_node() and not os.path.isdir(folder):
-        raise errors.FolderElsewhereError(session_id, folder, socket.gethostname())
