@@ -355,7 +355,7 @@ async def test_what_is_queued_waits_while_the_disk_is_full_and_is_held_by_the_tu
 ) -> None:
     def soft_limit() -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (440_000, hard))
 
     command = lone_command(scripted_agent(), "--log-level", "info")
     async with introduced(command, journal=journal, before=soft_limit) as client:
