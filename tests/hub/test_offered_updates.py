@@ -12,7 +12,7 @@ import pytest
 from acp_wire.schema.updates import UPDATE_KINDS
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
-from acphold.live.hub.annotations import notice
+from acphold.live.hub.annotations import notice, notice_as_message
 from tests.hub.shared import Onlooker, said, shared
 from tests.hub.test_positions import POSITIONS, after, settle
 
@@ -131,6 +131,16 @@ async def test_a_notice_of_ours_is_words_for_who_shows_none_wherever_it_stands_i
         assert kinds(plain) == {"agent_message_chunk"}
         assert [f"[acphold] Look. {n}\n" in plain.text() for n in range(20)] == [True] * 20
         assert "[acphold]" not in shows.text()
+
+
+@pytest.mark.parametrize("said_by_it", [b'"title":7', b'"description":"x"', b'"title":null'])
+async def test_what_only_begins_like_a_notice_of_ours_is_told_to_who_shows_notices_alone(
+    said_by_it: bytes,
+) -> None:
+    ours = notice("Look", "here")
+    assert b"[acphold] Look. here" in notice_as_message(ours)
+    start = ours[: ours.index(b'"severity"')]
+    assert notice_as_message(start + said_by_it + b"}") == b""
 
 
 async def test_positions_of_who_shows_none_have_no_hole_that_cannot_be_gone_on_behind(

@@ -24,7 +24,7 @@ from acphold.live.server import bounds, session_index
 from acphold.live.server.principals import Principal, Visitor
 from acphold.record.journal import RowChange
 from acphold.record.snapshots.checkouts import in_other_work_trees
-from tests.editor import DEADLINE
+from tests.editor import DEADLINE, open_params
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.watched_processes import until
 
@@ -131,12 +131,22 @@ async def test_what_the_agent_offers_is_offered_beside_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [{"air": 7}, {"air": {"version": "1", "capabilities": ["sessionIndex"]}}, [], None]
+    "said",
+    [
+        {"air": 7},
+        {"air": {"version": "1", "capabilities": ["sessionIndex"]}},
+        {"air": {"version": 1, "capabilities": 7}},
+        [],
+        None,
+    ],
 )
 async def test_what_is_not_in_its_form_asks_for_nothing(journal: Path, said: Any) -> None:
     async with shared(journal) as house:
-        client = await house.client(_meta={"jetbrains": said})
+        client, session = await house.opened(_meta={"jetbrains": said})
         assert (await client.refused("_session/batch_get", {"sessionIds": []})).code == -32601
+        await house.turn(client, session, "one", "ONE")
+        await client.call("session/delete", {"sessionId": session})
+        assert (await client.refused("session/load", open_params(session, "/"))).code == -32002
 
 
 # -- lists -----------------------------------------------------------------------------------------
@@ -244,13 +254,15 @@ async def test_a_disk_that_hangs_holds_up_no_work_in_the_shared_threads(
 
     monkeypatch.setattr(session_index, "in_other_work_trees", look)
     async with shared(journal) as house:
-        client = await house.client(_meta=INDEX)
+        count = min(32, (os.cpu_count() or 1) + 4)  # as many threads as asyncio has
+        clients = [await house.client(_meta=INDEX) for _ in range(count)]
         lists = [
             asyncio.create_task(sessions(client, tmp_path, includeWorktrees=True))
-            for _ in range(min(32, (os.cpu_count() or 1) + 4))  # as many threads as asyncio has
+            for client in (*clients, clients[0])  # each client has one thread for its lists
         ]
-        while len(looking) < len(lists):  # noqa: ASYNC110 - other threads
+        while len(looking) < count:  # noqa: ASYNC110 - other threads
             await asyncio.sleep(0.01)
+        assert len(looking) == count
         await asyncio.to_thread(others_work.set)
         await asyncio.gather(*lists)
 

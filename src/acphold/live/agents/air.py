@@ -73,18 +73,19 @@ REPLAY_ENDED: Final = (
 """The update behind the replay of a load."""
 
 
-def _names_in(raw: bytes) -> list[str]:
-    """Return the names in AIR's `capabilities` of the object `raw`; [] if that is no such list."""
+def _names_in(raw: bytes) -> list[str] | None:
+    """Return the names in AIR's `capabilities` of the object `raw`; None for no such list."""
     try:
         return msgspec.json.decode(fields_in(raw).get("capabilities", b"[]"), type=list[str])
     except msgspec.MsgspecError:
-        return []
+        return None
 
 
 def capabilities_in(raw: bytes) -> frozenset[str] | None:
     """Return what the object `raw` says of AIR's extensions; None if it says nothing."""
-    version = fields_in(raw).get("version", b"")
-    return frozenset(_names_in(raw)) if version.isdigit() and version != b"0" else None
+    version, names = fields_in(raw).get("version", b""), _names_in(raw)
+    is_said = version.isdigit() and version != b"0" and names is not None
+    return frozenset(names or ()) if is_said else None
 
 
 def index_methods(answer: bytes) -> frozenset[str]:
@@ -111,14 +112,14 @@ def with_fields(raw: bytes, fields: Mapping[str, bytes | None]) -> bytes:
 
 def with_index(answer: bytes) -> bytes:
     """Return an answer to `initialize` that offers the session index beside what it offers."""
-    every = dict.fromkeys((*_names_in(answer), *OFFERED))
+    every = dict.fromkeys((*(_names_in(answer) or ()), *OFFERED))
     return with_fields(answer, {"capabilities": array([encode_text(name) for name in every])})
 
 
 def without_replay_end(can: bytes) -> bytes:
     """Return the capabilities of a client without REPLAY_END: a replay of ours ends later than the
     agent's."""
-    names = _names_in(can)
+    names = _names_in(can) or ()
     if REPLAY_END not in names:
         return can
     kept = [encode_text(name) for name in names if name != REPLAY_END]

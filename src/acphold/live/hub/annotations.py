@@ -150,7 +150,7 @@ def notice_as_message(raw: bytes) -> bytes:
     """
     parts = members(raw)
     ours = members(parts.get("_meta", b"")).get(NOTICE, b"")
-    if not ours.startswith(b"{"):
+    if not ours.startswith(b"{") or string(parts.get("title")) is None:
         return b""
     words = ". ".join(filter(None, (string(parts.get(it)) for it in ("title", "description"))))
     speaker = string(members(ours).get("from")) or "acphold"  # or an agent of the library

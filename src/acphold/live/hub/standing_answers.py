@@ -126,6 +126,7 @@ class StandingAnswers(Struct, eq=False):
     _answering: asyncio.Lock = field(default_factory=asyncio.Lock)
     _looked: int = 0
     _has_moved: bool = False
+    _threads: Threads = field(default_factory=lambda: Threads(1))  # one, also if a disk hangs
     allowed: dict[str, AllowedCall] = {}
 
     async def consider(
@@ -146,6 +147,8 @@ class StandingAnswers(Struct, eq=False):
             return await self._consider(rules, question, before, pauses)
         except JournalError as exc:
             log.warning("session %s: cannot read its rules: %s", self._session.id, exc)
+        except TimeoutError:
+            log.warning("session %s: asking a person: its folder cannot be read", self._session.id)
         except Exception:
             log.exception(
                 "session %s: asking a person, as its rules cannot be applied", self._session.id
@@ -188,12 +191,12 @@ class StandingAnswers(Struct, eq=False):
             self._agent.shell,
             self._turns().is_unruled,
         )
-        threads, watched = Threads(1), b""
+        watched = b""
         async with asyncio.timeout(bounds.RULES_LOOK_SECONDS):
             counting = [rule for rule in rules if not rule.watches]
-            verdict = await threads.run(decide, action, counting, at)
+            verdict = await self._threads.run(decide, action, counting, at)
             if len(counting) < len(rules):
-                would = await threads.run(decide, action, rules, at)
+                would = await self._threads.run(decide, action, rules, at)
                 watched = encode(
                     {"allows": would.allows, "why": would.why, "rules": _numbers(would.rules)}
                 )

@@ -132,6 +132,7 @@ class SessionIndex:
         self._following: asyncio.Task[None] | None = None
         self._follows = asyncio.Event()
         self._in_order = asyncio.Lock()
+        self._threads = Threads(1)
         self._tasks = TaskSet()
         self._shown: Newest[str, None] = Newest(bounds.SHOWN_SESSIONS)
         self.handlers: dict[str, Callable[[Request], Awaitable[bytes]]] = {
@@ -141,6 +142,10 @@ class SessionIndex:
         }
 
     # -- lists ----------------------------------------------------------------------------
+
+    async def _in_work_trees(self, cwd: str | None) -> tuple[str, ...]:
+        """Return the same folder in the other work trees of its repository."""
+        return () if cwd is None else await self._threads.run(in_other_work_trees, cwd)
 
     async def list(self, params: bytes) -> bytes:
         """Return the result of `session/list`."""
@@ -157,7 +162,7 @@ class SessionIndex:
             return splice(b"{}", {"sessions": array([*found.values()])})
         filter = ListFilter(
             cwd=asked.cwd,
-            beside=await _in_work_trees(asked.cwd) if wanted.include_worktrees else (),
+            beside=await self._in_work_trees(asked.cwd) if wanted.include_worktrees else (),
             held=self._desk.hub.open_ids,
             archived=archived,
             tenant=self._entrance.tenant,
@@ -225,7 +230,7 @@ class SessionIndex:
         subscription = ListSubscription(cwd)
         self._subscriptions[subscription.id] = subscription
         try:
-            subscription.folders = ListedFolders(cwd, await _in_work_trees(cwd))
+            subscription.folders = ListedFolders(cwd, await self._in_work_trees(cwd))
             await self._subscribe_at_agent(subscription)
             if self._following is None or self._following.done():
                 self._follows = asyncio.Event()
@@ -341,8 +346,3 @@ async def _try(work: Awaitable[object]) -> None:
         await work
     except AcpError as exc:
         log.info("the agent's own list: %s", exc)
-
-
-async def _in_work_trees(cwd: str | None) -> tuple[str, ...]:
-    """Return the same folder in the other work trees of its repository."""
-    return () if cwd is None else await Threads(1).run(in_other_work_trees, cwd)
