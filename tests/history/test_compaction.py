@@ -224,6 +224,11 @@ def test_what_counts_of_many_updates_of_one_thing_in_a_turn_is_told() -> None:
     assert fold(entries_of(compacted)) == fold(entries_of(segments))
 
 
+def test_updates_of_compactions_that_cannot_be_told_apart_all_stay() -> None:
+    raws = [compaction("in_progress", compactionId=id_) for id_ in (None, 5, "", None, 6, "")]
+    assert [entry.raw for entry in entries_of(compact(segments_of([("update", raws)])))] == raws
+
+
 def test_what_the_next_update_does_not_say_again_stays() -> None:
     raws = [
         encode({"sessionUpdate": "session_info_update", "title": "T"}),

@@ -376,7 +376,10 @@ class _Lane:
             self._snapshots[kind] = len(self.pieces)
         elif kind in ONE_A_TURN:
             latest = _Statement(len(self.pieces), members(raw))
-            what = f"{kind} {string(latest.parts.get('compactionId'))}"
+            id_ = string(latest.parts.get("compactionId")) or ""
+            if kind == "compaction_update" and not id_:
+                return raw
+            what = f"{kind} {id_}"
             if (before := self._in_turn.get(what)) is not None and latest.covers(before, kind):
                 self._void(before.index)
             stays = kind == "compaction_update" and what not in self._in_turn
