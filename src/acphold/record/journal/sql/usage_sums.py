@@ -115,10 +115,10 @@ class PackedSums(Sequence[UsageSum]):
     @overload
     def __getitem__(self, place: int) -> UsageSum: ...
     @overload
-    def __getitem__(self, place: slice) -> list[UsageSum]: ...
-    def __getitem__(self, place: int | slice) -> UsageSum | list[UsageSum]:
+    def __getitem__(self, place: slice) -> PackedSums: ...
+    def __getitem__(self, place: int | slice) -> UsageSum | PackedSums:
         if isinstance(place, slice):
-            return [_unpack(one) for one in self._packed[place]]
+            return PackedSums(self._packed[place])
         return _unpack(self._packed[place])
 
 
