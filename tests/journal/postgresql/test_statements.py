@@ -133,6 +133,13 @@ async def test_statements_keep_to_one_session_and_an_update_has_nothing_volatile
             assert sum(repr(name) in str(params) for name in names) <= 1, text
 
 
+def test_the_server_is_asked_nothing_for_no_rows(location: str) -> None:
+    with psycopg.connect(location) as line:
+        pass
+    assert line.closed
+    assert session_rows.PostgresqlTables(line).executemany("SELECT %s", []) == 0
+
+
 async def test_sessions_that_an_import_lists_are_added_one_by_one(location: str) -> None:
     journal = PostgresqlJournal(location)
     names = [f"session {number}" for number in range(3)]

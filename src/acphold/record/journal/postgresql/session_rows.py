@@ -300,8 +300,10 @@ class PostgresqlTables(Tables):
         return self._line.execute(statement, values, binary=True)
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+        if not (every := [*rows]):
+            return 0  # psycopg would wait for the server all the same
         with self._line.cursor() as cursor:
-            cursor.executemany(statement, rows)
+            cursor.executemany(statement, every)
             return cursor.rowcount
 
     def among(self, column: str, name: str) -> str:
