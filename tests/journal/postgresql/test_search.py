@@ -40,20 +40,27 @@ async def test_what_is_sought_is_found_newest_first_however_rare_it_is(
         await journal.aclose()
 
 
-async def test_a_row_that_cannot_be_read_keeps_no_other_session_from_being_found(
-    databases: Databases,
+@pytest.mark.parametrize("seq", [1, 3])
+async def test_a_row_that_cannot_be_read_keeps_no_other_from_being_found(
+    databases: Databases, seq: int
 ) -> None:
+    damage = (
+        "UPDATE acphold.segments SET raw = '\\x28b52ffd00'"
+        " WHERE session_id = 's2' AND last_seq = %s"
+    )
     with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
         journal = PostgresqlJournal(url)
         for name in ("s1", "s2"):
             lease = await journal.create(NewSession(name, "a", "/w"))
             await append(journal, lease, turn("Go", chunk("agent_message", f"needle{name}")))
             await journal.settle(lease, lease.next_seq - 1)
-        line.execute("UPDATE acphold.segments SET raw = '\\x28b52ffd00' WHERE session_id = 's2'")
+        line.execute(damage, [seq])
         line.execute("DELETE FROM acphold.documents")
         line.execute("UPDATE acphold.sessions SET indexed_through = 0")
         assert await journal.index.catch_up(9) == 0
-        assert [hit.session_id for hit in await journal.index.search("needles1")] == ["s1"]
+        assert {hit.session_id for hit in await journal.index.search("needle*")} == {"s1", "s2"}
+        line.execute(damage, [2])  # after it was indexed
+        assert [hit.session_id for hit in await journal.index.search("needle*")] == ["s1"]
         await journal.aclose()
 
 

@@ -244,7 +244,7 @@ async def test_a_damaged_row_is_told_by_the_doctor_and_not_read_as_something_els
         (sentence,) = await journal.file.damage()
         assert "a packed row cannot be read" in sentence
         with pytest.raises(NotAJournalError, match="damaged"):
-            await journal.read("s1", 0)
+            await journal.read("s1", 1)
         with pytest.raises(NotAJournalError, match="damaged"):
             await state_of(journal, "s1")
 

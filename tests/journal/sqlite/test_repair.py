@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from acphold.errors import NotAJournalError
 from acphold.record.journal import NewSession, RowChange
 from acphold.record.journal.seams import Repaired
 from acphold.record.journal.sqlite import in_file
@@ -91,20 +92,37 @@ async def test_a_lost_index_is_made_anew(path: Path) -> None:
     await journal.aclose()
 
 
-async def test_a_row_that_cannot_be_read_keeps_no_other_session_from_being_found(
-    path: Path,
+@pytest.mark.parametrize("seq", [1, 5])
+async def test_a_row_that_cannot_be_read_keeps_no_other_from_being_found(
+    path: Path, seq: int
 ) -> None:
     journal = await filled(path, "s1", "s2")
-    damaged = "(SELECT max(key) - 1 FROM segments)"  # of the newer one, which comes first
     spoil(
         path,
-        f"UPDATE segments SET raw = x'28b52ffd00' WHERE key = {damaged}",
+        damage_of("s2", seq),
         "UPDATE sessions SET indexed_through = 0",
         "DELETE FROM documents",
     )
     assert await journal.index.catch_up(9) == 0
-    assert [hit.session_id for hit in await journal.index.search("needles1")] == ["s1"]
+    assert {hit.session_id for hit in await journal.index.search("needle*")} == {"s1", "s2"}
+    spoil(path, damage_of("s2", 4))  # after it was indexed
+    assert [hit.session_id for hit in await journal.index.search("needle*")] == ["s1"]
     await journal.aclose()
+
+
+async def test_what_is_before_a_row_that_cannot_be_read_is_read(path: Path) -> None:
+    journal = await filled(path, "s1")
+    spoil(path, damage_of("s1", 5))
+    assert [segment.last_seq for segment in await journal.read("s1", 0)] == [1, 4]
+    with pytest.raises(NotAJournalError, match="damaged"):
+        await journal.read("s1", 4)
+    await journal.aclose()
+
+
+def damage_of(session_id: str, seq: int) -> str:
+    """The statement that damages the row which ends with this entry."""
+    key = f"(SELECT number << 32 | {seq} FROM sessions WHERE session_id = '{session_id}')"
+    return f"UPDATE segments SET raw = x'28b52ffd00' WHERE key = {key}"
 
 
 async def test_what_is_of_no_session_is_removed(path: Path) -> None:

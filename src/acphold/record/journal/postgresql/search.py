@@ -21,13 +21,12 @@ The functions may raise psycopg errors. `index_piece` makes a transaction of its
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from heapq import nsmallest
 from itertools import accumulate
 from math import log, pi
 from typing import Any, Final, NamedTuple
 
-from acphold.record.history.entries import Segment
 from acphold.record.history.words import Document, camel_parts, document, indexable, with_spaces
 from acphold.record.journal import bounds
 from acphold.record.journal.hits import Held, Term, Tokenizer
@@ -35,7 +34,6 @@ from acphold.record.journal.seams import Sought
 from acphold.record.journal.sql import entry_rows
 from acphold.record.journal.sql.search import Indexed
 from acphold.record.journal.sql.tables import Tables
-from acphold.record.journal.stored_history import DamagedRowError
 
 WEIGHTS: Final = {"messages": "A", "tools": "B", "diffs": "C"}
 """The weight of each part. Source: PostgreSQL, Text Search Types."""
@@ -223,10 +221,7 @@ def index_piece(tables: Tables, session_id: str | None, since: int) -> bool:
     if not (lags := entry_rows.index_lags(tables, session_id, since, 1)):
         return False
     [(name, after, settled)] = lags
-    found: list[Segment] = []
-    with suppress(DamagedRowError):  # then nothing more of it is found, but all of the others
-        found = tables.segments(name).read(after, bounds.INDEXED_BYTES, settled)
-    through = found[-1].last_seq if found else settled
+    found, through = entry_rows.not_indexed(tables, name, after, settled, bounds.INDEXED_BYTES)
     documents = [
         (entry, words)
         for segment in found

@@ -33,7 +33,7 @@ from acphold.record.journal.sql import session_tables
 from acphold.record.journal.sql.list_filters import walks
 from acphold.record.journal.sql.session_tables import select_rows
 from acphold.record.journal.sql.tables import Found, KeptSegments, Tables, segment_of_row
-from acphold.record.journal.stored_history import END, Settled, pack
+from acphold.record.journal.stored_history import Settled, pack
 
 COLUMNS: Final = "last_seq, first_seq, at, kind, raw"
 
@@ -68,8 +68,7 @@ _READ: Final = f"""
 class PostgresqlSegments(KeptSegments):
     """The segments of one session."""
 
-    def read(self, after: int, limit_bytes: int, through: int = END) -> list[Segment]:
-        found: list[Segment] = []
+    def _next(self, after: int, limit_bytes: int, through: int) -> Iterator[Segment]:
         while limit_bytes > 0:
             values = {
                 "session": self._key,
@@ -78,13 +77,12 @@ class PostgresqlSegments(KeptSegments):
                 "limit": limit_bytes,
             }
             rows = self._tables.execute(_READ, values).fetchall()
-            some = [segment_of_row(*row) for row in rows]
-            found += some
-            if len(some) < bounds.READ_ROWS:
+            for row in rows:
+                yield (segment := segment_of_row(*row))
+                limit_bytes -= len(segment.raw)
+                after = segment.last_seq
+            if len(rows) < bounds.READ_ROWS:
                 break
-            limit_bytes -= sum(len(segment.raw) for segment in some)
-            after = some[-1].last_seq
-        return found
 
 
 # -- appending --------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from acphold.record.journal.sql import session_tables, usage_rows
 from acphold.record.journal.sql.tables import KeptSegments, Key, Tables
 from acphold.record.journal.stored_history import (
     END,
+    DamagedRowError,
     Piece,
     Settled,
     going_on,
@@ -396,6 +397,19 @@ def index_lags(
         " ORDER BY updated_at DESC LIMIT %s",
         (since, *(() if key is None else (key,)), limit),
     ).fetchall()
+
+
+def not_indexed(
+    tables: Tables, key: Key, after: int, settled: int, limit_bytes: int
+) -> tuple[list[Segment], int]:
+    """The next settled segments of a session that are missing in the index, about `limit_bytes`,
+    and the number of their last entry. One that cannot be read is passed over, alone."""
+    rows = tables.segments(key)
+    try:
+        found = rows.read(after, limit_bytes, settled)
+    except DamagedRowError:
+        return [], next((last for last, *_ in rows.rows(after, settled)), settled)
+    return found, found[-1].last_seq if found else settled
 
 
 def note_indexed(tables: Tables, key: Key, after: int, through: int) -> str | None:

@@ -8,6 +8,7 @@ index made for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 from acphold.journal_location import resolve_folder
@@ -18,6 +19,7 @@ from acphold.record.journal.rows import ListFilter
 from acphold.record.journal.seams import SearchHit, Sought
 from acphold.record.journal.sql.session_tables import select_rows
 from acphold.record.journal.sql.tables import Key, Tables
+from acphold.record.journal.stored_history import DamagedRowError
 
 SomeTables = TypeVar("SomeTables", bound=Tables)
 
@@ -55,13 +57,15 @@ def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> 
     if entries is None:
         return []
     patterns = patterns_of(found)
-    indexed = [
-        hit(held, entry, patterns, sought.part)
-        for key, held, seq in entries
-        for segment in tables.segments(key).read(seq - 1, 1)
-        for entry in segment.entries()
-        if entry.seq == seq
-    ]
+    indexed: list[SearchHit] = []
+    for key, held, seq in entries:
+        with suppress(DamagedRowError):  # it cannot be shown, but all of the others can
+            indexed += [
+                hit(held, entry, patterns, sought.part)
+                for segment in tables.segments(key).read(seq - 1, 1)
+                for entry in segment.entries()
+                if entry.seq == seq
+            ]
     if not sought.unsettled:
         return indexed
     # Archived ones are among them. An agent's own copy of a session that `wrap` keeps in the same

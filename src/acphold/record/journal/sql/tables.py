@@ -19,7 +19,14 @@ from acphold.record.history.raw_update import CHUNK_STARTS
 from acphold.record.journal import bounds
 from acphold.record.journal.journal import Identity, Lease
 from acphold.record.journal.rows import ListFilter, ListKey, NewSession, SessionRow
-from acphold.record.journal.stored_history import END, Settled, going_on, messages, plain
+from acphold.record.journal.stored_history import (
+    END,
+    DamagedRowError,
+    Settled,
+    going_on,
+    messages,
+    plain,
+)
 
 Key: TypeAlias = int | str
 """The key of a session in the tables of a store: its number, or its id."""
@@ -246,12 +253,23 @@ class KeptSegments(ABC):
         self._tables = tables
         self._key = key
 
-    @abstractmethod
     def read(self, after: int, limit_bytes: int, through: int = END) -> list[Segment]:
         """Return segments that end above `after` and not above `through`, oldest first.
 
-        Returns about `limit_bytes`, but at least one segment if there is one.
+        Returns about `limit_bytes`, but at least one segment if there is one; none from a damaged
+        one on. Raises DamagedRowError if the first is damaged.
         """
+        found: list[Segment] = []
+        try:
+            found.extend(self._next(after, limit_bytes, through))
+        except DamagedRowError:
+            if not found:  # otherwise those before it were added
+                raise
+        return found
+
+    @abstractmethod
+    def _next(self, after: int, limit_bytes: int, through: int) -> Iterator[Segment]:
+        """Yield what `read` returns; raises DamagedRowError."""
 
     def read_all(self, after: int) -> Iterator[Segment]:
         """Yield all segments that end above `after`, oldest first, with some in memory at a

@@ -27,18 +27,16 @@ import sqlite3
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from acphold.record.history.entries import Segment
 from acphold.record.history.words import document
 from acphold.record.journal import bounds
 from acphold.record.journal.hits import TOKENIZER, columns
-from acphold.record.journal.sql.entry_rows import index_lags, note_indexed
+from acphold.record.journal.sql.entry_rows import index_lags, not_indexed, note_indexed
 from acphold.record.journal.sqlite.connection import Connection, writing
 from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.record.journal.sqlite.session_rows import SqliteTables
-from acphold.record.journal.stored_history import DamagedRowError
 
 LAST_OF_STRUCTURE: Final = 10
 """The highest id in the `_data` table of a volume that is not a block of words.
@@ -132,11 +130,10 @@ def _parts(connection: Connection, lags: Iterable[tuple[int, int, int]]) -> Iter
     for session, indexed, settled in lags:
         if left <= 0:
             return
-        waiting: deque[Segment] = deque()
-        with suppress(DamagedRowError):  # then nothing more of it is found, but all of the others
-            waiting += SqliteTables(connection).segments(session).read(indexed, left, settled)
-        if not waiting:
-            yield _Part(session, indexed, settled, [])
+        found, end = not_indexed(SqliteTables(connection), session, indexed, settled, left)
+        if not found:
+            yield _Part(session, indexed, end, [])
+        waiting = deque(found)
         after = indexed
         while waiting:
             some: list[Segment] = []
@@ -277,7 +274,8 @@ def volumes_of_these_alone(connection: sqlite3.Connection, sessions: Iterable[in
 
 
 def strike_out(connection: sqlite3.Connection, session: int, through: int) -> None:
-    """Forget the documents of a session up to an entry; their words go with their volumes."""
+    """Forget the documents of a session up to an entry; their words stay, until a volume
+    goes."""
     entries = (session << SEQ_BITS, session << SEQ_BITS | through)
     counts = connection.execute(
         "SELECT count(*), volume FROM documents WHERE entry BETWEEN ? AND ? GROUP BY volume",

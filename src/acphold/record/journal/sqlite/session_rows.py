@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from functools import lru_cache
 from typing import Any, Final
 from zlib import crc32
@@ -32,17 +32,15 @@ from acphold.record.journal.stored_history import Settled
 class SqliteSegments(KeptSegments):
     """The segments of one session, by its number."""
 
-    def read(self, after: int, limit_bytes: int, through: int = SEQ_MASK) -> list[Segment]:
-        rows = self._select(self._tables.segment(), after + 1, through, " ORDER BY key")
-        segments: list[Segment] = []
-        for row in rows:
-            segments.append(segment_of_row(*row))
-            limit_bytes -= len(segments[-1].raw)
-            if limit_bytes <= 0:
-                break
+    def _next(self, after: int, limit_bytes: int, through: int) -> Iterator[Segment]:
+        columns = self._tables.segment()
         # An unfinished statement would keep the write-ahead log from starting over.
-        rows.close()
-        return segments
+        with closing(self._select(columns, after + 1, through, " ORDER BY key")) as rows:
+            for row in rows:
+                yield (segment := segment_of_row(*row))
+                limit_bytes -= len(segment.raw)
+                if limit_bytes <= 0:
+                    break
 
 
 def extent(
