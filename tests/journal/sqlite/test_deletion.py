@@ -72,6 +72,9 @@ async def test_a_session_with_a_row_that_cannot_be_read_is_deleted_like_any_othe
         assert await journal.delete("s1", "s2") == ["s1", "s2"]
         for table in ("segments", "documents"):
             assert database.execute(f"SELECT * FROM {table}").fetchall() == []
+        database.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, words_1, row)")
+        fish = "SELECT term, doc FROM terms WHERE term LIKE 'zebra%'"
+        assert database.execute(fish).fetchall() == [("zebrafishs1", 1)]  # of that row alone
     assert await journal.file.unswept() == 0
 
 

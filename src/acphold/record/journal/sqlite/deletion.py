@@ -140,7 +140,7 @@ def sweep(connection: Connection) -> Iterator[None]:
 
 class _Remains(NamedTuple):
     """The rest of a session up to an entry, and its documents; None if these go with whole
-    volumes."""
+    volumes, or cannot be known."""
 
     session: int
     through: int
@@ -163,11 +163,12 @@ def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Ite
                     rows = SqliteTables(connection).segments(session)
                     found = rows.read(after, bounds.PART_BYTES)
                 except DamagedRowError:  # its words cannot be known: they stay, and find nothing
-                    is_doomed = True
-                    continue
-                through = found[-1].last_seq if found else 0
-                size = sum(len(segment.raw) for segment in found)
-                documents = search_index.documents(found)
+                    through, size = session_rows.extent(connection, session, after, 1)
+                    documents = None
+                else:
+                    through = found[-1].last_seq if found else 0
+                    size = sum(len(segment.raw) for segment in found)
+                    documents = search_index.documents(found)
             if not through:
                 waiting.popleft()  # that was all
                 break
