@@ -374,9 +374,9 @@ def complete(connection: sqlite3.Connection, path: str) -> int:
     and columns that it lacks are there, for this connection alone, with no rows and with their
     defaults. Return the version of the journal, 0 if it is of this release.
 
-    A step may add tables, and columns with a constant default; a test compares. After that the
-    connection changes nothing. Raises NewerJournalError, and JournalUnavailableError if the journal
-    is too old.
+    A step may drop tables, and add tables and columns with a constant default; a test compares.
+    After that the connection changes nothing. Raises NewerJournalError, and JournalUnavailableError
+    if the journal is too old.
     """
     version = version_of(connection)
     refuse_newer(version, path)
