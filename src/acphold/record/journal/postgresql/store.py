@@ -328,8 +328,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             tables = PostgresqlTables(line)
             with tables.reading():
                 if slow:
-                    # With PostgreSQL's default of 4 MB it writes the sums of 20,000 sessions to
-                    # disk, and reads them back.
+                    # With PostgreSQL's default of 4 MB it sorts more than 20,000 sessions on disk.
                     line.execute("SET LOCAL work_mem = '32MB'")
                 return question(tables)
 
