@@ -85,6 +85,17 @@ def test_a_file_that_was_left_out_is_not_shown_as_a_new_one_or_one_that_is_gone(
     assert "+a line" in acphold.run("diff", "aa", "--turn", "1").out
 
 
+def test_a_file_of_which_only_the_staged_content_was_left_out_is_shown(
+    acphold: CommandLine, journal: Path, project: Project
+) -> None:
+    project.git("update-index", "--cacheinfo", f"100644,{'1' * 40},a.txt")
+    KeptSession(journal, project).turn("Go", does=lambda: project.write("a.txt", "one\n"))
+    for more in ([], ["--by-turn"]):
+        done = acphold.run("diff", "aa", *more)
+        assert "-two" in done.out
+        assert "not kept, so not shown: a.txt (its staged content is missing)" in done.err
+
+
 def test_by_turn_the_patches_follow_one_another(
     acphold: CommandLine, session: KeptSession, project: Project, tmp_path: Path
 ) -> None:

@@ -34,7 +34,7 @@ from acphold.record.journal import Journal, Readable, SessionRow, history
 from acphold.record.journal.seams import Numbered, TurnSnapshot, with_numbers
 from acphold.record.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
 from acphold.record.reports.session_diff import FileDiff, relative, session_diff
-from acphold.record.snapshots.comparison import SnapshotReader, ranges, reading
+from acphold.record.snapshots.comparison import FileChange, SnapshotReader, ranges, reading
 from acphold.record.snapshots.git import GitError
 from acphold.record.snapshots.sieve import as_text
 
@@ -193,18 +193,17 @@ async def read_kept_changes(
             for step in session_steps:
                 checkpoint()
                 parts += _step_files(snapshots, step, edits_shown, by_turn=by_turn)
-            first, last = session_steps[0].before, session_steps[-1].after
-            unknown = _not_kept(first, last)
+            ends = [session_steps[0].before, *(step.after for step in session_steps)]
+            patches = snapshots.patches(ends[0].tree, ends[-1].tree)
             files: list[KeptFile] = []
             by_path: defaultdict[str, list[StepFile]] = defaultdict(list)
             for part in parts:
                 by_path[part.path].append(part)
-            for path, patch in snapshots.patches(first.tree, last.tree).items():
-                if as_text(path) in unknown:
-                    continue
-                own = by_path[storable(path)]
+            for change in _known_changes(snapshots, ends):
+                path, patch = storable(change.path), patches[change.path]
+                own = by_path[path]
                 turns = tuple(sorted({turn for part in own for turn in part.step.turns}))
-                files.append(KeptFile(storable(path), patch, _summary(own), turns))
+                files.append(KeptFile(path, patch, _summary(own), turns))
         return parts, files
 
     parts, files = await (threads or Threads(1)).run_in_steps(compare)
@@ -282,9 +281,23 @@ async def edits_by_turn(
     return found
 
 
-def _not_kept(*snapshots: TurnSnapshot) -> set[str]:
-    """The files that one of these left out: it is not known how they changed."""
-    return {path for it in snapshots for path, _ in it.left_out}
+def _known_changes(snapshots: SnapshotReader, ends: Sequence[TurnSnapshot]) -> list[FileChange]:
+    """Return what differs between the first and the last of these snapshots, without the files that
+    one of the two left out. If it does not name all of these, those that any of them names count.
+    """
+    was, now = (
+        {
+            path
+            for it in (ends if one.left_out_count > len(one.left_out) else (one,))
+            for path, _ in it.left_out
+        }
+        for one in (ends[0], ends[-1])
+    )
+    return [
+        it
+        for it in snapshots.changes(ends[0].tree, ends[-1].tree, renames=False)
+        if as_text(it.path) not in (was if it.before is None else now if it.after is None else ())
+    ]
 
 
 def _step_files(
@@ -294,9 +307,7 @@ def _step_files(
     *,
     by_turn: bool,
 ) -> Iterator[StepFile]:
-    unknown = _not_kept(step.before, step.after)
-    changes = snapshots.changes(step.before.tree, step.after.tree, renames=False)
-    changed = [change for change in changes if as_text(change.path) not in unknown]
+    changed = _known_changes(snapshots, [step.before, step.after])
     edits_by_path = {
         change.path: [it for turn in step.turns for it in shown.get((turn, change.path), ())]
         for change in changed
