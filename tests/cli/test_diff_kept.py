@@ -96,6 +96,25 @@ def test_a_file_of_which_only_the_staged_content_was_left_out_is_shown(
         assert "not kept, so not shown: a.txt (its staged content is missing)" in done.err
 
 
+def test_a_file_that_leaves_after_a_hundred_others_is_not_shown_as_one_that_is_gone(
+    acphold: CommandLine, journal: Path, project: Project
+) -> None:
+    for number in range(100):
+        project.write(f".env.{number}")
+    project.write("old")
+    made = KeptSession(journal, project)
+    made.turn("Write", does=lambda: project.write("new"))  # not yet in our index
+    large = b"x" * (6 << 20)
+    made.turn("Fill", does=lambda: [project.write(name, large) for name in ("new", "old")])
+    made.turn("Go on", does=lambda: project.write("a.txt"))
+    assert acphold.run("diff", "aa", "--turn", "2").out == ""
+    assert words(acphold.run("diff", "aa", "--by-turn").out)[2:] == [
+        "Turn 3",
+        "a.txt: changed by something else",
+    ]
+    assert words(acphold.run("diff", "aa").out) == ["a.txt: changed by something else in turn 3"]
+
+
 def test_by_turn_the_patches_follow_one_another(
     acphold: CommandLine, session: KeptSession, project: Project, tmp_path: Path
 ) -> None:

@@ -237,6 +237,7 @@ class _SnapshotTaker:
         self._look = WorkTreeLook(self._git, checkout.top, self._index)
         self._sieve = Sieve(checkout.top, limits, own)
         self._known = self._notes.known()
+        self._ahead = {name for name, it in self._known.ahead.items() if it.id}
         self._personal = self._personal_excludes()
         self._tracked = cache(partial(names_in_index, store, group, checkout))
         self.is_patient = False
@@ -392,13 +393,16 @@ class _SnapshotTaker:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self._root, UNFINISHED))
         sifted = sifted or Sifted()
+        # Those that leave now are named first: whoever compares would take them for deleted ones.
+        leaving = {as_text(name) for name in self._ahead.union(sifted.removed)}
+        left_out = sorted(sifted.left_out, key=lambda it: it.path not in leaving)
         return Taken(
             self._store.id,
             tree,
             current,
             len(sifted.added),
             sifted.size,
-            tuple(sifted.left_out[: bounds.LEFT_OUT_NAMES]),
+            tuple(left_out[: bounds.LEFT_OUT_NAMES]),
             len(sifted.left_out),
         )
 
