@@ -274,6 +274,16 @@ def test_new_files_of_a_repository_inside_count_and_tracked_ones_do_not(project:
     assert len(project.names(project.take(SnapshotLimits(new_files=29, free=0)))) == 102
 
 
+def test_tracked_files_of_a_repository_inside_count_among_the_tracked_ones(
+    project: Project,
+) -> None:
+    inside = project.top / "inside"
+    project.git("init", "-q", str(inside))
+    project.write("inside/one")
+    project.git("add", "one", at=inside)
+    assert "3 files are tracked" in project.refused(SnapshotLimits(tracked_files=2, free=0))
+
+
 def test_the_home_folder_and_all_above_it_are_refused(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -563,7 +573,8 @@ def test_a_link_is_found_above_any_number_of_folders(project: Project) -> None:
 
 def test_a_name_that_git_has_for_itself_is_left_out_and_named(project: Project) -> None:
     refused = {".GIT", ".git .", "git~1", "b\\.Git", "x/GIT~1/y", ".git:stream"}
-    for name in refused | (fine := {".gitx", "git~10", "a.git", ".git\n", "x\\git"}):
+    fine = {".gitx", "git~10", "a.git", ".git\n", "x\\git"}
+    for name in refused | fine:
         project.write(name)
     for _ in range(2):
         taken = project.take()

@@ -288,15 +288,15 @@ class _SnapshotTaker:
         if is_same and before and not listed:
             return self._keep(before, current)
         tracked = set(self._tracked())
-        if len(tracked) > (most := self._limits.tracked_files):
-            raise RefusedSnapshotError(
-                f"{len(tracked):,} files are tracked; at most {most:,} are allowed"
-            )
         most = self._limits.new_files
         if len(listed.names) > most and len(listed.names - tracked) > most:
             # before each is looked at
             self._sieve.refuse_many(len(listed.names.difference(tracked, self._own_names())))
         candidates, inside = self._candidates(listed.names, tracked, known)
+        if len(tracked) > (most := self._limits.tracked_files):
+            raise RefusedSnapshotError(
+                f"{len(tracked):,} files are tracked; at most {most:,} are allowed"
+            )
         ours = set(self._own_names())
         if not is_same:
             candidates |= tracked - ours
