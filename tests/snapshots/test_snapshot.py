@@ -573,7 +573,7 @@ def test_a_link_is_found_above_any_number_of_folders(project: Project) -> None:
 
 def test_a_name_that_git_has_for_itself_is_left_out_and_named(project: Project) -> None:
     refused = {".GIT", ".git .", "git~1", "b\\.Git", "x/GIT~1/y", ".git:stream"}
-    fine = {".gitx", "git~10", "a.git", ".git\n", "x\\git"}
+    fine = {".gitx", "git~10", "a.git", ".git\n", "x\\git", ".g\u0131t", ".g\u0130t"}
     for name in refused | fine:
         project.write(name)
     for _ in range(2):

@@ -16,7 +16,7 @@ from acphold.record.snapshots.secret_names import may_hold_secret
 Cause: TypeAlias = Literal["folder", "home", "slow", "full", "passing", "git", "given up"]
 
 
-NAMES_OF_GIT = re.compile(r"(?:^|[/\\])(?:\.git|git~1)[. ]*(?:\Z|[/\\:])", re.IGNORECASE)
+NAMES_OF_GIT = re.compile(r"(?:^|[/\\])(?:\.git|git~1)[. ]*(?:\Z|[/\\:])", re.IGNORECASE | re.ASCII)
 """Paths that git refuses: its own name, as some disk may see it. Source: git, `is_ntfs_dotgit`."""
 
 

@@ -547,5 +547,5 @@ class _SnapshotTaker:
         return found
 
 
-PLAIN = re.compile(r"(?!(?:.*/)?\.git)[ -9;-\[\]-}]+", re.IGNORECASE)
+PLAIN = re.compile(r"(?!(?:.*/)?\.git)[ -9;-\[\]-}]+", re.IGNORECASE | re.ASCII)
 """Paths that git takes on any system."""
