@@ -213,7 +213,7 @@ async def test_kept_files_show_all_that_changed_and_only_to_those_who_see_all(
         told = await changes(served)
         assert told["kept"]
         assert told["notes"] == [
-            "turn 1: its last snapshot was late and may have changes of the next turn",
+            "turn 1: its last snapshot was late and may have changes of later turns",
             "not kept, so not shown: .env (may contain a secret)",
         ]
         first, second = told["files"]

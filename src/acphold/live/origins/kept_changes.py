@@ -82,6 +82,12 @@ def steps(rows: Sequence[Numbered], count: int) -> list[SnapshotStep]:
     """Return the steps between the kept snapshots of one folder and one store; the session has so
     many turns."""
     found: list[SnapshotStep] = []
+    # Turns that end before a snapshot is taken share it: it has the changes of all of them.
+    reach = {
+        (it.snapshot.at, it.snapshot.tree): it.turn
+        for it in rows
+        if it.snapshot.edge == "end" or it.snapshot.state == "late"
+    }
     for one, two in pairwise(it for it in rows if it.snapshot.is_kept):
         before, after = one.snapshot, two.snapshot
         # A late snapshot was taken when the agent was at work again already.
@@ -94,6 +100,7 @@ def steps(rows: Sequence[Numbered], count: int) -> list[SnapshotStep]:
             is_sure = after.state in ("whole", "likely")
         elif (before.edge, after.edge) == ("end", "begin") and one.turn + 1 == two.turn:
             is_sure = not is_late
+        last = max(last, reach.get((after.at, after.tree), last))
         turns = tuple(range(first, last + 1))
         is_likely = is_sure and "likely" in (before.state, after.state)
         ends = (one.turn, two.turn)
@@ -349,7 +356,7 @@ def text_of(blob: str | None, texts: Mapping[str, bytes]) -> FileText | None:
 
 _STATES = {
     ("late", "begin"): "its first changes may be missing: the agent began before the snapshot",
-    ("late", "end"): "its last snapshot was late and may have changes of the next turn",
+    ("late", "end"): "its last snapshot was late and may have changes of later turns",
     ("later", "end"): "acphold stopped during it; its last snapshot is from the next start",
 }
 
