@@ -356,6 +356,36 @@ async def test_a_prompt_that_comes_before_the_last_turn_s_snapshot_is_taken_shar
         assert (await kept(house, session, 4))[3].state == "whole"
 
 
+@pytest.mark.parametrize(
+    ("says", "state"), [(nothing, "whole"), (words, "likely"), (a_call, "late"), (an_end, "late")]
+)
+async def test_an_end_is_as_sure_if_the_next_prompt_comes_with_other_folders(
+    journal: Path,
+    project: Project,
+    gate: Gate,
+    says: Callable[[Shared, str], Awaitable[None]],
+    state: str,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.can("resume", "additionalDirectories")
+        house.agent.results["session/resume"] = b"{}"
+        client = await house.client()
+        session = await client.new(project.top)
+        turn = await begun(house, client, session)
+        gate.close()
+        await house.agent.end(session)
+        await turn
+        await client.load(session, cwd=project.top, additionalDirectories=[str(project.folder)])
+        turn = await house.begun(client, session, "go on")
+        await says(house, session)
+        gate.open()
+        rows = await kept(house, session, 3)
+        assert [(row.edge, row.state) for row in rows[1:3]] == [("end", state), ("begin", state)]
+        if says is not an_end:
+            await house.agent.end(session)
+        await turn
+
+
 async def test_turns_that_end_before_a_snapshot_is_taken_share_the_next_one(
     journal: Path, project: Project, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

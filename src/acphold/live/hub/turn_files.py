@@ -7,6 +7,8 @@ A snapshot is whole if it ended before the agent said anything in the turn that 
 if the agent was at work: it had reported a tool call or asked for one. In between it is likely
 whole: no agent writes before its model has answered, but its hooks may. A prompt that comes before
 the snapshot behind the last turn is taken shares that one: nothing has happened between the two.
+All turns that begin or end while a snapshot waits for an earlier one share it; it is late for all
+but the last end, and the beginning behind it.
 
 Only for folders in git repositories, unless all folders are wanted. The row is written once the
 files are in the store. The first time in a project, a notice says so; another one says when a
@@ -270,6 +272,7 @@ class TurnFiles(Struct, eq=False):
     _newest: _Taking | None = None
     _begun: tuple[int, _Taking] | None = None
     _turn: int = -1  # the one whose prompt the agent has got last
+    _last_turn: int = -1  # the one before
     _news: AgentNews = AgentNews.NOTHING
 
     def hear(self, updates: Updates) -> None:
@@ -290,7 +293,7 @@ class TurnFiles(Struct, eq=False):
 
     def begin(self, turn: int, folders: tuple[str, ...]) -> None:
         """Begin to take snapshots at the beginning of a turn, as its prompt is sent."""
-        self._turn, self._news = turn, AgentNews.NOTHING
+        self._last_turn, self._turn, self._news = self._turn, turn, AgentNews.NOTHING
         moment, newest = Moment(turn, "begin"), self._newest
         if newest is not None and newest.is_open and newest.folders == folders:
             newest.moments.append(moment)
@@ -327,8 +330,8 @@ class TurnFiles(Struct, eq=False):
             if moment == Moment(self._turn, "end"):
                 return "whole"
             # Only the last end of a turn and the beginning of this one are of the same files.
-            is_last = taking.moments[-1] == Moment(self._turn, "begin")
-            return self._news.value if is_last and moment in taking.moments[-2:] else "late"
+            last = (Moment(self._last_turn, "end"), Moment(self._turn, "begin"))
+            return self._news.value if moment in last else "late"
 
         async def work() -> None:
             if before is not None and not before.done():
