@@ -79,7 +79,9 @@ def test_a_file_that_was_left_out_is_not_shown_as_a_new_one_or_one_that_is_gone(
     for words in (["--turn", "2"], ["--by-turn", "--turn", "2"], []):
         done = acphold.run("diff", "aa", *words)
         assert (done.out, done.code) == ("", 0)
+        assert "No kept files changed." in done.err
         assert "not kept, so not shown: grows.log (larger than 5 MB)" in done.err
+        assert "changed back" not in done.err
     made.turn("Rotate", does=lambda: os.truncate(project.top / "grows.log", 6))
     assert acphold.run("diff", "aa", "--turn", "3").out == ""
     assert "+a line" in acphold.run("diff", "aa", "--turn", "1").out

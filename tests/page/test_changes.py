@@ -134,5 +134,12 @@ async def test_a_session_that_changed_nothing_says_so(
     await expect(page.locator("main.changes")).to_contain_text(
         "The agent reported no changed files."
     )
+    told: dict[str, Any] = {"turns": 1, "turn": None, "files": [], "more": 0, "prompts": []}
+    await page.route("**/changes", lambda it: it.fulfill(json=told))
+    for notes, said in (([], "No files changed."), (["not kept: x"], "No kept files changed.")):
+        told |= {"kept": True, "notes": notes}
+        await page.reload()
+        await expect(page.locator("main.changes .empty")).to_have_text(said)
+    await page.unroute_all()
     await page.goto(f"{page.url.partition('#')[0]}#/changes/none")
     await expect(page.get_by_role("alert")).to_have_text("there is no such session")

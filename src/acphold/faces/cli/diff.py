@@ -139,9 +139,10 @@ def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
         _print(b"".join(pieces))
     else:
         _print(b"".join(_comment(f"{it.path}: {it.words}") + it.patch for it in kept.files))
-        undone = sorted({it.path for it in kept.parts} - {it.path for it in kept.files})
+        known = {it.path for it in kept.files}.union(kept.left_out)
+        undone = sorted({it.path for it in kept.parts} - known)
     if not (kept.parts if by_turn or as_json else kept.files):
-        _note("No files changed.")
+        _note("No kept files changed." if kept.notes else "No files changed.")
     if undone:
         _note(f"changed and changed back: {some(undone)}")
     for note in kept.notes:

@@ -142,7 +142,7 @@ class KeptChanges(Struct, frozen=True):
 
     `others` are the other folders of the session that were kept. `notes` are lines about other
     sessions at work there, about snapshots that are missing or late, and about files that are in
-    none.
+    none: `left_out` has their paths, as far as they are known.
     """
 
     root: str
@@ -150,6 +150,7 @@ class KeptChanges(Struct, frozen=True):
     parts: list[StepFile]
     others: list[str]
     notes: list[str]
+    left_out: Collection[str]
 
 
 async def read_kept_changes(
@@ -226,7 +227,7 @@ async def read_kept_changes(
         named = [f"{path} ({why})" for path, why in sorted(left_out.items())]
         notes.append(f"not kept, so not shown: {some(named, count)}")
     others = sorted({*roots}.difference(it.root for it in shown))
-    return KeptChanges(root, files, parts, others, notes)
+    return KeptChanges(root, files, parts, others, notes, left_out)
 
 
 def _around_session(rows: Sequence[TurnSnapshot], row: SessionRow) -> list[TurnSnapshot]:

@@ -61,7 +61,7 @@ export function Changes({ desk, id, seq }) {
       <a class="button" href=${`${place}@1`} aria-current=${seq ? "page" : undefined}>Since the last prompt</a></nav>
     ${problem && html`<p class="empty" role="alert">${line(problem)}</p>`}
     ${!changes && !problem && html`<p class="empty aside">Loading changes…</p>`}
-    ${changes?.files.length === 0 && html`<p class="empty">${changes.kept ? "No files changed" : "The agent reported no changed files"}${seq ? " since the last prompt" : ""}.</p>`}
+    ${changes?.files.length === 0 && html`<p class="empty">${changes.kept ? `No ${changes.notes.length ? "kept " : ""}files changed` : "The agent reported no changed files"}${seq ? " since the last prompt" : ""}.</p>`}
     ${changes && changes.files.length > 0 && html`
       <p class="total">${counted(changes.files.length + changes.more, "file")} <${Counts} added=${sum("added")} removed=${sum("removed")} /></p>
       <ul class="files">${changes.files.map((file, at) => html`<li key=${at}><button type="button" onClick=${() => show(at)}>
