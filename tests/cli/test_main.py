@@ -201,6 +201,8 @@ def test_an_unknown_command_is_a_usage_error(acphold: CommandLine) -> None:
     assert (
         done.err == "acphold: no command 'lst' (`list`?); `acphold help --all` lists all commands\n"
     )
+    assert "no command ' '" in acphold.run(" ").err
+    assert "no command 'jornal' (`journal`?)" in acphold.run("jornal").err
 
 
 @pytest.mark.parametrize(

@@ -297,8 +297,9 @@ def parser_of(name: str) -> Parser:
         made.description = FAMILIES[name]
         return made
     if name not in COMMANDS and name not in INTERNAL:
-        words = {each.split()[-1]: each for each in COMMANDS}
-        near = [MEANT[name]] if name in MEANT else get_close_matches(name.split()[-1], words, 1)
+        words = {each: each for each in FAMILIES} | {each.split()[-1]: each for each in COMMANDS}
+        last = (name.split() or [name])[-1]
+        near = [MEANT[name]] if name in MEANT else get_close_matches(last, words, 1)
         meant = "".join(f" (`{words.get(command, command)}`?)" for command in near)
         if not near:
             meant = f"; `acphold search {shlex.quote(name)}` searches your conversations"
