@@ -10,7 +10,13 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from acp_wire.schema.updates import AvailableCommand
-from acphold.faces.screen.typed import PrivateHistory, PromptCompleter, continue_line, links
+from acphold.faces.screen.typed import (
+    PrivateHistory,
+    PromptCompleter,
+    continue_line,
+    fitting,
+    links,
+)
 
 COMMANDS = (
     AvailableCommand(name="review", description="Look it over"),
@@ -90,6 +96,7 @@ def test_an_at_finds_a_file_by_any_letters_of_its_path(tmp_path: Path) -> None:
     assert completed("see @layo", tmp_path) == ["see @src/screen/layout.py "]
     assert completed("see @sclay", tmp_path) == ["see @src/screen/layout.py "]
     assert completed("see @nothing", tmp_path) == []
+    assert "src/screen/layout.py" in fitting("", str(tmp_path))
 
 
 def test_names_and_folders_of_any_length_are_searched(

@@ -209,7 +209,7 @@ def fitting(words: str, cwd: str) -> list[str]:
                 if places[-1] < 0:
                     break
             else:
-                found.append((places[-1] - places[1], len(path), path))
+                found.append((places[-1] - places[:2][-1], len(path), path))
         walked += len(files) + len(folders)
         if walked > bounds.WALKED_FILES:
             break
