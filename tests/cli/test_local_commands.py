@@ -257,7 +257,7 @@ def test_from_an_attached_session_new_and_resume_go_to_another_one(
         one.until("agent  in the first", "ready")
         [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
         first = row["sessionId"]
-        with place.on_terminal("continue", first) as other:
+        with place.on_terminal("chat", "demo", "--resume", first) as other:
             other.until("agent  in the first", "ready")
             other.type("/new\r")
             other.until("Detached; the session continues", "Starting mine", "ready")

@@ -142,6 +142,8 @@ def talk_here(wanted: WantedConversation, journal: str | None, host: str) -> int
             wanted = wanted._replace(
                 session_id=left.session_id, words=None, newest=False, is_new_beside=True
             )
+            if left.is_joined:
+                wanted = wanted._replace(agent=None, program=())
         elif (found := asyncio.run(_choose(journal, words))) is not None:
             wanted = WantedConversation(found, permission=wanted.permission)
         else:

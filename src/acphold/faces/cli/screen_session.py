@@ -287,10 +287,12 @@ class ChatFrontend:
 
 
 class LeftSession(NamedTuple):
-    """The session that a person left for another one: `new`, or `resume` with words."""
+    """The session that a person left for another one: `new`, or `resume` with words. With
+    `is_joined`, its agent may be another one than the person named."""
 
     session_id: str
     goes_to: tuple[str, str]
+    is_joined: bool = False
 
 
 async def join(
@@ -326,7 +328,7 @@ async def join(
     elif frontend.chat.turns.error is not None:
         _print_how_to_continue("To continue", short, host)
     goes_to = frontend.chat.commands.goes_to
-    return code, None if goes_to is None else LeftSession(session_id, goes_to)
+    return code, None if goes_to is None else LeftSession(session_id, goes_to, is_joined=True)
 
 
 async def _short_id(journal: str | None, session_id: str) -> str:
