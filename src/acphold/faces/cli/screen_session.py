@@ -259,11 +259,15 @@ class ChatFrontend:
 
         face = TeletypeFace(self.flow, sys.stdout, self.chat)
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, interrupt)
-        try:
-            await self._print_on(face, face.run, bounds.HISTORY_PASSAGES)
-        finally:
-            loop.remove_signal_handler(signal.SIGINT)
+
+        async def run() -> None:
+            loop.add_signal_handler(signal.SIGINT, interrupt)
+            try:
+                await face.run()
+            finally:
+                loop.remove_signal_handler(signal.SIGINT)
+
+        await self._print_on(face, run, bounds.HISTORY_PASSAGES)
 
     async def _in_pipe(self) -> None:
         from acphold.faces.screen.plain import PlainFace
