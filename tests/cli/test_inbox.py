@@ -49,6 +49,12 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
         assert "command: make all\\x1b[2J" in told
         assert "[Go on]" in told
         with place.on_terminal("inbox") as inbox:
+            inbox.until("press a key, then Enter")
+            inbox.type("\x03")
+            assert inbox.ended() == 130
+            assert b"settled" not in inbox.raw
+            assert b"Traceback" not in inbox.raw
+        with place.on_terminal("inbox") as inbox:
             shown = inbox.until(
                 "command: make all\\x1b[2J", "[y] allow once", "press a key, then Enter"
             )

@@ -143,6 +143,20 @@ async def test_a_question_that_was_answered_elsewhere_says_how_and_where(
     assert f"{told}make" in str(taken(flow))
 
 
+async def test_a_question_that_the_person_leaves_open_is_not_called_settled() -> None:
+    flow = Flow()
+    answers = PersonAnswers(flow, calls=Elsewhere())
+    answers.face = face = Nobody()
+    async with asyncio.timeout(DEADLINE):
+        asking = asyncio.create_task(answers.on_permission(question("a")))
+        await face.has_asked.wait()
+        await answers.aclose()
+        asking.cancel()
+        await asyncio.wait([asking])
+        await answers.aclose()
+    assert "settled" not in str(taken(flow))
+
+
 async def test_nobody_is_told_of_a_rule_that_nobody_wanted() -> None:
     flow = Flow()
     answers = PersonAnswers(flow, calls=Maker(fails=True))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -155,7 +155,7 @@ class InboxVisit:
         self._visitor.flow.tell(f"{where(first.row, short)} · asked {age(first.at, now_ms())}")
         self._visitor.refresh()
         try:
-            async with await self._connection() as agent:
+            async with await self._connection() as agent, aclosing(self._answers):
                 await agent.resume_session(self._session_id, first.row.cwd)
                 known = self._elsewhere
                 # An offer of a rule after the last answer ends when another session asks, too.
@@ -173,8 +173,6 @@ class InboxVisit:
             await self._look()
             if self._items:  # still open, and unreachable: the other sessions come first
                 self._visitor.flow.tell(str(exc))
-        finally:
-            await self._answers.aclose()
         return {*self._items}
 
     @property

@@ -217,7 +217,11 @@ class PersonAnswers:
             await asyncio.wait([self._offering])
 
     async def aclose(self) -> None:
-        """Dismiss an offer that is shown; finish making a chosen rule, unless it takes long."""
+        """Dismiss an offer that is shown; finish making a chosen rule, unless it takes long.
+
+        Questions that are still open wait for the next face.
+        """
+        self._has_face.clear()
         try:
             await end(self._offering)
             await self._making.aclose(bounds.RULE_SECONDS)
@@ -298,7 +302,9 @@ class PersonAnswers:
         try:
             return await answer
         except asyncio.CancelledError:
-            if asked is None or self._calls is None:
+            if not self._has_face.is_set():
+                pass  # the person has left: it stays open
+            elif asked is None or self._calls is None:
                 self._show(passage(DecidedQuestion(title, Came("elsewhere"))))
             else:
                 self._making.start(self._tell_outcome(self._calls, asked), "outcome")
