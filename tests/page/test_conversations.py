@@ -183,7 +183,9 @@ async def test_words_that_run_from_right_to_left_begin_at_the_right_and_struck_o
 ) -> None:
     session = await agent.new_session(cwd=tmp_path)
     words = "\u0645\u0631\u062d\u0628\u0627"
-    await session.prompt(steps({"say": f"{words} `main.py`\n\n- {words}\n\nnot ~~left~~ right"}))
+    quoted = f"> {words} `a.py`\n>\n> ```\n> f(x)\n> ```"
+    said = f"{words} `main.py`\n\n- {words}\n\n{quoted}\n\nnot ~~left~~ right"
+    await session.prompt(steps({"say": said}))
     await opened(page, session.id)
     places = """() => [...document.querySelectorAll(".said p, .said li")].map((it) => {
       const range = new Range();
@@ -192,7 +194,9 @@ async def test_words_that_run_from_right_to_left_begin_at_the_right_and_struck_o
       return box.right - said.right < said.left - box.left ? "right" : "left";
     })"""
     await expect(page.locator(".said del")).to_have_css("text-decoration-line", "line-through")
-    assert await page.evaluate(places) == ["right", "right", "left"]
+    assert await page.evaluate(places) == ["right", "right", "right", "left"]
+    directions = "(all) => all.map((it) => getComputedStyle(it).direction)"
+    assert await page.locator(".said code").evaluate_all(directions) == ["ltr", "ltr", "ltr"]
 
 
 async def test_all_that_an_agent_does_is_there_in_a_line_that_opens(
