@@ -170,12 +170,14 @@ async def test_commands_in_a_notice_are_drawn_as_code(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
     session = await agent.new_session(cwd=tmp_path)
-    told = {"severity": "info", "title": "Kept", "description": "`acphold diff -` shows <it>."}
-    await session.prompt(steps({"update": {"sessionUpdate": "notice", **told}}))
+    told = {"severity": "info", "description": "`acphold diff -` shows <it>."}
+    notices = [{"sessionUpdate": "notice", "title": it, **told} for it in ("Kept", "Kept!", "")]
+    await session.prompt(steps(*({"update": it} for it in notices)))
     await opened(page, session.id)
-    note = page.locator(".note")
-    await expect(note).to_have_text("Kept. acphold diff - shows <it>.")
-    await expect(note.locator("code")).to_have_text("acphold diff -")
+    notes = page.locator(".note")
+    shown = "acphold diff - shows <it>."
+    await expect(notes).to_have_text([f"Kept. {shown}", f"Kept! {shown}", shown])
+    await expect(notes.first.locator("code")).to_have_text("acphold diff -")
 
 
 async def test_words_that_run_from_right_to_left_begin_at_the_right_and_struck_ones_are_struck(

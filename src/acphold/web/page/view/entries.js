@@ -98,7 +98,7 @@ function Drawn({ item, decisions }) {
     case "question":
       return html`<${Later} name="DecisionView" item=${item} version=${item.version} />`;
     case "note":
-      return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title)}${item.description && "."}</b> ${coded(line(item.description, 1000))}</p>`;
+      return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title).replace(/[^.!?:…]$/, item.description ? "$&." : "$&")}</b> ${coded(line(item.description, 1000))}</p>`;
     case "compaction":
       return html`<details class="thought"><summary>${COMPACTIONS[item.status ?? "in_progress"] ?? `Context ${line(item.status).replace("_", " ")}`}${item.error ? `: ${line(item.error)}` : ""}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
     case "end":
