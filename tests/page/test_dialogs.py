@@ -101,15 +101,19 @@ async def test_a_dialog_is_used_with_the_keyboard_and_read_by_whoever_listens(
 async def test_a_dialog_goes_with_the_page_that_it_was_about(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
-    session = await agent.new_session(cwd=tmp_path)
-    await session.prompt(steps({"say": "Here."}))
-    await opened(page, session.id)
-    await choose(page, "Delete")
-    dialog = page.get_by_role("dialog", name="Delete this session?")
+    sessions = [await agent.new_session(cwd=tmp_path) for _ in range(2)]
+    for session in sessions:
+        await session.prompt(steps({"say": "Here."}))
+        await opened(page, session.id)
+    await page.set_viewport_size({"width": 1280, "height": 760})
+    link = page.get_by_role("link", name="New", exact=True)
+    await link.focus()
+    await page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keys")
     await expect(dialog).to_be_visible()
-    await page.evaluate("location.hash = '#/'")
+    await page.go_back()
     await expect(dialog).to_have_count(0)
-    await expect(row_of(page, session)).to_be_visible()
+    await expect(link).to_be_focused()
 
 
 async def test_a_deleted_session_can_be_had_back_for_ten_seconds(

@@ -121,14 +121,35 @@ async def test_a_conversation_continues_from_a_prompt_with_the_files_of_then(
         await expect(page.locator(".said", has_text="Second.")).to_have_count(0 if before else 1)
         await expect(page.locator(".composer textarea")).to_have_value(work if before else "")
         await opened(page, session.id)
-    # Without the files.
+    # Without the files; and Back leaves no copy unseen that is being made.
+    await expect(page.locator(".bar .name p")).to_contain_text(re.compile("project$"))
     await offer.click()
     await dialog.get_by_role("checkbox", name="With the files").uncheck()
+    await page.evaluate(
+        """() => {
+          const send = WebSocket.prototype.send;
+          WebSocket.prototype.send = function (it) {
+            if (!it.includes("_acphold/fork")) return send.call(this, it);
+            WebSocket.prototype.send = send;
+            globalThis.release = () => send.call(this, it);
+          };
+        }"""
+    )
     await dialog.get_by_role("button", name="Before this prompt").click()
-    await page.wait_for_url(lambda url: session.id not in url)
+    await expect(dialog).to_have_attribute("aria-busy", "true")
+    await page.evaluate(
+        """() => new Promise((resolve) => {
+          addEventListener("hashchange", () => resolve(), { once: true });
+          location.hash = "#/";
+        })"""
+    )
+    await page.evaluate("release()")
+    await page.wait_for_url(re.compile("#/session/"))
+    assert session.id not in page.url
     await expect(page.locator(".bar .name p")).to_contain_text(re.compile("project$"))
     await expect(page.locator(".said", has_text="First.")).to_be_visible()
     await opened(page, session.id)
+    await expect(second).to_be_visible()
     # Before the first prompt there is no conversation, and by Escape nothing is made.
     await first.get_by_role("button", name="Continue from here").click()
     await expect(dialog.get_by_role("button")).to_have_text([re.compile("^After"), "Cancel"])

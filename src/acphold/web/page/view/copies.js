@@ -7,7 +7,7 @@ import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
 import { inFront } from "./dialog.js";
 import { html } from "./html.js";
-import { go, here, place, sessionPlace } from "./places.js";
+import { go, place, sessionPlace } from "./places.js";
 
 /** @typedef {{turn: number, before: boolean, after: boolean}} KeptTurn  `turn` is the last entry before its prompt */
 /** @typedef {{desk: import("../model/desk.js").Desk, session: import("../model/session.js").Session, turns: KeptTurn[], include: boolean}} Kept  `include`: the project names ignored files that may come along */
@@ -57,7 +57,7 @@ export function FromHere({ item }) {
 /** Let the person choose how a copy begins, make it, and go to it. @param {Start} start */
 export async function continueInCopy(start) {
   const made = await inFront(Choice, start);
-  if (made && here().id === start.session.id) go(sessionPlace(made));
+  if (made) go(sessionPlace(made));
 }
 
 /** @param {Start & {done: (made: string | null) => void}} props */
@@ -75,7 +75,7 @@ function Choice({ desk, session, item, files, isFirst, include, done }) {
   // The button with the focus is gone: the next one gets it.
   useEffect(() => made && dialog.current?.querySelector("button")?.focus(), [made]);
   /** @param {string} [id] */
-  const close = (id = made?.sessionId) => (dialog.current?.close(), done(id ?? null));
+  const close = (id = made?.sessionId) => done(id ?? null);
   /** @param {boolean} before */
   const copy = (before) => async () => {
     setBusy(true);
@@ -94,7 +94,7 @@ function Choice({ desk, session, item, files, isFirst, include, done }) {
   };
   /** @param {"before" | "after"} moment @param {string} name @param {string} words */
   const choice = (moment, name, words) => html`<button type="button" disabled=${isBusy || (isWithFiles && !files[moment])} onClick=${copy(moment === "before")}><b>${name}</b><span>${words}</span></button>`;
-  return html`<dialog ref=${dialog} aria-labelledby="dialog-title" aria-describedby="dialog-text" onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), isBusy || close())}>
+  return html`<dialog ref=${dialog} aria-busy=${isBusy} aria-labelledby="dialog-title" aria-describedby="dialog-text" onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), isBusy || close())}>
     ${made ? html`<div class="from-here">
       <h2 id="dialog-title">The files are in ${line(baseName(made.cwd), 100)}</h2>
       <p id="dialog-text"><code>${line(made.cwd, 400)}</code><br />${made.files?.included ? `${counted(made.files.included, "ignored file was copied as it is", "ignored files were copied as they are")} now. ` : ""}Not included: ${made.files?.included ? "other " : ""}ignored files${made.files?.leftOut ? ` and ${counted(made.files.leftOut, "file")} that the snapshot left out` : ""}.${made.files?.state === "likely" && " They are likely as they were: the agent had spoken before all were read."}${made.files?.state === "late" && " The snapshot was taken late: it may contain the first changes of the turn that followed."}${made.files?.state === "later" && " acphold ended during that turn: these files are from the start of the next one."}</p>

@@ -12,18 +12,19 @@ import { html } from "./html.js";
  */
 export const asked = (words) => inFront(Dialog, words);
 
-/** Show a dialog, and wait until it calls `done`. @param {any} View @param {object} props @returns {Promise<any>} */
+/** Show a dialog, and wait until it calls `done`; one that is not busy goes with the page that it was about. @param {any} View @param {object} props @returns {Promise<any>} */
 export function inFront(View, props) {
   const host = document.body.appendChild(document.createElement("div"));
   return new Promise((resolve) => {
     /** @param {unknown} answer */
     const done = (answer) => {
       removeEventListener("hashchange", leave);
+      host.querySelector("dialog")?.close();  // gives the focus back
       render(null, host);
       host.remove();
       resolve(answer);
     };
-    const leave = () => done(null);  // it was about what stood there
+    const leave = () => host.querySelector("[aria-busy=true]") ?? done(null);
     addEventListener("hashchange", leave);
     render(html`<${View} ...${props} done=${done} />`, host);
   });
@@ -37,16 +38,13 @@ function Dialog({ title, text, action, isBad, label, value = "", done }) {
     dialog.current?.showModal();
     dialog.current?.querySelector("input")?.select();
   }, []);
-  // It is closed before it is taken away: that gives the focus back.
-  /** @param {string | null} answer */
-  const close = (answer) => (dialog.current?.close(), done(answer));
-  return html`<dialog ref=${dialog} aria-labelledby="dialog-title" aria-describedby=${text && "dialog-text"} onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), close(null))}
-    onClick=${(/** @type {Event} */ event) => event.target === dialog.current && close(null)}>
-    <form onSubmit=${(/** @type {Event} */ event) => (event.preventDefault(), close(words.trim()))}>
+  return html`<dialog ref=${dialog} aria-labelledby="dialog-title" aria-describedby=${text && "dialog-text"} onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), done(null))}
+    onClick=${(/** @type {Event} */ event) => event.target === dialog.current && done(null)}>
+    <form onSubmit=${(/** @type {Event} */ event) => (event.preventDefault(), done(words.trim()))}>
       <h2 id="dialog-title">${title}</h2>
       ${text && html`<p id="dialog-text">${text}</p>`}
       ${label && html`<label>${label}<input value=${words} required maxlength="200" onInput=${(/** @type {On<HTMLInputElement>} */ event) => setWords(event.target.value)} /></label>`}
-      <div class="choice"><button type="button" autofocus=${!label} onClick=${() => close(null)}>Cancel</button>
+      <div class="choice"><button type="button" autofocus=${!label} onClick=${() => done(null)}>Cancel</button>
         <button type="submit" class=${isBad ? "danger" : "main"} disabled=${label && !words.trim()}>${action}</button></div>
     </form>
   </dialog>`;

@@ -73,16 +73,15 @@ function Shown({ done }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [isOff, setOff] = useState(localStorage.getItem(OFF) !== null);
   useEffect(() => dialog.current?.showModal(), []);
-  const close = () => (dialog.current?.close(), done());
   const turn = () => {
     if (isOff) localStorage.removeItem(OFF);
     else localStorage.setItem(OFF, "yes");
     setOff(!isOff);
   };
-  return html`<dialog ref=${dialog} class="keys" aria-labelledby="keys-title" onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), close())} onClick=${(/** @type {Event} */ event) => event.target === dialog.current && close()}>
+  return html`<dialog ref=${dialog} class="keys" aria-labelledby="keys-title" onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), done())} onClick=${(/** @type {Event} */ event) => event.target === dialog.current && done()}>
     <h2 id="keys-title">Keys</h2>
     <dl>${KEYS.map(([keys, what]) => html`<div><dt>${/** @type {string[]} */ (keys).map((each) => html`<kbd>${each}</kbd> `)}</dt><dd>${what}</dd></div>`)}</dl>
     <label class="check"><input type="checkbox" checked=${!isOff} onChange=${turn} />Keys without Ctrl</label>
-    <div class="choice"><button type="button" class="main" autofocus onClick=${close}>Close</button></div>
+    <div class="choice"><button type="button" class="main" autofocus onClick=${done}>Close</button></div>
   </dialog>`;
 }
