@@ -180,10 +180,10 @@ async def list_sessions(
     refused), at and reason.
 
     With --follow, a line is added whenever a session starts, runs, waits for you, ends or
-    disappears, in any process. With --json each line is an event: the first has all `sessions` (200
-    of them, or --limit), each later one a `session` in its current state, or the id of a session
-    that is `gone`. A session that waits for you also has openQuestions, as in `acphold inbox
-    --json`.
+    disappears, in any process. With --json each line is an event: the first, and one after a
+    server's restart, has all `sessions` (200 of them, or --limit), each other one a `session` in
+    its current state, or the id of a session that is `gone`. A session that waits for you also has
+    openQuestions, as in `acphold inbox --json`.
     """
     wanted = Wanted(
         ListFilter(
