@@ -165,7 +165,14 @@ async def test_what_is_told_of_a_change_does_not_grow_with_what_waits(journal: P
     async with shared(journal) as house:
         client, session = await house.opened(_meta={"acphold/queue": True})
         await change(client, session, "hold")
-        ids = await add(client, session, *(f"prompt {number} {'x' * 150}" for number in range(200)))
+        ids: list[str] = []
+
+        def all_are_told() -> bool:
+            return [len(waiting(it)) for it in queues(client)[-1:]] == [len(ids)]
+
+        for number in range(200):
+            ids += await add(client, session, f"prompt {number} {'x' * 150}")
+            await client.until(all_are_told)  # who lags is told the whole, instead of each change
         sizes = [len(encode(it)) for it in client.messages if b"words" in encode(it)]
         assert sum(sizes) < 200 * 800
         await change(client, session, "move", id=ids[-1], before=ids[0])
