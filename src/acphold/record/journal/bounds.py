@@ -171,6 +171,10 @@ CROWD_CACHE_KIB: Final = 8 * 1024
 """The same, once more than `CROWD` sessions are written together. Each of hundreds of streaming
 sessions writes to a page of its own: with 2 MiB these were read again for each piece."""
 
+AHEAD_ENTRIES: Final = 1000
+"""After so many entries that are not settled, a summary of them is kept: whoever opens the session
+after a crash reads only what follows it."""
+
 CHECKPOINT_BYTES: Final = 4 << 20
 """The write-ahead log is copied into the journal file after growing by this much."""
 

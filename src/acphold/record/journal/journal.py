@@ -38,7 +38,8 @@ class Lease(Struct):
     `number` is the journal's own key of the session, which no other session ever gets; `epoch`
     grows with every lease that the journal grants; `next_seq` is the number of the next entry;
     `lineage` is that of positions given out under this lease, as in SessionRow; `journal` is the
-    identity of the journal at that moment (`journal.lineage`).
+    identity of the journal at that moment (`journal.lineage`). At entry `ahead`, a summary
+    ahead of the settled one was last asked for.
     """
 
     session_id: str
@@ -47,6 +48,7 @@ class Lease(Struct):
     next_seq: int
     lineage: str = ""
     journal: str = ""
+    ahead: int = 0
 
 
 class Identity(Struct, frozen=True):

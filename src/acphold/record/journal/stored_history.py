@@ -83,10 +83,20 @@ class Settled(Struct, frozen=True, array_like=True):
     """The state of a session at `settled_through`.
 
     `snapshots` has the numbers of the updates that the next update of their kind makes void.
+    `ahead` is the summary at `ahead_through`, an entry that is not settled yet: so whoever opens a
+    session after a crash need not read a long turn from its beginning.
     """
 
     summary: Summary = Summary()
     snapshots: dict[str, int] = {}
+    ahead_through: int = 0
+    ahead: Summary | None = None
+
+    def newest(self, settled: int) -> tuple[Summary, int]:
+        """Return the newest summary that is kept, and the entry that it goes up to."""
+        if self.ahead is None:
+            return self.summary, settled
+        return self.ahead, self.ahead_through
 
 
 class Piece:

@@ -36,6 +36,7 @@ from acphold.journal_location import NAMED_BY
 from acphold.record.journal import bounds
 from acphold.record.journal.postgresql.migrations import Line, migrate
 from acphold.record.journal.postgresql.pipelines import Answer, Pipelines
+from acphold.record.journal.sql.store import report_failure
 from acphold.record.journal.stored_history import DamagedRowError
 
 T = TypeVar("T")
@@ -98,6 +99,11 @@ class Database:
 
         lines.submit(work).add_done_callback(over)
         return (await answer.wait()).result()
+
+    def later(self, work: Callable[[Line], object]) -> None:
+        """Do slow work in a thread for which nobody waits, and without which nothing is lost."""
+        with suppress(errors.JournalUnavailableError):  # it is being closed
+            self._slow.submit(work).add_done_callback(report_failure)
 
     def connect(self) -> Line:
         """Open a new connection, to a journal of this version."""

@@ -282,6 +282,7 @@ class PostgresqlTables(Tables):
     )
     DELETED = "gone"
     LOCKING_LEASE = " FOR SHARE OF leases"
+    LOCKING_LEASE_ALONE = " FOR UPDATE OF leases"
     LOCKING_ROW = " FOR UPDATE"
     CHANGED = (leases.CHANGED,)
     TIME = f"coalesce(%s::bigint, {NOW_MS})"

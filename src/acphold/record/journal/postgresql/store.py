@@ -337,6 +337,9 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
     async def _slowly(self, work: Callable[[PostgresqlTables], T]) -> T:
         return await self._database.run(lambda line: work(PostgresqlTables(line)), slow=True)
 
+    def _later(self, work: Callable[[PostgresqlTables], object]) -> None:
+        self._database.later(lambda line: work(PostgresqlTables(line)))
+
     async def _write(self, work: Callable[[PostgresqlTables], T], *, slow: bool = False) -> T:
         def attempt(line: Line) -> T:
             with line.transaction():

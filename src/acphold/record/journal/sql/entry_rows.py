@@ -150,7 +150,8 @@ def _write(tables: Tables, key: Key, piece: Piece) -> None:
     rows = tables.segments(key)
     rows.remove(piece.gone)
     rows.insert(piece.new)
-    earlier = settled_state(tables, key).snapshots
+    before = settled_state(tables, key)
+    earlier = before.snapshots
     for kind in earlier.keys() & piece.snapshots.keys():
         # The update is void now: its content goes, its number stays.
         last_seq, first_seq, raw = rows.row_with(seq := earlier[kind])
@@ -158,7 +159,10 @@ def _write(tables: Tables, key: Key, piece: Piece) -> None:
         # A merged entry, which stands for several numbers, is alone in its row.
         raws[seq - first_seq if len(raws) > 1 else 0] = b""
         rows.rewrite([(b"\n".join(raws), last_seq, len(raw))])
-    tables.keep_settled_state(key, Settled(piece.summary, earlier | piece.snapshots))
+    now = Settled(piece.summary, earlier | piece.snapshots)
+    if before.ahead_through > piece.last_seq:
+        now = replace(now, ahead_through=before.ahead_through, ahead=before.ahead)
+    tables.keep_settled_state(key, now)
     parts = [
         "settled_through = %s",
         "message_count = message_count + %s",
@@ -276,7 +280,8 @@ def _find_segments(tables: Tables, session_id: str) -> tuple[KeptSegments, int]:
 def summary(tables: Tables, session_id: str) -> Summary:
     """Combine the settled summary with the entries after it."""
     key, settled = tables.find_settled(session_id)
-    found = tables.segments(key).summary(settled_state(tables, key).summary, settled)
+    kept, through = settled_state(tables, key).newest(settled)
+    found = tables.segments(key).summary(kept, through)
     if found.queue == NO_QUEUE:
         return found
     (home,) = tables.execute(
@@ -285,10 +290,31 @@ def summary(tables: Tables, session_id: str) -> Summary:
     return summary_for(found, home, tables.identity().mark)
 
 
-def unsettled_bytes(tables: Tables, session_id: str) -> int:
-    """Return the bytes of the entries that are not settled."""
-    rows, settled = _find_segments(tables, session_id)
-    return rows.size(settled)
+def bytes_for_summary(tables: Tables, session_id: str) -> int:
+    """Return the bytes of the entries that `summary` reads."""
+    key, settled = tables.find_settled(session_id)
+    _, through = settled_state(tables, key).newest(settled)
+    return tables.segments(key).size(through)
+
+
+def sum_up(tables: Tables, lease: Lease) -> None:
+    """Keep a summary of all entries of a session, ahead of the settled one; unless that would spare
+    a reader little, the session is settled meanwhile, or it is another process's."""
+    key = tables.key(lease)
+    with tables.reading():
+        if (settled := _last_settled(tables, lease)) is None:
+            return
+        rows, state = tables.segments(key), settled_state(tables, key)
+        kept, through = state.newest(settled)
+        last_seq = max((one.last_seq for one in rows.read_back(END, 1)), default=0)
+        if last_seq - through < bounds.AHEAD_ENTRIES // 2:
+            return
+        ahead = rows.summary(kept, through)
+    with tables.writing():
+        # Nobody may settle it between these two.
+        is_held = _last_settled(tables, lease, tables.LOCKING_LEASE_ALONE) is not None
+        if is_held and settled_state(tables, key) == state:
+            tables.keep_settled_state(key, replace(state, ahead_through=last_seq, ahead=ahead))
 
 
 _LAST_OF_TURNS: Final = """

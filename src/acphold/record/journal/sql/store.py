@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from functools import cached_property
 from math import inf
 from time import perf_counter
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from acphold.errors import JournalError, LeaseLostError
 from acphold.record.history.entries import Run, Segment, now_ms
@@ -31,6 +31,9 @@ from acphold.record.journal.sql import access_rows, entry_rows, session_tables
 from acphold.record.journal.sql.tables import Tables
 from acphold.record.journal.stored_history import new_segments
 from acphold.record.journal.stored_journal import APPENDS, Transcripts
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +80,12 @@ async def repeat(piece: Callable[[], Awaitable[bool]], seconds: float = inf) -> 
         if time.monotonic() >= deadline:
             break
         await asyncio.sleep(0)  # a cancellation takes effect between two pieces
+
+
+def report_failure(done: Future[object]) -> None:
+    """Log that work failed for which nobody waits."""
+    if not done.cancelled() and (error := done.exception()):
+        log.warning("upkeep of the journal failed: %s", error)
 
 
 def _old(tables: Tables) -> int:
@@ -207,6 +216,11 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         wrote anything."""
 
     @abstractmethod
+    def _later(self, work: Callable[[Kept], object]) -> None:
+        """Do slow work, which makes its own transactions, in a thread. Nobody waits for it, and
+        nothing is lost without it."""
+
+    @abstractmethod
     def _search(self, tables: Kept, sought: Sought | str) -> list[SearchHit]:
         """Like `Index.search`."""
 
@@ -261,6 +275,8 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         for append, result in zip(appends, done, strict=True):
             if not isinstance(result, LeaseLostError):
                 append.lease.next_seq = result[-1].last_seq + 1
+        for append in appends:  # once all leases have moved on: this may fail
+            self._has_appended(append.lease)
         APPENDS.note(perf_counter() - began)
         return done
 
@@ -274,6 +290,12 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
 
     async def complete(self, session_id: str) -> None:
         await self._transcripts.complete(session_id)
+
+    def _has_appended(self, lease: Lease) -> None:
+        """Keep a summary behind the entries of a session if there are many since the last."""
+        if lease.next_seq - lease.ahead >= bounds.AHEAD_ENTRIES:
+            lease.ahead = lease.next_seq
+            self._later(lambda tables: entry_rows.sum_up(tables, lease))
 
     async def _unregister(self, owner_id: str) -> None:
         """Remove an owner that ends; if that fails, others find out by themselves."""
@@ -294,7 +316,7 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     read_back = at_one_moment(entry_rows.read_back)
     is_exact = at_one_moment(entry_rows.is_exact)
     summary = at_one_moment(entry_rows.summary)
-    unsettled_bytes = asked(entry_rows.unsettled_bytes)
+    bytes_for_summary = asked(entry_rows.bytes_for_summary)
     take_in = slowly(entry_rows.take_in)
 
     async def page(

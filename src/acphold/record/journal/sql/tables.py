@@ -114,6 +114,9 @@ class Tables(ABC):
     LOCKING_LEASE: ClassVar[str] = ""
     """Appended to a query of leases: what it finds stands until the transaction ends."""
 
+    LOCKING_LEASE_ALONE: ClassVar[str] = ""
+    """The same, and nobody else has the lease locked."""
+
     LOCKING_ROW: ClassVar[str] = ""
     """Appended to a query of a session: nobody else changes its row until the transaction ends."""
 

@@ -6,7 +6,6 @@ The thread of the event loop appends and reads pages, so clients do not wait for
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from acphold.record.journal import bounds
+from acphold.record.journal.sql.store import report_failure
 from acphold.record.journal.sqlite.connection import Connection, OlderFile, connect
 from acphold.record.journal.sqlite.file import FAULTS, JournalFile, abandon, failure
 from acphold.record.journal.sqlite.migrations import complete
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 
 class Background:
@@ -101,11 +99,6 @@ class Background:
 
     def later(self, work: Callable[[Connection], object]) -> None:
         """Do work in the thread for which nobody waits, and without which nothing is lost."""
-
-        def report_failure(done: Future[object]) -> None:
-            if not done.cancelled() and (error := done.exception()):
-                log.warning("upkeep of the journal failed: %s", error)
-
         self._submit(work).add_done_callback(report_failure)
 
     async def shorten_log(self) -> None:

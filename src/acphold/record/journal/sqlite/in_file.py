@@ -24,6 +24,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from acphold.errors import JournalUnavailableError
 from acphold.record.history.compaction import snapshots
 from acphold.record.history.entries import now_ms
@@ -215,7 +217,9 @@ def _read_kept(connection: Connection, number: int) -> _Kept | None:
         return None
     state = None
     if not find_spoiled(connection, number):
-        state = entry_rows.settled_state(SqliteTables(connection), number)
+        # What is kept ahead of it is not compared, and not kept if it is wrong.
+        found = entry_rows.settled_state(SqliteTables(connection), number)
+        state = replace(found, ahead_through=0, ahead=None)
     return row[0], row[1], state
 
 

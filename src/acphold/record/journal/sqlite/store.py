@@ -262,6 +262,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             raise error
         lease.next_seq = made[-1].last_seq + 1
         self._background.has_grown(size)
+        self._has_appended(lease)
         APPENDS.note(perf_counter() - began)
         return made
 
@@ -327,12 +328,16 @@ class SqliteJournal(SqlJournal[SqliteTables]):
                     tables, session_id, after, limit_bytes, tail_bytes=tail_bytes
                 )
 
-        if tail_bytes > bounds.READ_BYTES < await self.unsettled_bytes(session_id):
+        def unsettled_bytes(tables: SqliteTables) -> int:
+            number, settled = tables.find_settled(session_id)
+            return tables.segments(number).size(settled)
+
+        if tail_bytes > bounds.READ_BYTES and await self._ask(unsettled_bytes) > bounds.READ_BYTES:
             return await self._background.run(lambda db: page(SqliteTables(db)))
         return await self._ask(page)
 
     async def summary(self, session_id: str) -> Summary:
-        if await self.unsettled_bytes(session_id) > bounds.READ_BYTES:
+        if await self.bytes_for_summary(session_id) > bounds.READ_BYTES:
             return await super().summary(session_id)
         return await self._ask(lambda tables: entry_rows.summary(tables, session_id))
 
@@ -385,6 +390,9 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         if done := await self._background.run(lambda db: work(SqliteTables(db))):
             self._background.has_grown(bounds.PIECE_BYTES)
         return done
+
+    def _later(self, work: Callable[[SqliteTables], object]) -> None:
+        self._background.later(lambda db: work(SqliteTables(db)))
 
     async def _write(self, work: Callable[[SqliteTables], T], *, slow: bool = False) -> T:
         def attempt() -> T:
