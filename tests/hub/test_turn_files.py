@@ -222,6 +222,19 @@ class Gate:
 
 
 @pytest.fixture
+def takes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A line for each snapshot that begins to be taken."""
+    lines: list[str] = []
+
+    def noted(*given: Any, **named: Any) -> Taken | NotTaken:
+        lines.append("begun")
+        return take(*given, **named)
+
+    monkeypatch.setattr(snapshot, "take", noted)
+    return lines
+
+
+@pytest.fixture
 def gate(project: Project, monkeypatch: pytest.MonkeyPatch) -> Gate:
     return Gate(project, monkeypatch)
 
@@ -324,15 +337,8 @@ async def test_a_prompt_that_comes_before_the_last_turn_s_snapshot_is_taken_shar
     gate: Gate,
     says: Callable[[Shared, str], Awaitable[None]],
     state: str,
-    monkeypatch: pytest.MonkeyPatch,
+    takes: list[str],
 ) -> None:
-    times = []
-
-    def counted(*given: Any, **named: Any) -> Taken | NotTaken:
-        times.append(given)
-        return take(*given, **named)
-
-    monkeypatch.setattr(snapshot, "take", counted)
     async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
@@ -350,7 +356,7 @@ async def test_a_prompt_that_comes_before_the_last_turn_s_snapshot_is_taken_shar
             ("begin", state),
         ]
         assert rows[1].tree == rows[2].tree
-        assert len(times) == 2
+        assert len(takes) == 2
         await house.agent.end(session)
         await turn
         assert (await kept(house, session, 4))[3].state == "whole"
@@ -387,22 +393,15 @@ async def test_an_end_is_as_sure_if_the_next_prompt_comes_with_other_folders(
 
 
 async def test_turns_that_end_before_a_snapshot_is_taken_share_the_next_one(
-    journal: Path, project: Project, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    journal: Path, project: Project, gate: Gate, takes: list[str]
 ) -> None:
-    times = []
-
-    def counted(*given: Any, **named: Any) -> Taken | NotTaken:
-        times.append(given)
-        return take(*given, **named)
-
-    monkeypatch.setattr(snapshot, "take", counted)
     async with shared(journal) as house:
         client = await house.client()
         session = await client.new(project.top)
         gate.close()
         turn = await house.begun(client, session, "go")
         async with asyncio.timeout(DEADLINE):
-            while not times:  # noqa: ASYNC110 - a thread
+            while not takes:  # noqa: ASYNC110 - a thread
                 await asyncio.sleep(0.01)
         for _ in range(3):
             await house.agent.end(session)
@@ -416,7 +415,7 @@ async def test_turns_that_end_before_a_snapshot_is_taken_share_the_next_one(
             ("end", "whole"),
             ("begin", "whole"),
         ]
-        assert len(times) == 2
+        assert len(takes) == 2
         await house.agent.end(session)
         await turn
 
