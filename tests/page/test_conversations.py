@@ -515,3 +515,18 @@ async def test_two_devices_agree_on_the_options_of_an_agent(
     await expect(page.get_by_label(model)).to_have_value("large")
     await expect(page.get_by_label(thorough)).to_be_checked()
     await other.close()
+
+
+async def test_the_prompt_of_another_user_has_their_name_and_is_not_yours(
+    page: Page, agent: acphold.RemoteAgent, served: Served, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt(steps({"say": "one"}))
+    served.run("access", "share", session.id, "--with", "bert", "--prompt")
+    async with acphold.connect(served.url, token=served.token("--user", "bert")) as guest:
+        joined = await guest.load_session(session.id, cwd=tmp_path)
+        await joined.prompt(steps({"say": "two"}))
+        await opened(page, session.id)
+        await expect(page.locator("article.prompt h2")).to_have_text(["You", "bert"])
+        await joined.prompt(steps({"say": "three"}))
+        await expect(page.locator("article.prompt h2")).to_have_text(["You", "bert", "bert"])

@@ -111,11 +111,26 @@ def test_a_thought_is_one_line_and_a_key_shows_all_of_it() -> None:
 
 @pytest.mark.parametrize(("client", "place"), [("zed", "in zed"), ("acphold-page", "on the page")])
 def test_a_prompt_of_another_client_has_its_name(client: str, place: str) -> None:
+    assert prompted({"name": client, "version": "1"}) == ("you", f"hello\n{place}")
+
+
+@pytest.mark.parametrize(
+    ("client", "told"), [("zed", "bert, in zed"), ("acphold", "bert"), ("\x1b[2J", "bert, in ")]
+)
+def test_a_named_user_s_prompt_has_their_name_and_is_not_yours(client: str, told: str) -> None:
+    label, shown = prompted({"name": client, "user": "bert"})
+    assert label == "user"
+    assert shown.startswith(f"hello\n{told}")
+
+
+def prompted(client: dict[str, str]) -> tuple[str, str]:
+    """What is drawn of a prompt that this client has sent."""
     flow = Flow()
-    meta = {"acphold/client": {"name": client, "version": "1"}}
+    meta = {"acphold/client": client}
     say(flow, "hello", "user_message_chunk", messageId="acphold-1", _meta=meta)
     flow.turn_over()
-    assert taken(flow) == [("you", f"hello\n{place}")]
+    [shown] = taken(flow)
+    return shown
 
 
 def test_what_only_the_agent_says_that_the_user_said_is_told_so() -> None:

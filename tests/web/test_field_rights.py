@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 
 import acphold
+from acp_wire.rpc import connected
+from acp_wire.schema.updates import UserMessageChunk
+from acp_wire.transports import websocket
+from acp_wire.transports.route import Route
 from acphold.errors import RemoteError
 from tests.editor import DEADLINE, scripted_agent
 from tests.web.conftest import Served, serving
-from tests.web.test_all_agents import client_of
+from tests.web.test_all_agents import Client, client_of
 from tests.web.test_audit import audited
 
 
@@ -176,3 +180,23 @@ async def test_a_client_of_all_agents_that_only_reads_a_session_starts_none_unti
         assert (await client.say(session_id, "go on"))["stopReason"] == "end_turn"
         assert sum("heard" in told and "go on" in told for told in client.told) == 1
     assert is_started(log)
+
+
+async def test_each_prompt_names_the_user_whose_token_it_came_with_whatever_its_client_says(
+    served: Served,
+) -> None:
+    session_id = await begin(served, "--user", "alice")
+    served.run("access", "share", session_id, "--with", "bert", "--prompt")
+    route = Route(served.url, token=served.token("--user", "bert"), seconds=30, limit=1 << 20)
+    client = Client(await websocket.connect(route))
+    async with connected(client.peer):
+        info = {"name": "zed", "version": "1", "user": "alice"}
+        await client.ask("initialize", protocolVersion=1, clientInfo=info)
+        opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
+        await client.ask("session/load", **opening)
+        await client.say(session_id, "go on")
+    async with acphold.connect(served.url, token=served.token("--user", "alice")) as owner:
+        shown = await owner.load_session(session_id, cwd=served.folder)
+        prompts = [it for it in shown.replay if isinstance(it, UserMessageChunk)]
+    clients: list[Any] = [(it.meta or {})["acphold/client"] for it in prompts]
+    assert [client["user"] for client in clients] == ["alice", "bert"]

@@ -67,11 +67,12 @@ LIVE_OUTPUT = 4
 
 
 class _OpenMessage(MessageDraft):
-    """A message that may go on; `client` is the program its user wrote it in, if known."""
+    """A message that may go on; `by` are the user who wrote it and their program, as in
+    `Client.info`."""
 
-    def __init__(self, role: Role, message_id: str | None, client: str | None) -> None:
+    def __init__(self, role: Role, message_id: str | None, by: Mapping[str, bytes]) -> None:
         super().__init__(role, message_id)
-        self.client = client
+        self.by = by
         self.paragraphs = Paragraphs()
         self.lines = 0
         """Number of lines that are not empty."""
@@ -345,7 +346,7 @@ class Flow:
             elif message.role == "thought":
                 shown.append(_thought_passage(message.end, self.thoughts, so_far=message.lines))
             elif message.role == "user":
-                shown.append(_by(message.end, message.client))
+                shown.append(_by(message.end, message.by))
         return shown
 
     # -- messages -------------------------------------------------------------------------
@@ -363,8 +364,7 @@ class Flow:
                 self.turn_over()
                 self._folded.clear()
             by = members(meta.get(CLIENT_MARK, b"{}"))
-            client = string(by.get("title")) or string(by.get("name"))
-            message = self._message = _OpenMessage(role, message_id, client)
+            message = self._message = _OpenMessage(role, message_id, by)
         message.add_block(block)
         self.is_open = True
 
@@ -376,7 +376,7 @@ class Flow:
         if message.role == "agent":
             self._done.append(_message_passages(message, iter(message.paragraphs.rest, None)))
         elif message.role == "user":
-            self._finish(partial(_by, message.message(), message.client))
+            self._finish(partial(_by, message.message(), message.by))
         elif (thought := message.message()).text.strip():
             self._finish(partial(_thought_passage, thought, self.thoughts))
             if self.thoughts == "folded":
@@ -480,14 +480,16 @@ def _thought_passage(message: Message, thoughts: Thoughts, *, so_far: int | None
     return Passage(shown.label, shown.style, [line])
 
 
-def _by(message: Message, client: str | None) -> Passage:
-    """Return a user's message with the program it was written in, unless that is acphold."""
+def _by(message: Message, by: Mapping[str, bytes]) -> Passage:
+    """Return a user's message with their name, if they have one, and the program it was written in,
+    unless that is acphold."""
     shown = passage(message)
-    if client in (None, "acphold"):
-        return shown
-    place = "on the page" if client == PAGE else f"in {on_one_line(client or '')}"
-    where = Text(place, "faint")
-    return replace(shown, lines=[*shown.lines, where])
+    user, client = string(by.get("user")), string(by.get("title")) or string(by.get("name"))
+    told = [on_one_line(user)] if user else []
+    if client not in (None, "acphold"):
+        told.append("on the page" if client == PAGE else f"in {on_one_line(client)}")
+    lines = [*shown.lines, Text(", ".join(told), "faint")] if told else shown.lines
+    return replace(shown, label="user" if user else shown.label, lines=lines)
 
 
 def _plan_passage(entries: bytes) -> Passage:

@@ -75,7 +75,8 @@ class Client(LineClient, Protocol):
 
     @property
     def info(self) -> bytes:
-        """`{"name": …, "version": …}` from its `initialize`; b"" if it sent none."""
+        """`{"name": …, "version": …}` from its `initialize`; b"" if it sent none. A named user's
+        has `user`, too."""
 
     @property
     def sees_all(self) -> bool:

@@ -300,9 +300,6 @@ class ClientConnection:
         params = self._principal.restrict_introduction(capabilities.in_version_1(params))
         introduction = schema.decode(schema.InitializeRequest, params).value
         self.offer = capabilities.offer_of(introduction, params)
-        if (info := introduction.client_info) is not None:
-            most = bounds.CLIENT_NAME_CHARACTERS
-            self.info = schema.encode({"name": info.name[:most], "version": info.version[:most]})
         meta = introduction.client_capabilities.meta or {}
         tenant = meta.get(capabilities.TENANT, UNSET)
         if self._principal.vouches and isinstance(tenant, str | None):
@@ -311,6 +308,11 @@ class ClientConnection:
             may = frozenset(SCOPES).intersection(named) if isinstance(named, list) else None
             self._entrance.let_in(tenant, may)
             self._is_guest = meta.get(capabilities.GUEST) is True
+        if (info := introduction.client_info) is not None:
+            most = bounds.CLIENT_NAME_CHARACTERS
+            names = {"name": info.name[:most], "version": info.version[:most]}
+            user = {"user": self.principal.tenant} if self.principal.tenant else {}
+            self.info = schema.encode(names | user)
         may = self.principal.scopes
         told = self._restrict(schema.INITIALIZE.name, params)
         guest_of = self.principal.session_id

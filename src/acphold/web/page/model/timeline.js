@@ -26,7 +26,8 @@ import { asText, wordTable } from "./text.js";
  * @property {boolean} isWhole  false if an earlier page may have its beginning
  *
  * @typedef {Base & Message & {kind: "said", role: "agent" | "thought", prose: Prose, others: Content[], isPart: boolean}} Said  `isPart`: it goes on with the one before it, and something of ours stands between
- * @typedef {Base & Message & {kind: "prompt", role: "user", content: Content[], author?: string, isReported: boolean}} Prompt
+ * @typedef {{name?: unknown, user?: unknown}} Author  the program that a prompt was written in, and its named user
+ * @typedef {Base & Message & {kind: "prompt", role: "user", content: Content[], author?: string, user?: string, isReported: boolean}} Prompt
  * @typedef {Base & {kind: "tool", id: string, fields: ToolFields, saysAll: boolean, saysMeta: boolean, terminals: import("./display_terminals.js").Terminals, children: Child[]}} Tool  `saysAll`, `saysMeta`: an earlier page has nothing to say of its status, of its `_meta`
  * @typedef {Base & {kind: "plan", entries: {content: string, status: string, priority?: string}[]}} Plan
  * @typedef {Base & {kind: "end", outcome: string, message?: string, resetsAt?: number}} End
@@ -119,7 +120,8 @@ export class Timeline {
   /** Whether something of ours stands behind the last of them. */
   #isParted = false;
   /** Who writes the prompt behind it. */
-  #author = "";
+  /** @type {Author | undefined} */
+  #author = undefined;
   /** By role and id. @type {Map<string, Said | Prompt>} */
   #messages = new Map();
   /** @type {Map<string, Tool>} */
@@ -163,10 +165,10 @@ export class Timeline {
     const place = { seq, at };
     if (kind === "update" || kind === "terminal") this.add(update, place);
     else if (kind === "params") this.add(update?.update, place);
-    else if (kind === "author") this.#author = asText(update.name);
+    else if (kind === "author") this.#author = update;
     else if (kind === "prompt") {
       for (const content of update.prompt ?? []) this.#said("user", `${OURS}${seq}`, content, place, this.#author);
-      this.#author = "";
+      this.#author = undefined;
     } else if (kind === "turn_end") this.#put({ kind: "end", ...ended(update), ...base(place) });
     else if (kind === "settings") this.#settings(update);
     else if (kind === "question") this.addQuestion(update.id, update.method, update.params, place);
@@ -195,7 +197,7 @@ export class Timeline {
     const kind = string(update?.sessionUpdate) ?? "";
     const role = ROLES[kind];
     if (role) {
-      if (update.content !== undefined) this.#said(role, update.messageId, update.content, place, update._meta?.["acphold/client"]?.name);
+      if (update.content !== undefined) this.#said(role, update.messageId, update.content, place, update._meta?.["acphold/client"]);
       return;
     }
     if (SPEAKS_OF_CHILDREN.includes(kind)) {
@@ -354,14 +356,14 @@ export class Timeline {
 
   // -- messages --------------------------------------------------------------------------------
 
-  /** Chunks with one id are one message; without ids, those of one role are, as long as nothing else comes up. @param {"user" | "agent" | "thought"} role @param {unknown} id @param {Content} content @param {Place} place @param {string} [author] */
+  /** Chunks with one id are one message; without ids, those of one role are, as long as nothing else comes up. @param {"user" | "agent" | "thought"} role @param {unknown} id @param {Content} content @param {Place} place @param {Author} [author] */
   #said(role, id, content, place, author) {
     const messageId = typeof id === "string" ? id : undefined;
     grow(this.#message(role, messageId, place, author), content, place);
   }
 
-  /** The message that a chunk belongs to. @param {"user" | "agent" | "thought"} role @param {string | undefined} messageId @param {Place} place @param {string} [author] @returns {Said | Prompt} */
-  #message(role, messageId, place, author = "") {
+  /** The message that a chunk belongs to. @param {"user" | "agent" | "thought"} role @param {string | undefined} messageId @param {Place} place @param {Author} [author] @returns {Said | Prompt} */
+  #message(role, messageId, place, author) {
     const last = this.#order.at(-1);
     const goesOn = messageId === undefined && last !== undefined && goesOnWith(last, role, undefined);
     const found = messageId === undefined ? goesOn && last : this.#messages.get(`${role} ${messageId}`);
@@ -371,7 +373,7 @@ export class Timeline {
     /** @type {Said | Prompt} */
     const made = role === "user"
       // Without that mark there is only the agent's word for it that the user said it.
-      ? { kind: "prompt", role, content: [], author, isReported: !isOurs(messageId), ...message }
+      ? { kind: "prompt", role, content: [], author: asText(author?.name), user: asText(author?.user), isReported: !isOurs(messageId), ...message }
       : { kind: "said", role, prose: new Prose(), others: [], isPart, ...message };
     if (messageId !== undefined) this.#messages.set(`${role} ${messageId}`, made);
     this.#put(made);
