@@ -52,6 +52,14 @@ def test_any_prefix_that_fits_one_session_shows_its_transcript_below_a_short_id(
     assert conversation == TRANSCRIPT
 
 
+def test_the_prompt_of_a_named_user_has_their_name_and_is_not_yours(
+    acphold: CommandLine, journal: Path
+) -> None:
+    author = "author", b'{"name":"zed","version":"1","user":"bert"}'
+    remember(journal, "s", author, prompt("hello"), ended())
+    assert "\n\nuser: bert\n  hello\n" in acphold.run("show", "s").out
+
+
 @pytest.mark.usefixtures("told")
 def test_on_a_terminal_it_is_in_colour_beside_a_gutter(acphold: CommandLine) -> None:
     shown = acphold.on_terminal("show", "0b5e-1")

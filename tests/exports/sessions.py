@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterable
 from html.parser import HTMLParser
 
@@ -17,6 +18,11 @@ HEAD = Head("s-1", "demo-agent", "/home/ada/project", AT, AT + 60_000, "Greeting
 
 HOSTILE = "</script></details></main><script>alert(1)</script><img src=x onerror=alert(2)> \x1b[2J"
 """Text that would run a script, close an element, or clear a terminal."""
+
+
+def author(user: str) -> Raw:
+    """The entry before a named user's prompt."""
+    return "author", json.dumps({"name": "zed", "version": "1", "user": user}).encode()
 
 
 def exported(form: str, *raws: Raw, head: Head = HEAD) -> str:

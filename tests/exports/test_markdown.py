@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 
 from acphold.faces.exports.markdown import index, without_tags
 from tests.cli.conversation import CONVERSATION, ended, prompt, said, update
-from tests.exports.sessions import HEAD, HOSTILE, exported
+from tests.exports.sessions import HEAD, HOSTILE, author, exported
 
 OURS = {"<details>", "<summary>", "</details>", "<!-- -->", "<kbd>", "</kbd>"}
 
@@ -28,6 +28,14 @@ def test_a_file_has_all_that_was_said_and_done() -> None:
     assert "- ✓ Change the greeting\n" in text
     assert "<summary>● Edit hello.py — edit, completed</summary>" in text
     assert "```diff\n@@ -1 +1 @@\n-hi\n+hello\n```" in text
+
+
+def test_the_prompts_of_named_users_have_their_names() -> None:
+    prompts = author("ada"), prompt("one"), ended(), author("bert"), prompt("two"), ended()
+    text = exported("markdown", *prompts)
+    assert "<kbd>ada</kbd>\n\n> one\n" in text
+    assert "<kbd>bert</kbd>\n\n> two\n" in text
+    assert "<kbd>a\\*b\\*</kbd>" in exported("markdown", author("a*b*"), prompt("one"))
 
 
 def test_a_call_is_shown_with_its_input_and_with_its_output_if_it_says_nothing_else() -> None:
@@ -104,6 +112,7 @@ def test_no_messages_in_a_row_make_a_tag(texts: list[str]) -> None:
 
 def test_hostile_text_closes_no_fold_and_clears_no_screen() -> None:
     raws = [
+        author(HOSTILE),
         prompt(HOSTILE),
         said(HOSTILE),
         said(HOSTILE, "agent_thought_chunk"),

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from acphold.faces.exports.page import index
 from acphold.record.history.decisions import AskedQuestion, answer_entry, question_entry
 from tests.cli.conversation import CONVERSATION, DIFF, ended, plan, prompt, said, update
-from tests.exports.sessions import HEAD, HOSTILE, Parsed, exported
+from tests.exports.sessions import HEAD, HOSTILE, Parsed, author, exported
 
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
@@ -120,6 +120,7 @@ def test_a_page_loads_nothing_and_runs_only_its_own_script() -> None:
                 content={"type": "image", "mimeType": "image/png", "data": f'" {HOSTILE}'},
             )
         ],
+        [author(HOSTILE), prompt("hello")],
         [
             update(
                 "agent_message_chunk",

@@ -45,7 +45,7 @@ async def markdown(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[s
                 and (who := scenes.speaker(scene)) != speaking
             ):
                 speaking = who
-                parts.append(f"\n{_label(speaking)}\n")
+                parts.append(f"\n{_label(plain(speaking))}\n")
             if text := _scene(scene):
                 follows = _is_prose(scene) and _is_prose(before)
                 parts.append(f"\n{_END_OF_LIST if follows else ''}{text}\n")

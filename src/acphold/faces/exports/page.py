@@ -163,7 +163,7 @@ def _scene(scene: Scene) -> str:
         case Message():
             whose = "told" if scenes.is_told(scene) else scene.role
             inside = _content(scene, markdown=scene.role == "agent")
-            return _article(whose, scenes.speaker(scene), inside)
+            return _article(whose, _text(scenes.speaker(scene)), inside)
         case ToolCall():
             return _tool(scene)
         case ContextCompaction(summary=summary) if summary:

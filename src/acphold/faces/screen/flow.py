@@ -483,13 +483,13 @@ def _thought_passage(message: Message, thoughts: Thoughts, *, so_far: int | None
 def _by(message: Message, by: Mapping[str, bytes]) -> Passage:
     """Return a user's message with their name, if they have one, and the program it was written in,
     unless that is acphold."""
-    shown = passage(message)
-    user, client = string(by.get("user")), string(by.get("title")) or string(by.get("name"))
-    told = [on_one_line(user)] if user else []
-    if client not in (None, "acphold"):
-        told.append("on the page" if client == PAGE else f"in {on_one_line(client)}")
-    lines = [*shown.lines, Text(", ".join(told), "faint")] if told else shown.lines
-    return replace(shown, label="user" if user else shown.label, lines=lines)
+    shown = passage(replace(message, user=string(by.get("user")) or ""))
+    client = string(by.get("title")) or string(by.get("name"))
+    if client in (None, "acphold"):
+        return shown
+    place = "on the page" if client == PAGE else f"in {on_one_line(client or '')}"
+    where = Text(place, "faint")
+    return replace(shown, lines=[*shown.lines, where])
 
 
 def _plan_passage(entries: bytes) -> Passage:

@@ -90,6 +90,8 @@ def passage(scene: Scene, *, full: bool = False, more: str = "", brief: bool = F
         case Message():
             label = LABELS[scene.role]
             lines = _lines(block_text(scene.content), "thought" if scene.role == "thought" else "")
+            if scene.user:
+                return Passage("user", label, [Text(on_one_line(scene.user), "faint"), *lines])
             return Passage(label, label, lines, markdown=scene.role == "agent")
         case ToolCall():
             if brief:

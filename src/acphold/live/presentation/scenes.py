@@ -14,7 +14,7 @@ import msgspec
 
 from acp_wire import schema
 from acphold.errors import InvalidParamsError
-from acphold.live.presentation.visible_text import local, size, visible
+from acphold.live.presentation.visible_text import local, on_one_line, size, visible
 from acphold.record.history.raw_update import is_the_persons
 from acphold.record.history.timeline import (
     ContextCompaction,
@@ -85,7 +85,8 @@ def speaker(message: Message) -> str:
     """Return the speaker of a message."""
     if is_told(message):
         return f"You, {TOLD}"
-    return {"user": "You", "agent": "Agent", "thought": "Thought"}[message.role]
+    names = {"user": "You", "agent": "Agent", "thought": "Thought"}
+    return on_one_line(message.user) or names[message.role]
 
 
 def step_mark(status: str) -> str:

@@ -49,6 +49,7 @@ class Message(Struct, frozen=True):
     role: Role
     message_id: str | None
     content: tuple[bytes, ...]
+    user: str = ""  # a named one, in a transcript
 
     def __repr__(self) -> str:
         return f"<Message of {self.role}: {shorten(self.text)!r}>"

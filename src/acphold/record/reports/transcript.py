@@ -17,7 +17,16 @@ from acphold.record.history.decisions import (
     asked_question,
     closed_question,
 )
-from acphold.record.history.entries import ANSWER, CHILD, ECHO, PROMPT, QUESTION, TURN_END, Entry
+from acphold.record.history.entries import (
+    ANSWER,
+    AUTHOR,
+    CHILD,
+    ECHO,
+    PROMPT,
+    QUESTION,
+    TURN_END,
+    Entry,
+)
 from acphold.record.history.fold import Fold
 from acphold.record.history.raw_update import is_our_notice, members, string, update_kind
 from acphold.record.history.timeline import (
@@ -216,11 +225,14 @@ class _TurnTranscript:
         self._beside: list[tuple[int, int, Scene]] = []
         self._plan_place: tuple[int, int] | None = None
         self._questions: dict[str, tuple[int, AskedQuestion]] = {}
+        self._users: dict[int, str] = {}  # by the prompt, which is the next entry
         self._is_open = False
 
     def add(self, entry: Entry) -> None:
         if entry.kind == ECHO:
             return
+        if entry.kind == AUTHOR:
+            self._users[entry.seq + 1] = string(members(entry.raw).get("user")) or ""
         if entry.kind in (PROMPT, TURN_END):
             self._is_open = entry.kind == PROMPT
         self._fold.add(entry)
@@ -281,10 +293,14 @@ class _TurnTranscript:
             for place, item in enumerate(state.timeline)
             if isinstance(item, ToolCall)
         }
+        items = [
+            replace(it, user=self._users.get(seq, "")) if isinstance(it, Message) else it
+            for seq, it in zip(self._began, state.timeline, strict=True)
+        ]
         timeline = [
             # A sub-agent is placed after the call that started it, if the agent names that.
             (calls.get(item.caller, place) if isinstance(item, SubAgent) else place, 1, seq, item)
-            for place, (seq, item) in enumerate(zip(self._began, state.timeline, strict=True))
+            for place, (seq, item) in enumerate(zip(self._began, items, strict=True))
         ]
         in_order = sorted([*beside, *timeline], key=lambda row: row[:2])
         return [(seq, scene) for *_, seq, scene in in_order]
