@@ -86,6 +86,7 @@ def test_a_private_key_without_its_end_is_found_as_far_as_it_goes() -> None:
     ("text", "value"),
     [
         ("password: hunter2, user: x", "hunter2"),
+        ('{"password": 84627153, "port": 5432}', "84627153"),
         ('db_password = "correct horse"', "correct horse"),
         ("PASSWORD=hunter2 make", "hunter2"),
         ("export API_KEY='abcd 1234'", "abcd 1234"),
@@ -114,6 +115,7 @@ def test_several_secrets_on_one_line_are_all_found() -> None:
     [
         "def login(user: str, password: str = None) -> None:",
         "password = getpass()",
+        '{"password": text_value, "passwordLength": 1024}',
         "secret = os.environ['SECRET']",
         "password: ${DB_PASSWORD}",
         "password = <your password>",

@@ -259,7 +259,8 @@ def _take_bare(name: _Name, found: re.Match[str]) -> Candidates:
         and (len(value) < 8 or (_WORDY.fullmatch(value) and sum(map(str.isdigit, value)) < 3))
     ):
         return  # names of variables in code have a digit or two
-    is_sure = begins_line and _ENDS_LINE.match(text, until)
+    is_json = name.before.endswith(("'", '"')) and value.isdecimal()
+    is_sure = is_json or (begins_line and _ENDS_LINE.match(text, until))
     yield (SURE if is_sure else UNSURE), at, until
 
 
