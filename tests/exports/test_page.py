@@ -140,6 +140,12 @@ def test_whatever_somebody_wrote_stays_text(raws: list[tuple[str, bytes]]) -> No
     assert "\x1b" not in text
 
 
+def test_lists_and_quotes_stand_at_the_side_that_their_words_begin_on() -> None:
+    shown = page(said("- \u05d0\n\n1. \u05d1\n\n> \u05d2"))
+    for name in ("ul", "ol", "blockquote"):
+        assert shown.all(name) == [{"dir": "auto"}], name
+
+
 def test_tags_in_markdown_stay_to_be_read() -> None:
     assert "<b>bold</b>" in page(said("plain <b>bold</b>")).text
 

@@ -351,6 +351,8 @@ def _prepare(tokens: Iterable[Token]) -> None:
         match token.type:
             case "heading_open" | "heading_close":
                 token.tag = f"h{min(6, int(token.tag[1:]) + 2)}"
+            case "bullet_list_open" | "ordered_list_open" | "blockquote_open":
+                token.attrs["dir"] = "auto"  # as its words run: the style says so of the others
             case "link_open":
                 url = str(token.attrs["href"])
                 token.attrs = {"href": url, "rel": "noopener noreferrer nofollow"}
