@@ -20,7 +20,6 @@ from acphold.record.history.prompt_queue import PromptQueue
 from acphold.record.history.timeline import Message
 from tests.client.far_agent import FarAgent, in_session
 from tests.editor import scripted_agent, wrap_command
-from tests.watched_processes import until as eventually
 
 DEADLINE = 30.0
 
@@ -174,28 +173,26 @@ async def test_an_agent_without_acphold_keeps_no_queue_and_that_is_said() -> Non
             await session.queue.add("later")
 
 
-async def test_a_change_that_was_missed_has_the_whole_queue_asked_for() -> None:
+async def test_a_notification_that_an_answer_has_overtaken_changes_nothing() -> None:
     far, changed = FarAgent(), asyncio.Event()
-
-    @far.on("_acphold/queue")
-    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
-        assert params == {"sessionId": "s1"}
-        return {"queue": {"held": "by hand", "goesOn": True}, "seq": 9}
 
     async with in_session(far, on_notification=lambda *_: changed.set()) as session:
 
-        def tell(**report: Any) -> None:
+        def tell(held: str, seq: int) -> None:
             changed.clear()
-            far.send(method="_acphold/queue", params={"sessionId": "s1", **report})
+            queue = {"held": held, "goesOn": True}
+            far.send(
+                method="_acphold/queue",
+                params={"sessionId": "s1", "queue": queue, "seq": seq},
+            )
 
-        tell(queue={"held": "failed"}, seq=3)
-        tell(delta={"held": "moved"}, after=3, seq=4)
-        await until(session, changed, lambda queue: queue.held == "moved")
-        tell(delta={"goesOn": True}, after=2, seq=3)  # older than what is known
-        tell(delta={"goesOn": True}, after=7, seq=8)
-        await eventually(lambda: session.queue.state.held == "by hand")
-        assert session.queue.state == PromptQueue(held="by hand", goes_on=True)
-        assert far.methods().count("_acphold/queue") == 1
+        tell("failed", 3)
+        await until(session, changed, lambda queue: queue.held == "failed")
+        tell("older", 2)
+        await asyncio.wait_for(changed.wait(), DEADLINE)
+        tell("moved", 4)
+        await until(session, changed, lambda queue: queue.held != "failed")
+        assert session.queue.state == PromptQueue(held="moved", goes_on=True)
 
 
 def test_the_queue_in_plain_calls(journal: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from acp_wire import schema
-from acp_wire.rpc.requests import Answer
 from acp_wire.schema.splice import in_meta
 from acphold.client import bounds
 from acphold.client.advertised import Advertised
@@ -21,10 +20,10 @@ from acphold.client.inbox import Inbox
 from acphold.client.remote_turn import FeedStage, LiveState, Replay, TurnFeed, UpdateStream
 from acphold.client.uplink import Uplink
 from acphold.errors import AcpError, AgentBusyError, ConnectionLostError, InvalidParamsError
-from acphold.live.agents.capabilities import INTRODUCTION, QUEUE_METHOD
+from acphold.live.agents.capabilities import INTRODUCTION
 from acphold.live.agents.interface import update_of
 from acphold.record.history.entries import CHILD
-from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, QueueDelta, apply_delta
+from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.record.history.raw_update import PROMPT_BEGUN
 
 if TYPE_CHECKING:
@@ -34,14 +33,11 @@ NO_LIMIT = 1 << 62
 
 
 class QueueReport(Struct, frozen=True):
-    """The queue of prompts as acphold reports it, as of entry `seq`: the whole, or the `delta` to
-    what it was `after` an earlier entry. An answer also has the id of the changed prompt, or the
-    content of the one that was read, and no queue if notifications have told it."""
+    """The queue of prompts as of entry `seq`. An answer also has the id of the changed prompt, or
+    the content of the one that was read."""
 
-    queue: PromptQueue | None = None
+    queue: PromptQueue = NO_QUEUE
     seq: int = 0
-    after: int = 0
-    delta: QueueDelta | None = None
     id: str = ""
     prompt: tuple[schema.ContentBlock, ...] = ()
 
@@ -189,18 +185,8 @@ class SessionFeed:
     def hear_queue(self, report: bytes) -> None:
         """Handle the state of the queue of prompts; see `Hearing`."""
         told = schema.decode(QueueReport, report).value
-        if told.queue is not None:
+        if told.seq >= self._queue_seq:  # over HTTP an answer and a notification may change places
             self.queue, self._queue_seq = told.queue, told.seq
-        elif told.delta is not None and told.after == self._queue_seq:
-            self.queue, self._queue_seq = apply_delta(self.queue, told.delta), told.seq
-        elif told.delta is not None and told.seq > self._queue_seq:
-            with suppress(ConnectionLostError):  # a new connection tells it
-                asked = schema.encode({"sessionId": self.id})
-                self._uplink.begin(QUEUE_METHOD, asked, self._hear_queue_answer)
-
-    async def _hear_queue_answer(self, answer: Answer) -> None:
-        if isinstance(answer, bytes):
-            self.hear_queue(answer)
 
     def _deliver(self, kind: str, raws: Sequence[bytes], plain: Sequence[bytes]) -> None:
         self.live.hear(kind, raws)
@@ -236,6 +222,7 @@ class SessionFeed:
 
     async def reopen(self, *, anew: bool) -> None:
         """Open the session again: the agent is back; see `Hearing`."""
+        self._queue_seq = 0  # its journal may have lost what came after an earlier entry
         if anew:
             self.live, self._is_known = LiveState(), False
         await self._reopen(self)

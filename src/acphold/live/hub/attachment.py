@@ -179,7 +179,6 @@ class Attachment:
         self._live_after = live_after
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
         self._due_bytes = 0
-        self.known_queue: tuple[int, PromptQueue] | None = None  # as of an entry
         self.on_moved: Callable[[int], None] | None = None
         self.before: Attachment | None = None
         self._successor: Attachment | None = None
@@ -329,18 +328,17 @@ class Attachment:
         self._due_bytes += len(params)
         self.when_reached(self._source.last_seq, pass_on)
 
-    def notify_newest(self, method: str, newest: Callable[[Attachment], bytes]) -> None:
+    def notify_newest(self, method: str, newest: Callable[[], bytes]) -> None:
         """Pass on a state of which only the newest counts, after the updates that arrived before
-        it; to a client that lags, once, when it has caught up. `newest` gets the attachment that
-        the client has by then."""
+        it; to a client that lags, once, when it has caught up."""
         if self._is_newest_due:
             return
         self._is_newest_due = True
 
         def notify() -> None:
             self._is_newest_due = False
-            if (last := self._last).state is not CLOSED:
-                self.client.tell(method, newest(last))
+            if self._last.state is not CLOSED:
+                self.client.tell(method, newest())
 
         self.when_reached(self._source.last_seq, notify)
 

@@ -19,7 +19,7 @@ from acphold.live.hub.attachment import AttachedSession, Attachment, Client, not
 from acphold.live.hub.publication import Publication
 from acphold.newest import Newest
 from acphold.record.history import Segment
-from acphold.record.history.prompt_queue import NO_QUEUE, difference
+from acphold.record.history.prompt_queue import NO_QUEUE
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Attachments:
                 known.hand_over(attachment)
         self._all.append(attachment)
         if client.offer.queue and self._source.queue != NO_QUEUE:
-            client.tell(QUEUE_METHOD, self._queue_news(attachment))
+            client.tell(QUEUE_METHOD, self._queue_news())
         return attachment
 
     def put_back(self, attachment: Attachment) -> bool:
@@ -168,32 +168,15 @@ class Attachments:
         else:
             log.warning("session %s: %s dropped: nobody is attached", self._source.id, method)
 
-    def knows_queue(self, client: Client) -> bool:
-        """Return True if this client was sent all changes of the queue of prompts."""
-        attachment = self.find(client) if client.offer.queue else None
-        known = None if attachment is None else attachment.known_queue
-        return known is not None and known[1] is self._source.queue
+    def queue_state(self) -> dict[str, object]:
+        """Return the queue of prompts, and the entry that it is as of."""
+        return {"queue": self._source.queue, "seq": self._source.last_seq}
 
-    def queue_state(self, client: Client) -> dict[str, object]:
-        """Return the queue of prompts for this client, and the entry that it is as of; it is sent
-        changes of that afterwards."""
-        seq, queue = self._source.last_seq, self._source.queue
-        if (attachment := self.find(client)) is not None:
-            attachment.known_queue = seq, queue
-        return {"queue": queue, "seq": seq}
-
-    def _queue_news(self, attachment: Attachment) -> bytes:
-        """Return what has changed since the queue that the client knows; all, if it knows none."""
-        params: dict[str, object] = {"sessionId": self._source.id, "seq": self._source.last_seq}
-        if (known := attachment.known_queue) is None:
-            params["queue"] = self._source.queue
-        else:
-            params |= {"after": known[0], "delta": difference(known[1], self._source.queue)}
-        attachment.known_queue = self._source.last_seq, self._source.queue
-        return encode(params)
+    def _queue_news(self) -> bytes:
+        return encode({"sessionId": self._source.id, **self.queue_state()})
 
     def notify_queue(self) -> None:
-        """Send what has changed in the queue to the clients that asked for it."""
+        """Send the queue, which has changed, to the clients that asked for it."""
         for attachment in self:
             if attachment.client.offer.queue:
                 attachment.notify_newest(QUEUE_METHOD, self._queue_news)

@@ -230,8 +230,7 @@ class SessionRequests(Struct, eq=False):
                 await self._desk.router.relay(request.method, request.params, named, asker, reply)
 
     async def _queue(self, conversation: Conversation, params: bytes) -> bytes:
-        """Return the queue, after a change of it if the params have one; without the queue, if the
-        client was sent the change."""
+        """Return the queue, after a change of it if the params have one."""
         asked = queue_request(params)
         result: dict[str, object] = {}
         if asked.change is not None:
@@ -242,7 +241,4 @@ class SessionRequests(Struct, eq=False):
             )
         if asked.read:
             result["prompt"] = (await conversation.waiting.content(asked.read)).prompt
-        attachments = conversation.session.attachments
-        if not result or not attachments.knows_queue(self._client):
-            result |= attachments.queue_state(self._client)
-        return schema.encode(result)
+        return schema.encode(result | conversation.session.attachments.queue_state())

@@ -27,9 +27,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Final, Generic, Literal, TypeVar
+from typing import Final, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -355,90 +355,6 @@ def _client(change: QueueChange) -> str:
 
 def _id(prompt: WaitingPrompt | None) -> str:
     return "" if prompt is None else prompt.id
-
-
-# -- the difference between two states, as a client that knows the first is sent it: see
-# `web/page/model/queue.js`, which applies it, too
-
-Prompt = TypeVar("Prompt", WaitingPrompt, EndedPrompt)
-
-
-class ListDelta(Struct, Generic[Prompt], frozen=True, omit_defaults=True):
-    """A change of the prompts that wait, or have ended: first those with the ids `gone` leave, then
-    each of `put` is inserted at its index, in this order."""
-
-    gone: tuple[str, ...] = ()
-    put: tuple[tuple[int, Prompt], ...] = ()
-
-
-class QueueDelta(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The members of a PromptQueue that are different, as they are now; of its lists the change."""
-
-    waiting: ListDelta[WaitingPrompt] | UnsetType = UNSET
-    begun: WaitingPrompt | UnsetType | None = UNSET
-    held: str | UnsetType = UNSET
-    until: int | UnsetType | None = UNSET
-    ended: ListDelta[EndedPrompt] | UnsetType = UNSET
-    goes_on: bool | UnsetType = UNSET
-    restarts: bool | UnsetType = UNSET
-
-
-MEMBERS = ("begun", "held", "until", "goes_on", "restarts")
-"""The members of a queue that are no lists."""
-
-
-def difference(before: PromptQueue, after: PromptQueue) -> QueueDelta:
-    """Return what makes the second state of the first one."""
-    delta = QueueDelta()
-    for name in MEMBERS:
-        if (now := getattr(after, name)) != getattr(before, name):
-            delta = replace(delta, **{name: now})
-    if after.waiting is not before.waiting:
-        delta = replace(delta, waiting=_edits(before.waiting, after.waiting))
-    if after.ended is not before.ended:
-        delta = replace(delta, ended=_edits(before.ended, after.ended))
-    return delta
-
-
-def apply_delta(before: PromptQueue, delta: QueueDelta) -> PromptQueue:
-    """Return the state after `before` that the delta describes."""
-    queue = before
-    for name in MEMBERS:
-        if (now := getattr(delta, name)) is not UNSET:
-            queue = replace(queue, **{name: now})
-    if delta.waiting is not UNSET:
-        queue = replace(queue, waiting=_edit(queue.waiting, delta.waiting))
-    if delta.ended is not UNSET:
-        queue = replace(queue, ended=_edit(queue.ended, delta.ended))
-    return queue
-
-
-def _edits(before: Sequence[Prompt], after: Sequence[Prompt]) -> ListDelta[Prompt]:
-    known, now = {it.id: it for it in before}, {it.id: it for it in after}
-    kept = [it.id for it in after if known.get(it.id) == it]
-    stay = [it.id for it in before if now.get(it.id) == it]
-    first = 0
-    while kept[first:] and kept[first] == stay[first]:
-        first += 1
-    last = len(kept)
-    while last > first and kept[last - 1] == stay[last - 1]:
-        last -= 1
-    moved = stay[first:last]  # what is between has another order
-    if moved[1:] == kept[first : last - 1]:
-        moved = moved[:1]
-    elif moved[:-1] == kept[first + 1 : last]:
-        moved = moved[-1:]
-    rest = set(kept).difference(moved)
-    gone = tuple(it.id for it in before if it.id not in rest)
-    return ListDelta(gone, tuple((at, it) for at, it in enumerate(after) if it.id not in rest))
-
-
-def _edit(before: Sequence[Prompt], delta: ListDelta[Prompt]) -> tuple[Prompt, ...]:
-    ids = set(delta.gone)
-    rest = [it for it in before if it.id not in ids]
-    for at, it in delta.put:
-        rest.insert(at, it)
-    return tuple(rest)
 
 
 # -- words for people ----------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import { device } from "../wire/device.js";
 import { SessionLine } from "../wire/line.js";
 import { end, entries, read, session as rowOf } from "../wire/pages.js";
 import { drawn } from "./frames.js";
-import { changedQueue } from "./queue.js";
 import * as sends from "./sends.js";
 import { asText } from "./text.js";
 import { held, OUTCOMES, Timeline } from "./timeline.js";
@@ -78,7 +77,6 @@ export class Session {
   introduction = signal(null);
   /** The queued prompts in it; null where its process keeps none. @type {import("@preact/signals").Signal<Queue | null>} */
   queue = signal(null);
-  #queueSeq = 0;
   /** Somebody here has stopped a turn with prompts behind it: the page asks whether they continue, or has to `continue` with them once the turn is over; see view/waiting.js. @type {import("@preact/signals").Signal<"" | "ask" | "continue">} */
   afterStop = signal("");
   isAttached = signal(false);
@@ -518,14 +516,9 @@ export class Session {
     return told;
   }
 
-  /** Take the queue as of entry `seq`, or what has changed in it since the entry `after`. @param {Received} told */
-  hearQueue({ queue, delta, after, seq }) {
-    if (delta && after !== this.#queueSeq) {
-      if (seq > this.#queueSeq) void this.queueRequest().catch(() => {});
-    } else if (queue || delta) {
-      this.#queueSeq = seq;
-      this.queue.value = queue ?? changedQueue(this.queue.peek() ?? {}, delta);
-    }
+  /** Take the queue as it is now. @param {Received} told */
+  hearQueue({ queue }) {
+    this.queue.value = queue;
   }
 
   // -- modes and options -----------------------------------------------------------------------
