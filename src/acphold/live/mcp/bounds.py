@@ -76,9 +76,6 @@ ERROR_BODY_BYTES: Final = 64 * 1024
 
 # Messages that the bridge and our own server read.
 
-PRINTED_BYTES: Final = 4 * 1024 * 1024
-"""Longest message printed over several lines, in bytes."""
-
 MESSAGE_PARTS: Final = 500_000
 """Objects, arrays and items of a message: a small machine reads them in a tenth of a second."""
 

@@ -63,14 +63,11 @@ session.
 
 
 class UnreadableError(ValueError):
-    """A line is no message. `id` is that of the request it answers or makes, if it has one.
+    """A line is no message. `id` is that of the request it answers or makes, if it has one; `asks`
+    is True for a request."""
 
-    `asks` is True for a request, and `line` is the line.
-    """
-
-    def __init__(self, reason: str, line: bytes, id_: RequestId | None, *, asks: bool) -> None:
+    def __init__(self, reason: str, id_: RequestId | None, *, asks: bool) -> None:
         super().__init__(reason)
-        self.line = line
         self.id = id_
         self.asks = asks
 
@@ -122,49 +119,10 @@ def fault_mark(data: object) -> object:
     return data.get(MARK) if isinstance(data, dict) else None
 
 
-class MessageLines:
-    """Messages from lines; one that was printed over several lines is joined.
-
-    Such a message begins with a line that opens an object and does not end with a brace. It ends
-    where the braces balance or, since texts may contain braces, with a line that begins with one:
-    every JSON printer indents those in between.
-    """
-
-    def __init__(self) -> None:
-        self._begun: list[bytes] = []
-        self._size = 0
-        self._open = 0
-
-    def feed(self, line: bytes) -> list[SessionMessage | UnreadableError]:
-        """Return the messages that `line` completes, in order; each line is examined once."""
-        line = line.removeprefix(BYTE_ORDER_MARK)
-        if line.startswith(b"{"):
-            cut_off = self._finish()
-            if line.rstrip().endswith(b"}"):
-                return [*cut_off, readable(line)]
-            self._hold(line)
-            return cut_off
-        if not self._begun:
-            return [readable(line)]
-        self._hold(line)
-        over = self._open <= 0 or line.startswith(b"}") or self._size > bounds.PRINTED_BYTES
-        return self._finish() if over else []
-
-    def _hold(self, line: bytes) -> None:
-        self._begun.append(line)
-        self._size += len(line)
-        self._open += line.count(b"{") - line.count(b"}")
-
-    def _finish(self) -> list[SessionMessage | UnreadableError]:
-        whole = b"\n".join(self._begun)
-        self._begun, self._size, self._open = [], 0, 0
-        return [readable(whole)] if whole else []
-
-
 def readable(line: bytes) -> SessionMessage | UnreadableError:
     """Return the message in a line, or the reason why it is none."""
     try:
-        return decode_message(line)
+        return decode_message(line.removeprefix(BYTE_ORDER_MARK))
     except UnreadableError as exc:
         return exc
 
@@ -177,7 +135,7 @@ def _unreadable(line: bytes, reason: str, tail: bytes | None = None) -> Unreadab
         known = {}  # such as a JSON log: its `id` is not of a request
     raw = known.get("id", b"null")
     asked = msgspec.json.decode(raw, type=int | str | None) if is_id(raw) else None
-    return UnreadableError(reason, line, asked, asks="method" in known)
+    return UnreadableError(reason, asked, asks="method" in known)
 
 
 async def messages(client: Transport, limit: int) -> AsyncIterator[SessionMessage]:
@@ -190,9 +148,8 @@ async def messages(client: Transport, limit: int) -> AsyncIterator[SessionMessag
                 if isinstance(message.message, JSONRPCNotification) and _has_id(line):
                     # The sender of an id waits for an answer, but the SDK takes this for a
                     # notification.
-                    raise UnreadableError(
-                        "an id has to be a string or an integer", b"", None, asks=True
-                    )
+                    why = "an id has to be a string or an integer"
+                    raise UnreadableError(why, None, asks=True)
             except UnreadableError as exc:
                 refuse(client, exc.id if exc.asks else None, PARSE_ERROR, str(exc))
                 with suppress(ConnectionLostError):  # then it is about to end

@@ -45,7 +45,6 @@ from acphold.live.mcp.messages import (
     MARK,
     REFUSED,
     UNSENT,
-    MessageLines,
     UnreadableError,
     decode_message,
     encode_message,
@@ -344,14 +343,13 @@ class StdioWire(Wire):
         return await self._server.fault(await super().fault(otherwise))
 
     async def _read(self) -> None:
-        lines = MessageLines()
         try:
             async for line in self._server.lines():
-                for found in lines.feed(line):
-                    if isinstance(found, UnreadableError):
-                        self._server.note_noise(found.line)
-                        await asyncio.sleep(0)  # a flood must not stop everybody else
-                    await self._arrive(found)
+                found = readable(line)
+                if isinstance(found, UnreadableError):
+                    self._server.note_noise(line)
+                    await asyncio.sleep(0)  # a flood must not stop everybody else
+                await self._arrive(found)
         except FaultError as exc:
             self._break(str(exc))
         self._break("it closed its stdout")

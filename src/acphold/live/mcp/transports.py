@@ -102,7 +102,7 @@ class StdioServer:
     def note_noise(self, line: bytes) -> None:
         """Note a line of its stdout that is no message: a banner, a stray print."""
         self._first_noise = self._first_noise or line[:1000].decode(errors="replace")
-        self._noise += line.count(b"\n") + 1
+        self._noise += 1
 
     async def fault(self, otherwise: str) -> str:
         """Return the reason why the connection is over, as far as known, or else `otherwise`."""
