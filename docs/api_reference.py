@@ -97,7 +97,7 @@ ROLES = {
         " [Talk to an agent](library.md#talk-to-an-agent).",
         {
             "Connecting": "connect connect_over Options Folder Token Handler",
-            "The agent": "RemoteAgent",
+            "The agent": "RemoteAgent OpenOptions",
             "A session": "RemoteSession Content ConfigOption Replay UpdateStream",
             "What waits in it": "RemoteQueue PromptQueue WaitingPrompt EndedPrompt",
             "A copy of it": "SessionCopy CopiedFiles",

@@ -45,7 +45,7 @@ PUBLIC = {
         CopiedFiles CustomCategory DisplayTerminal EndedPrompt Filled Folder Handler Item
         Kind Location LogoutHandler McpCallResult McpMadePrompt McpProgress McpPrompt
         McpPromptArgument McpPromptMessage McpResource McpTool MessageRole MethodHandler
-        Middleware Mounted OptionCategory Options Outcome PermissionAnswer PlainSocket
+        Middleware Mounted OpenOptions OptionCategory Options Outcome PermissionAnswer PlainSocket
         Policy PromptQueue RemoteQueue Replay Rule Scope SessionCopy SessionHook Severity
         SignedIn StepKind Token TurnOutcome TurnState UpdateStream Value WaitingPrompt
     """,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from acp_wire.schema.methods import Method
     from acp_wire.schema.updates import AvailableCommand, PlanEntry, UsageUpdate
     from acp_wire.transports.known_servers import Token
-    from acphold.client.advertised import Content, Folder
+    from acphold.client.advertised import Content, Folder, OpenOptions
     from acphold.client.remote_session import ConfigOption
     from acphold.live.agents.extensions import SessionCopy
     from acphold.record.history.fold import SessionState
@@ -259,39 +259,19 @@ class SyncAgent:
         self,
         session: str | schema.SessionInfo,
         cwd: Folder | None = None,
-        *,
-        mcp_servers: Sequence[schema.McpServer] = (),
-        additional_directories: Sequence[Folder] | None = None,
-        agent: str | None = None,
+        **options: Unpack[OpenOptions],
     ) -> SyncSession:
         """Continue a conversation; the agent's replay of it is in `replay`."""
-        opened = self._agent.load_session(
-            session,
-            cwd,
-            mcp_servers=mcp_servers,
-            additional_directories=additional_directories,
-            agent=agent,
-        )
-        return SyncSession(_background.run(opened))
+        return SyncSession(_background.run(self._agent.load_session(session, cwd, **options)))
 
     def resume_session(
         self,
         session: str | schema.SessionInfo,
         cwd: Folder | None = None,
-        *,
-        mcp_servers: Sequence[schema.McpServer] = (),
-        additional_directories: Sequence[Folder] | None = None,
-        agent: str | None = None,
+        **options: Unpack[OpenOptions],
     ) -> SyncSession:
         """Continue a conversation without a replay."""
-        opened = self._agent.resume_session(
-            session,
-            cwd,
-            mcp_servers=mcp_servers,
-            additional_directories=additional_directories,
-            agent=agent,
-        )
-        return SyncSession(_background.run(opened))
+        return SyncSession(_background.run(self._agent.resume_session(session, cwd, **options)))
 
     def sessions(self, cwd: Folder | None = None) -> Iterator[schema.SessionInfo]:
         """Yield all sessions that the agent knows, page by page; with `cwd` only that folder's."""

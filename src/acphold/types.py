@@ -16,7 +16,11 @@ if TYPE_CHECKING:
         AcceptedSocket as AcceptedSocket,
         PlainSocket as PlainSocket,
     )
-    from acphold.client.advertised import Content as Content, Folder as Folder
+    from acphold.client.advertised import (
+        Content as Content,
+        Folder as Folder,
+        OpenOptions as OpenOptions,
+    )
     from acphold.client.answers import (
         AskForm as AskForm,
         AskPage as AskPage,
@@ -79,7 +83,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "acphold.live.agents.extensions": "CopiedFiles SessionCopy",
-    "acphold.client.advertised": "Content Folder",
+    "acphold.client.advertised": "Content Folder OpenOptions",
     "acphold.client.answers": """
         AskForm AskPage AskPermission Filled Handler Kind PermissionAnswer Policy Rule
     """,

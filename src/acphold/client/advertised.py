@@ -12,7 +12,7 @@ import stat
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -48,6 +48,15 @@ if TYPE_CHECKING:
 
 Folder: TypeAlias = str | os.PathLike[str]
 """A path; a relative one starts from the folder that this program is in."""
+
+
+class OpenOptions(TypedDict, total=False):
+    """The options of opening a session that exists; see `acphold.RemoteAgent.load_session`."""
+
+    mcp_servers: Sequence[McpServer]
+    additional_directories: Sequence[Folder] | None
+    agent: str | None
+
 
 Content: TypeAlias = "str | os.PathLike[str] | tuple[bytes, str] | ContentBlock"
 """Text; a file or folder; bytes and their media type (`image/png`); or a content block."""

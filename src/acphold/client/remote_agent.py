@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
 
@@ -33,7 +33,7 @@ from acp_wire.schema import (
 )
 from acp_wire.schema.initialize import AuthMethod, AuthMethodTerminal
 from acphold.client import bounds
-from acphold.client.advertised import Folder, absolute
+from acphold.client.advertised import Folder, OpenOptions, absolute
 from acphold.client.remote_session import RemoteSession
 from acphold.client.session_feed import SessionFeed
 from acphold.errors import AcpError, AgentError, CapabilityError, ConnectionLostError
@@ -128,33 +128,26 @@ class RemoteAgent:
         self,
         session: str | SessionInfo,
         cwd: Folder | None = None,
-        *,
-        mcp_servers: Sequence[McpServer] = (),
-        additional_directories: Sequence[Folder] | None = None,
-        agent: str | None = None,
+        **options: Unpack[OpenOptions],
     ) -> RemoteSession:
         """Continue a conversation; the agent's replay of it is in `replay`.
 
-        `session` is an id, or an item of `sessions`, which brings its folders. `agent` names the
-        agent that is to continue a session whose own agent the server does not serve.
+        `session` is an id, or an item of `sessions`, which brings its folders. The options are
+        `mcp_servers`, `additional_directories`, and `agent`: the name of the agent that is to
+        continue a session whose own agent the server does not serve.
         """
         self._uplink.advertised.to_load()
-        folders = cwd, additional_directories
-        return await self._open(LOAD_SESSION, session, *folders, mcp_servers, agent)
+        return await self._open(LOAD_SESSION, session, cwd, **options)
 
     async def resume_session(
         self,
         session: str | SessionInfo,
         cwd: Folder | None = None,
-        *,
-        mcp_servers: Sequence[McpServer] = (),
-        additional_directories: Sequence[Folder] | None = None,
-        agent: str | None = None,
+        **options: Unpack[OpenOptions],
     ) -> RemoteSession:
         """Continue a conversation without a replay; otherwise as `load_session`."""
         self._uplink.advertised.check("resume")
-        folders = cwd, additional_directories
-        return await self._open(RESUME_SESSION, session, *folders, mcp_servers, agent)
+        return await self._open(RESUME_SESSION, session, cwd, **options)
 
     async def sessions(self, cwd: Folder | None = None) -> AsyncIterator[SessionInfo]:
         """Yield the agent's sessions, each once; with `cwd`, only those of that folder.
@@ -268,16 +261,18 @@ class RemoteAgent:
         method: Continuing,
         session: str | SessionInfo,
         cwd: Folder | None,
-        additional: Sequence[Folder] | None,
-        given: Sequence[McpServer],
-        agent: str | None,
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        additional_directories: Sequence[Folder] | None = None,
+        agent: str | None = None,
     ) -> RemoteSession:
         """Open a session that the agent knows; one with its id that is open here is closed."""
         if not isinstance(session, str):
             cwd = session.cwd if cwd is None else cwd
-            additional = session.additional_directories if additional is None else additional
+            if additional_directories is None:
+                additional_directories = session.additional_directories
             session = session.session_id
-        roots, servers = self._setup(cwd, given, additional or ())
+        roots, servers = self._setup(cwd, mcp_servers, additional_directories or ())
         feed = self._feed(session, roots, servers)
         feed.continued_by = agent
         await self._uplink.ready()  # a restarted agent reopens the sessions it finds there

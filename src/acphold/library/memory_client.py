@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -27,7 +27,7 @@ from acp_wire.schema import (
 from acp_wire.tasks import end, finish
 from acp_wire.transports.streams import memory_pair
 from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, RemoteTurn
-from acphold.client.advertised import Content, Folder, require_folder
+from acphold.client.advertised import Content, Folder, OpenOptions, require_folder
 from acphold.client.answers import (
     Answers,
     AskingSession,
@@ -408,43 +408,23 @@ class WatchedAgent(RemoteAgent):
         self,
         session: str | SessionInfo,
         cwd: Folder | None = None,
-        *,
-        mcp_servers: Sequence[McpServer] = (),
-        additional_directories: Sequence[Folder] | None = None,
-        agent: str | None = None,
+        **options: Unpack[OpenOptions],
     ) -> WatchedSession:
         """Continue a conversation, by default in its folder; see `RemoteAgent.load_session`."""
         known = await self._info_of(session)
         self._recording.forget(known.session_id)
-        opened = await super().load_session(
-            known,
-            cwd,
-            mcp_servers=mcp_servers,
-            additional_directories=additional_directories,
-            agent=agent,
-        )
-        return self._as_watched(opened)
+        return self._as_watched(await super().load_session(known, cwd, **options))
 
     async def resume_session(
         self,
         session: str | SessionInfo,
         cwd: Folder | None = None,
-        *,
-        mcp_servers: Sequence[McpServer] = (),
-        additional_directories: Sequence[Folder] | None = None,
-        agent: str | None = None,
+        **options: Unpack[OpenOptions],
     ) -> WatchedSession:
         """Continue a conversation without a replay; otherwise as `load_session`."""
         known = await self._info_of(session)
         self._recording.forget(known.session_id)
-        opened = await super().resume_session(
-            known,
-            cwd,
-            mcp_servers=mcp_servers,
-            additional_directories=additional_directories,
-            agent=agent,
-        )
-        return self._as_watched(opened)
+        return self._as_watched(await super().resume_session(known, cwd, **options))
 
     async def _info_of(self, session: str | SessionInfo) -> SessionInfo:
         if not isinstance(session, str):
