@@ -272,18 +272,16 @@ async def test_the_server_is_offered_nothing_it_has_no_way_to_ask_for(
 # -- the entries of mcpServers ----------------------------------------------------------------
 
 
-def named(*entries: object, acp: bool = True) -> tuple[object, ...]:
-    return parse_servers(msgspec.json.encode(entries), McpCapabilities(), "", acp=acp)
+def named(*entries: object) -> tuple[object, ...]:
+    return parse_servers(msgspec.json.encode(entries), McpCapabilities(), "")
 
 
 def entry(**members: object) -> dict[str, object]:
     return {"type": "acp", "name": "mine", "serverId": "srv-1", **members}
 
 
-def test_an_entry_is_taken_where_it_was_offered() -> None:
+def test_an_entry_is_taken() -> None:
     assert named(entry()) == (SERVER,)
-    with pytest.raises(InvalidParamsError, match="does not support MCP servers over acp"):
-        named(entry(), acp=False)
 
 
 @pytest.mark.parametrize("bad", [None, "", 7])

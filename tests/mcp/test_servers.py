@@ -111,8 +111,8 @@ def test_two_servers_of_one_name_are_refused_where_we_connect() -> None:
 
 
 def test_a_way_that_is_newer_than_this_release_is_for_other_agents_only() -> None:
-    newer = {"type": "acp", "name": "x", "serverId": "1"}
-    with pytest.raises(InvalidParamsError, match=r"mcpServers\[0\]\.type: MCP server 'x'.* acp"):
+    newer = {"type": "newer", "name": "x", "serverId": "1"}
+    with pytest.raises(InvalidParamsError, match=r"mcpServers\[0\]\.type: MCP server 'x'.* newer"):
         named(newer)
     raw = json.dumps(newer).encode()
     assert check_server(raw, 0, ALL, os.environ["PATH"]) == raw

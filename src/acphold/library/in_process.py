@@ -285,7 +285,7 @@ class InProcessAgent:
         can, path = self.capabilities.mcp_capabilities, self.surroundings.path
         return SessionServers(
             opened.client,
-            parse_servers(given, can, path, acp=True),
+            parse_servers(given, can, path),
             our_side,
             on_prompts=opened.slash.offer,
             on_failure=report_failure,

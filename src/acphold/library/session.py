@@ -48,9 +48,6 @@ if TYPE_CHECKING:
 MODE = "mode"
 """The category, and by default the id, of the option that stands for the session mode."""
 
-NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
-"""The beginning of a notice; clients without notices are shown it as a message."""
-
 Severity: TypeAlias = Literal["info", "warning", "error"]
 """The severity of a notice."""
 
@@ -289,6 +286,8 @@ class AuthorSession:
 
     def notice(self, title: str, description: str = "", severity: Severity = "info") -> None:
         """Show the person a notice; does not wait for its delivery."""
+        from acphold.live.hub.annotations import NOTICE_START
+
         if not title or severity not in SEVERITIES:
             raise DeclarationError(
                 f"a notice needs a title and a severity: {', '.join(SEVERITIES)}, not {severity!r}"

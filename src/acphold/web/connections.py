@@ -27,14 +27,13 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Mapping,
     MutableMapping,
     Sequence,
 )
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
-from msgspec import Raw, Struct, ValidationError
+from msgspec import Struct, ValidationError
 from msgspec.json import decode, encode
 
 from acp_wire.rpc import Transport
@@ -44,6 +43,7 @@ from acp_wire.tasks import beside
 from acp_wire.transports import messages
 from acphold.errors import InvalidParamsError
 from acphold.live.hub.frames import POSITION
+from acphold.record.history.raw_update import encode_object
 from acphold.web import bounds
 
 T = TypeVar("T")
@@ -116,18 +116,14 @@ def in_pieces(line: bytes) -> list[bytes]:
     for begin in range(0, len(text), bounds.PIECE_CHARACTERS):
         is_last = begin + bounds.PIECE_CHARACTERS >= len(text)
         content["text"] = encode(text[begin : begin + bounds.PIECE_CHARACTERS])
-        update["content"] = _object(content)
-        params["update"] = _object(update)
+        update["content"] = encode_object(content)
+        params["update"] = encode_object(update)
         if "_meta" in params:
             others = {name: raw for name, raw in meta.items() if is_last or name != POSITION}
-            params["_meta"] = _object(others)
-        message["params"] = _object(params)
-        pieces.append(_object(message))
+            params["_meta"] = encode_object(others)
+        message["params"] = encode_object(params)
+        pieces.append(encode_object(message))
     return pieces
-
-
-def _object(found: Mapping[str, bytes]) -> bytes:
-    return encode({name: Raw(raw) for name, raw in found.items()})
 
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):

@@ -45,15 +45,11 @@ TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJ
 URL_SCHEMES = ("http://", "https://")
 
 
-def parse_servers(
-    given: bytes, can: McpCapabilities, path: str, *, acp: bool = False
-) -> tuple[Server, ...]:
+def parse_servers(given: bytes, can: McpCapabilities, path: str) -> tuple[Server, ...]:
     """Return the servers in the `mcpServers` of session/new, load or resume, for us to connect to.
 
-    `given` is that JSON array, or null; commands are searched on `path`; with `acp`, servers over
-    ACP are accepted. Raises
-    InvalidParamsError, also for duplicate names or `serverId`s, and for a transport newer than this
-    release.
+    `given` is that JSON array, or null; commands are searched on `path`. Raises InvalidParamsError,
+    also for duplicate names or `serverId`s, and for a transport newer than this release.
     """
     if given.strip() in (b"", b"null"):
         return ()
@@ -61,7 +57,7 @@ def parse_servers(
     for place, raw in enumerate(items(given)):
         kind, field = _kind(raw, place)
         server: Server
-        if kind == "acp" and acp:
+        if kind == "acp":
             provided = _text(members(raw), "serverId", field)
             server = _decode(McpServerAcp, raw, field)
             if any(provided == getattr(other, "server_id", None) for other in servers):

@@ -21,8 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 from msgspec.json import encode
 
 from acp_wire.schema.splice import members
@@ -31,7 +30,7 @@ from acphold.live.agents.capabilities import KEPT_IN_FRONT
 from acphold.live.hub.annotations import AGENT
 from acphold.live.hub.questions import SENT
 from acphold.live.server.positions import AFTER, ANSWERED, LINEAGE
-from acphold.record.history.raw_update import string
+from acphold.record.history.raw_update import encode_object, string
 
 if TYPE_CHECKING:
     from acphold.record.journal.access import Scope
@@ -70,7 +69,7 @@ class OpenParams(Struct, frozen=True):
     @property
     def params(self) -> bytes:
         """The params, in one piece; the bytes that came if nothing has changed."""
-        return self.raw or _object(self.parts)
+        return self.raw or encode_object(self.parts)
 
     # -- what it says -------------------------------------------------------------------------
 
@@ -128,7 +127,7 @@ class OpenParams(Struct, frozen=True):
         return self._with({name: raw for name, raw in self.meta.items() if name not in keys})
 
     def _with(self, meta: Mapping[str, bytes]) -> OpenParams:
-        parts = {**self.parts, "_meta": _object(meta)}
+        parts = {**self.parts, "_meta": encode_object(meta)}
         if not meta:
             del parts["_meta"]
         return OpenParams(parts, meta)
@@ -161,8 +160,3 @@ class OpenParams(Struct, frozen=True):
 def names_trace(key: str, raw: bytes) -> bool:
     """Return True if this member of `_meta` names a trace: it is text, and nothing else."""
     return key in TRACE and raw.startswith(b'"')
-
-
-def _object(parts: Mapping[str, bytes]) -> bytes:
-    """Return a JSON object of members that are JSON already."""
-    return msgspec.json.encode({name: Raw(raw) for name, raw in parts.items()})

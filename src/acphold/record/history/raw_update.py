@@ -216,7 +216,7 @@ def storable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def encode_object(values: dict[str, bytes]) -> bytes:
+def encode_object(values: Mapping[str, bytes]) -> bytes:
     """Return a JSON object of values that are JSON already."""
     return b"{%b}" % b",".join(
         [b"%b:%b" % (encode_text(name), value) for name, value in values.items()]
