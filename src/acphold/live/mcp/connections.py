@@ -97,9 +97,10 @@ class Ready(Struct, frozen=True, eq=False):
 
 
 class Failed(Struct, frozen=True):
-    """The connection could not be made."""
+    """The connection could not be made, at this time (`monotonic`)."""
 
     error: str
+    at: float
 
 
 class Lost(Struct, frozen=True):
@@ -442,7 +443,7 @@ class McpConnection:
     def _down(self, mine: Connecting, reason: str) -> None:
         state = self.state
         if state is mine:
-            self.state = Failed(self._words(reason))
+            self.state = Failed(self._words(reason), time.monotonic())
             mine.link.set_result(None)
         elif isinstance(state, Ready) and state.over is mine.over:
             self.state = Lost(self._words(reason))
@@ -489,7 +490,6 @@ class Servers(McpListener):
         self._listener = McpListener() if listener is None else listener
         self._connections = {server.name: McpConnection(server, ours, self) for server in servers}
         self._opening: tuple[asyncio.Task[object], ...] = ()
-        self._tried: dict[str, float] = {}
         self._told: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> McpConnection:
@@ -560,25 +560,18 @@ class Servers(McpListener):
                         pass  # reported already
                     except errors.McpError as exc:
                         log.warning("%s", exc)
-                        self._tell(exc.server, exc.reason)
-                case Failed() if (
-                    time.monotonic() - self._tried[connection.name] > bounds.RETRY_SECONDS
-                ):
-                    self._tried[connection.name] = time.monotonic()
+                        self.report_failure(exc.server, exc.reason)
+                case Failed(at=at) if time.monotonic() - at > bounds.RETRY_SECONDS:
                     connection.start()
             return ()
 
         found = await asyncio.gather(*map(from_one, self))
         return tuple(item for items in found for item in items)
 
-    def report_failure(self, server: str, reason: str) -> None:
-        self._tried[server] = time.monotonic()
-        self._tell(server, reason)
-
     def report_change(self, server: str, what: str) -> None:
         self._listener.report_change(server, what)
 
-    def _tell(self, server: str, reason: str) -> None:
+    def report_failure(self, server: str, reason: str) -> None:
         if self._told.get(server) != reason:
             self._told[server] = reason
             self._listener.report_failure(server, reason)
