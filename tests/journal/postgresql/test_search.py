@@ -10,7 +10,6 @@ import pytest
 
 from acphold.record.journal import ListFilter, NewSession, Sought, bounds
 from acphold.record.journal.postgresql import search
-from acphold.record.journal.postgresql.search import MOST_PLACES
 from acphold.record.journal.postgresql.session_rows import PostgresqlTables
 from acphold.record.journal.postgresql.store import PostgresqlJournal
 from acphold.record.journal.sql.search import search as searched
@@ -93,8 +92,8 @@ OF_TENANTS = (
     FROM generate_series(1, 20000) AS n
     """,
     """
-    INSERT INTO acphold.documents (session_id, seq, at, words, size, tenant)
-    SELECT session_id, seq, number * 10 + seq, to_tsvector('simple', 'common w' || seq), 2, tenant
+    INSERT INTO acphold.documents (session_id, seq, at, words, tenant)
+    SELECT session_id, seq, number * 10 + seq, to_tsvector('simple', 'common w' || seq), tenant
     FROM acphold.sessions, generate_series(1, 3) AS seq
     """,
     "INSERT INTO acphold.shares VALUES ('s7', 'small', false)",
@@ -151,14 +150,3 @@ def test_a_page_of_what_was_only_listed_looks_at_nothing_else(
         assert read is not None
         assert before is not None
         assert read[0] - before[0] <= 20
-
-
-def test_of_a_word_it_is_known_how_often_it_stands_in_a_document(databases: Databases) -> None:
-    with psycopg.connect(databases.server.url()) as line:
-        counts = line.execute(
-            "SELECT width_bucket(ts_rank('{1, 1, 1, 1}', words, 'it')::float8, %s::float8[])"
-            " FROM generate_series(0, %s) AS n, LATERAL (SELECT setweight(to_tsvector("
-            " 'simple', 'one ' || repeat('it a b ', n)), 'B') AS words) AS document ORDER BY n",
-            (search._RANKS, MOST_PLACES),
-        ).fetchall()
-    assert [count for (count,) in counts] == [*range(MOST_PLACES + 1)]

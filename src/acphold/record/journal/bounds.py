@@ -301,10 +301,6 @@ INDEXED_BYTES: Final = 256 << 10
 RANKED_DOCUMENTS: Final = 10_000
 """The best are chosen from this many matching documents, the newest: all words of each are read."""
 
-SAMPLED_DOCUMENTS: Final = 20_000
-"""Documents sampled for the average length and for how rare a phrase is; in a smaller journal,
-all."""
-
 WALKED_DOCUMENTS: Final = 20_000
 """The newest documents, which are checked one by one: common words are found there at once. For
 rarer words, an index is fast."""

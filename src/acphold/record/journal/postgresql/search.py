@@ -6,11 +6,8 @@ parts of a document have a weight each, and are so far apart that no phrase span
 
 PostgreSQL counts places up to 16,383: a phrase beyond that in an entry is not found.
 
-Hits are ranked here, by the formula of FTS5's `bm25()`. PostgreSQL's `ts_rank` ignores how rare a
-word is and how long other documents are, and would order the same hits differently from a journal
-in a file.
-
-Source: sqlite.org, FTS5, "The bm25() function"; `fts5_aux.c` has its constants.
+Hits are ranked by PostgreSQL: by how often and how close together the words occur, in relation to
+the length of the document. A journal in a file orders some of them differently.
 
 Each session has a number up to which it is indexed, `indexed_through`. It lags behind the settled
 entries: for moments after a turn, for longer after a large import.
@@ -22,9 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from heapq import nsmallest
-from itertools import accumulate
-from math import log, pi
 from typing import Any, Final, NamedTuple
 
 from acphold.record.history.words import Document, camel_parts, document, indexable, with_spaces
@@ -47,24 +41,22 @@ MOST_PLACES: Final = 255
 _LAST_PLACE: Final = 16_383
 
 
-def vectors(tokenizer: Tokenizer, documents: Sequence[Document]) -> list[tuple[str, int]]:
-    """The text of a `tsvector` for each document, and its number of words."""
+def vectors(tokenizer: Tokenizer, documents: Sequence[Document]) -> list[str]:
+    """The text of a `tsvector` for each document."""
     parts = [getattr(document, part) for document in documents for part in WEIGHTS]
     words = iter(tokenizer.words([indexable(text) for text in parts]))
-    made: list[tuple[str, int]] = []
+    made: list[str] = []
     for _ in documents:
         places: dict[str, list[str]] = {}
-        place, size = 1, 0
+        place = 1
         for weight, of_part in zip(WEIGHTS.values(), words, strict=False):
             for word in of_part:
                 known = places.setdefault(word, [])
                 if len(known) < MOST_PLACES:
                     known.append(f"{min(place, _LAST_PLACE)}{weight}")
                 place += 1
-            size += len(of_part)
             place += _GAP
-        text = " ".join(f"'{word}':{','.join(known)}" for word, known in places.items())
-        made.append((text, size))
+        made.append(" ".join(f"'{word}':{','.join(known)}" for word, known in places.items()))
     return made
 
 
@@ -81,28 +73,6 @@ class Phrase(NamedTuple):
             marks[-1] += "*"
         quoted = (f"'{w}'" + (f":{m}" if m else "") for w, m in zip(self.words, marks, strict=True))
         return f"({' <-> '.join(quoted)})"
-
-    def occurrences(self, place: int, words: str) -> str:
-        """SQL for the number of times it occurs in a document, as the phrase at this place."""
-        last = len(self.words) - 1
-        if not last and not self.is_prefix:
-            rank = f"ts_rank('{{1, 1, 1, 1}}', {words}, %(phrase_{place})s::tsquery)"
-            return f"width_bucket({rank}::float8, %(ranks)s::float8[])"
-        names = [f"%(word_{place}_{number})s" for number in range(last + 1)]
-        fits = [f"lexeme = {name}" for name in names]
-        if self.is_prefix:
-            fits[last] = f"starts_with(lexeme, {names[last]})"
-        if not last:
-            counted = f"SELECT sum(cardinality(positions)) FROM unnest({words}) WHERE {fits[0]}"
-            return f"coalesce(({counted}), 0)"
-        starts = " UNION ALL ".join(
-            f"SELECT unnest(positions) - {number} FROM unnest({words}) WHERE {fit}"
-            for number, fit in enumerate(fits)
-        )
-        return (
-            f"(SELECT count(*) FROM (SELECT FROM ({starts}) AS found (start)"
-            f" GROUP BY start HAVING count(*) = {last + 1}) AS counted)"
-        )
 
 
 def phrases(tokenizer: Tokenizer, terms: Iterable[Term]) -> list[list[Phrase]]:
@@ -121,92 +91,6 @@ def phrases(tokenizer: Tokenizer, terms: Iterable[Term]) -> list[list[Phrase]]:
 def query(wanted: Iterable[Iterable[Phrase]], part: str | None) -> str:
     """The text of a `tsquery` for all of the terms."""
     return " & ".join(f"({' | '.join(way.query(part) for way in ways)})" for ways in wanted)
-
-
-_SATURATION: Final = 1.2
-_LENGTH: Final = 0.75
-_LEAST: Final = 1e-6
-
-_OWNERS: Final = 1
-"""The word for a document's session, which FTS5 counts as part of the length. The word for a
-tenant, which some documents have, is not counted here."""
-
-Row = tuple[Any, ...]
-
-
-def best(
-    tables: Tables,
-    phrases: Sequence[Phrase],
-    part: str | None,
-    fitting: str,
-    columns: str,
-    documents: str,
-    values: dict[str, Any],
-) -> list[Row]:
-    """Return `columns` of the best documents found by the statement `fitting`, `limit` of `values`
-    at most.
-
-    `fitting` selects them after `at`, `number`, `size` and `words`. `documents` is what is
-    searched: a table, or a subquery in its place.
-    """
-    named: dict[str, str] = {}
-    for place, phrase in enumerate(phrases):
-        named[f"phrase_{place}"] = phrase.query(None)
-        named |= {f"word_{place}_{number}": word for number, word in enumerate(phrase.words)}
-    words = f"ts_filter(words, '{{{WEIGHTS[part].lower()}}}')" if part is not None else "words"
-    counts = ", ".join(phrase.occurrences(place, words) for place, phrase in enumerate(phrases))
-    found = tables.execute(
-        f"WITH next_ones AS ({fitting} LIMIT %(ranked)s)"
-        f" SELECT ARRAY[{counts}]::float8[], at, number, size, {columns} FROM next_ones",
-        {**values, **named, "ranked": bounds.RANKED_DOCUMENTS, "ranks": _RANKS},
-    ).fetchall()
-    if not found:
-        return []
-    fits = "".join(
-        f", count(*) FILTER (WHERE words @@ %(phrase_{place})s::tsquery)"
-        for place in range(len(phrases) if len(phrases) > 1 else 0)  # one alone changes no order
-    )
-    # The average number of words in a document, and the rarity of each phrase. If there are more
-    # than `SAMPLED_DOCUMENTS`, their number is the database's estimate.
-    row = tables.execute(
-        "SELECT count(*), avg(size)::float8, (SELECT reltuples FROM pg_class"
-        f" WHERE oid = 'acphold.documents'::regclass){fits}"
-        f" FROM (SELECT size, words FROM {documents} LIMIT {bounds.SAMPLED_DOCUMENTS}) AS page",
-        values | {f"phrase_{place}": phrase.query(part) for place, phrase in enumerate(phrases)},
-    ).fetchone()
-    sampled, average, estimate, *having = row
-    average = average or 1.0
-    number = sampled if sampled < bounds.SAMPLED_DOCUMENTS else max(estimate, sampled)
-    rarities = [1.0] * len(phrases)
-    for place, some in enumerate(having):
-        least = sum(bool(counted[place]) for counted, *_ in found)
-        among = max(some * number / sampled, least)
-        rarity = log((number - among + 0.5) / (among + 0.5)) if among < number else 0.0
-        rarities[place] = rarity if rarity > 0 else _LEAST
-
-    def order(row: Row) -> tuple[float, int, int]:
-        counted, at, number, size = row[:4]
-        norm = _SATURATION * (1 - _LENGTH + _LENGTH * (size + _OWNERS) / (average + _OWNERS))
-        score = 0.0
-        for count, rarity in zip(counted, rarities, strict=True):
-            score += rarity * (count * (_SATURATION + 1) / (count + norm))
-        return (-score, -at, -number)
-
-    return [row[4:] for row in nsmallest(values["limit"], found, key=order)]
-
-
-_RANKS: Final = [
-    rank - 1 / (2 * count**2) / (pi**2 / 6)
-    for count, rank in enumerate(
-        accumulate(1 / count**2 / (pi**2 / 6) for count in range(1, MOST_PLACES + 1)), 1
-    )
-]
-"""Lower bounds of `ts_rank` for one word that occurs once, twice and so on, if all places weigh the
-same: it adds up 1, 1/4, 1/9 … of a constant. Counting the places themselves takes ten times as
-long.
-
-Source: PostgreSQL, tsrank.c, calc_rank_or.
-"""
 
 
 # -- putting in -------------------------------------------------------------------------------
@@ -232,16 +116,16 @@ def index_piece(tables: Tables, session_id: str | None, since: int) -> bool:
     latest = 0
     with closing(Tokenizer()) as tokenizer:
         found_vectors = vectors(tokenizer, [words for _, words in documents])
-    for (entry, _), (vector, size) in zip(documents, found_vectors, strict=True):
+    for (entry, _), vector in zip(documents, found_vectors, strict=True):
         latest = max(latest, entry.at)  # keeps the session's order if the clock went back
         if vector:
-            rows.append((entry.seq, latest, vector, size))
+            rows.append((entry.seq, latest, vector))
     with tables.writing():
         tenant = entry_rows.note_indexed(tables, name, after, through)
         if tenant is not None:
             tables.executemany(
-                "INSERT INTO acphold.documents (session_id, tenant, seq, at, words, size)"
-                " VALUES (%s, %s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
+                "INSERT INTO acphold.documents (session_id, tenant, seq, at, words)"
+                " VALUES (%s, %s, %s, %s, %s::tsvector) ON CONFLICT DO NOTHING",
                 [(name, tenant, *its) for its in rows],
             )
     return True
@@ -271,13 +155,11 @@ _FOUND: Final = """
 _NEWEST_FIRST: Final = "ORDER BY documents.at DESC, documents.number DESC"
 
 _WALK: Final = f"""
-    SELECT session_id, seq, at, number, size, words FROM acphold.documents
+    SELECT session_id, seq, at, number, words FROM acphold.documents
     WHERE {{which}} AND at >= %(since)s {_NEWEST_FIRST} LIMIT %(walked)s
 """
 
-_EVERY: Final = (
-    "SELECT session_id, seq, at, number, size, words FROM acphold.documents WHERE {which}"
-)
+_EVERY: Final = "SELECT session_id, seq, at, number, words FROM acphold.documents WHERE {which}"
 
 _OF_THE_NEWEST: Final = f"""
     SELECT {_FOUND_IN} FROM (
@@ -293,9 +175,19 @@ _OF_ALL: Final = f"""
     ORDER BY documents.at + 0 DESC, documents.number DESC LIMIT %(limit)s
 """
 
-_RANKED: Final = (
-    f"SELECT documents.at, documents.number, size, words, {_FOUND_IN} {_FOUND} {_NEWEST_FIRST}"
-)
+_RANKED: Final = f"""
+    SELECT {_FOUND_IN} FROM (
+        SELECT documents.at, documents.number, words, {_FOUND_IN} {_FOUND}
+        {_NEWEST_FIRST} LIMIT {bounds.RANKED_DOCUMENTS}
+    ) AS documents
+    ORDER BY ts_rank_cd('{{{{1, 1, 1, 1}}}}', words, %(query)s::tsquery, 1) DESC,
+        at DESC, number DESC
+    LIMIT %(limit)s
+"""
+"""All words weigh the same, and of two documents with as many of them the shorter one is better.
+
+Source: PostgreSQL, Ranking Search Results.
+"""
 
 
 def _either(walk: str, which: list[str], **more: str) -> str:
@@ -330,9 +222,8 @@ def find_in_index(
             which.append("session_id = ANY(%(shared)s)")
         documents = f"({_either(_EVERY, which)}) AS documents"
     if sought.rank:
-        ways = [way for term in wanted for way in term]
         ranked = _RANKED.format(asked=condition, documents=documents)
-        rows = best(tables, ways, sought.part, ranked, _FOUND_IN, documents, values)
+        rows = tables.execute(ranked, values).fetchall()
     else:
         walks = _either(_WALK, which)
         newest = _OF_THE_NEWEST.format(asked=condition, walks=walks)
