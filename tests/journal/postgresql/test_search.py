@@ -13,7 +13,7 @@ from acphold.record.journal.postgresql import search
 from acphold.record.journal.postgresql.session_rows import PostgresqlTables
 from acphold.record.journal.postgresql.store import PostgresqlJournal
 from acphold.record.journal.sql.search import search as searched
-from tests.journal.promises.promise import append, chunk, turn
+from tests.journal.promises.promise import append, chunk, running, text, turn
 from tests.postgresql import Databases
 
 
@@ -60,6 +60,21 @@ async def test_a_row_that_cannot_be_read_keeps_no_other_from_being_found(
         assert {hit.session_id for hit in await journal.index.search("needle*")} == {"s1", "s2"}
         line.execute(damage, [2])  # after it was indexed
         assert [hit.session_id for hit in await journal.index.search("needle*")] == ["s1"]
+        await journal.aclose()
+
+
+async def test_the_end_of_a_session_that_cannot_be_read_keeps_no_other_from_being_found(
+    databases: Databases,
+) -> None:
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        journal = PostgresqlJournal(url)
+        for name in ("s1", "s2"):
+            await running(journal, name, text("Go"), chunk("agent_message", "needle"))
+        line.execute(
+            "UPDATE acphold.segments SET raw = '\\x28b52ffd00'"
+            " WHERE session_id = 's2' AND last_seq = 2"
+        )
+        assert [hit.session_id for hit in await journal.index.search("needle")] == ["s1"]
         await journal.aclose()
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from acphold.journal_location import resolve_folder
 from acphold.record.history.compaction import compact
+from acphold.record.history.entries import Entry
 from acphold.record.journal import bounds
 from acphold.record.journal.hits import Held, Term, fitting, hit, patterns_of, query, terms
 from acphold.record.journal.rows import ListFilter
@@ -53,12 +54,12 @@ def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> 
     if sought.session_id is not None:
         condition += " AND sessions.session_id = %(session)s"
         values["session"] = sought.session_id
-    entries = find(tables, sought, found, condition, values)
-    if entries is None:
+    in_index = find(tables, sought, found, condition, values)
+    if in_index is None:
         return []
     patterns = patterns_of(found)
     indexed: list[SearchHit] = []
-    for key, held, seq in entries:
+    for key, held, seq in in_index:
         with suppress(DamagedRowError):  # it cannot be shown, but all of the others can
             indexed += [
                 hit(held, entry, patterns, sought.part)
@@ -76,15 +77,15 @@ def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> 
     else:
         one_row = select_rows(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
         rows = [row for row in one_row if filter.fits(row)]
-    candidates = [
-        (Held(row.session_id, row.agent, row.cwd, row.title, row.archived), entry)
-        for row in rows
-        for key, settled in [tables.find_settled(row.session_id)]
-        if row.last_seq > settled
-        for segment in compact(tables.segments(key).tail(settled, bounds.UNSETTLED_BYTES))
-        for entry in segment.entries()
-        if entry.at >= sought.since
-    ]
+    candidates: list[tuple[Held, Entry]] = []
+    for row in rows:
+        held = Held(row.session_id, row.agent, row.cwd, row.title, row.archived)
+        key, settled = tables.find_settled(row.session_id)
+        if row.last_seq > settled:
+            with suppress(DamagedRowError):
+                tail = tables.segments(key).tail(settled, bounds.UNSETTLED_BYTES)
+                entries = [entry for segment in compact(tail) for entry in segment.entries()]
+                candidates += [(held, entry) for entry in entries if entry.at >= sought.since]
     candidates.sort(key=lambda candidate: (-candidate[1].at, -candidate[1].seq))
     fit = fitting([entry for _, entry in candidates], query(found, sought.part))
     fresh = [hit(*candidates[place], patterns, sought.part) for place in fit[: sought.limit]]
