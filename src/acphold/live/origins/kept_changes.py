@@ -202,16 +202,15 @@ async def read_kept_changes(
                 checkpoint()
                 parts += _step_files(snapshots, step, edits_shown, by_turn=by_turn)
             ends = [session_steps[0].before, *(step.after for step in session_steps)]
-            patches = snapshots.patches(ends[0].tree, ends[-1].tree)
             files: list[KeptFile] = []
             by_path: defaultdict[str, list[StepFile]] = defaultdict(list)
             for part in parts:
                 by_path[part.path].append(part)
-            for change in _known_changes(snapshots, ends):
-                path, patch = storable(change.path), patches[change.path]
+            for change in _known_changes(snapshots, ends, patches=True):
+                path = storable(change.path)
                 own = by_path[path]
                 turns = tuple(sorted({turn for part in own for turn in part.step.turns}))
-                files.append(KeptFile(path, patch, _summary(own), turns))
+                files.append(KeptFile(path, change.patch, _summary(own), turns))
         return parts, files
 
     parts, files = await (threads or Threads(1)).run_in_steps(compare)
@@ -289,7 +288,9 @@ async def edits_by_turn(
     return found
 
 
-def _known_changes(snapshots: SnapshotReader, ends: Sequence[TurnSnapshot]) -> list[FileChange]:
+def _known_changes(
+    snapshots: SnapshotReader, ends: Sequence[TurnSnapshot], *, patches: bool
+) -> list[FileChange]:
     """Return what differs between the first and the last of these snapshots, without the files that
     one of the two left out. If it does not name all of these, those that any of them names count.
     """
@@ -303,7 +304,7 @@ def _known_changes(snapshots: SnapshotReader, ends: Sequence[TurnSnapshot]) -> l
     )
     return [
         it
-        for it in snapshots.changes(ends[0].tree, ends[-1].tree, renames=False)
+        for it in snapshots.changes(ends[0].tree, ends[-1].tree, renames=False, patches=patches)
         if as_text(it.path) not in (was if it.before is None else now if it.after is None else ())
     ]
 
@@ -315,7 +316,7 @@ def _step_files(
     *,
     by_turn: bool,
 ) -> Iterator[StepFile]:
-    changed = _known_changes(snapshots, [step.before, step.after])
+    changed = _known_changes(snapshots, [step.before, step.after], patches=by_turn)
     edits_by_path = {
         change.path: [it for turn in step.turns for it in shown.get((turn, change.path), ())]
         for change in changed
@@ -328,7 +329,6 @@ def _step_files(
         if blob
     ]
     texts = snapshots.contents(blobs)
-    patches = snapshots.patches(step.before.tree, step.after.tree) if by_turn else {}
     for change in changed:
         edits_of = edits_by_path[change.path]
         how = How.OTHER if step.turns else How.BETWEEN
@@ -339,7 +339,7 @@ def _step_files(
                 ways = (edits_of, [it for it in edits_of if it.is_over])
                 if any(state_after(applied, before) == after for applied in ways):
                     how = How.SHOWN
-        yield StepFile(step, storable(change.path), how, patches.get(change.path, b""))
+        yield StepFile(step, storable(change.path), how, change.patch)
 
 
 def text_of(blob: str | None, texts: Mapping[str, bytes]) -> FileText | None:

@@ -32,16 +32,20 @@ NOTHING = {
 """The tree without files, by the kind of ids."""
 
 
+_AS_PATCH = ("-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color")
+
+
 class FileChange(Struct, frozen=True):
     """A file that differs: `before` and `after` are the ids of its content, None where it is not
     there. `old_path` is its former name, the same if it has none. `mode` is that after, else
-    before."""
+    before. `patch` is empty unless it was asked for."""
 
     path: str
     old_path: str
     before: str | None
     after: str | None
     mode: str
+    patch: bytes = b""
 
 
 class SnapshotReader:
@@ -51,16 +55,30 @@ class SnapshotReader:
     def __init__(self, git: Git) -> None:
         self._git = git
 
-    def changes(self, before: str, after: str, *, renames: bool = True) -> list[FileChange]:
-        """Return what differs between two trees, by path; with `renames`, former names too."""
+    def changes(
+        self, before: str, after: str, *, renames: bool = True, patches: bool = False
+    ) -> list[FileChange]:
+        """Return what differs between two trees, by path; with `renames`, former names too, and
+        with `patches`, how it differs. Without `renames` a file that was moved is one that is gone,
+        and a new one."""
         if before == after:
             return []
         moved = "-M" if renames else "--no-renames"
-        output = self._git.run(
-            "diff-tree", "-r", moved, "-z", "--raw", "--no-abbrev", before, after
-        )
-        changed_files = []
-        parts = iter(output.split(b"\0"))
+        words = ("diff-tree", "-r", moved, "-z", "--raw", "--no-abbrev")
+        output = self._git.run(*words, *_AS_PATCH * patches, before, after)
+        names, _, text = output.partition(b"\0\0")
+        pieces: list[list[bytes]] = []
+        heads: list[bytes] = []
+        for line in text.split(b"\n")[:-1]:  # a "\r" ends no line
+            if line.startswith(b"diff --git "):  # no line inside of a patch begins so
+                if heads[-1:] == [line]:  # of another kind now: gone, and made anew
+                    pieces[-1].append(line)
+                    continue
+                heads.append(line)
+                pieces.append([])
+            pieces[-1].append(line)
+        changed_files: list[FileChange] = []
+        parts = iter(names.split(b"\0"))
         for facts in parts:
             if not facts:
                 continue
@@ -75,38 +93,15 @@ class SnapshotReader:
                     old if status[:1] != "A" else None,
                     new if status[:1] != "D" else None,
                     mode if status[:1] != "D" else old_mode,
+                    b"\n".join([*pieces[len(changed_files)], b""]) if patches else b"",
                 )
             )
         return changed_files
 
-    def patch(
-        self, before: str, after: str, paths: Sequence[str] = (), *, renames: bool = True
-    ) -> bytes:
+    def patch(self, before: str, after: str, paths: Sequence[str] = ()) -> bytes:
         """Return the differences between two trees as a patch for `git apply`: all, or of these
         files."""
-        moved = "-M" if renames else "--no-renames"
-        return self._git.run(
-            *("diff-tree", "-r", moved, "-p", "--binary", "--full-index", "--no-ext-diff"),
-            *("--no-textconv", "--no-color", before, after, "--", *paths),
-        )
-
-    def patches(self, before: str, after: str) -> dict[str, bytes]:
-        """Return a patch for each file that differs, by path; a file that was moved is one that is
-        gone, and a new one."""
-        pieces: list[list[bytes]] = []
-        heads: list[bytes] = []
-        *lines, _ = self.patch(before, after, renames=False).split(b"\n")  # a "\r" ends no line
-        for line in lines:
-            if line.startswith(b"diff --git "):  # no line inside of a patch begins so
-                if heads[-1:] == [line]:  # of another kind now: gone, and made anew
-                    pieces[-1].append(line)
-                    continue
-                heads.append(line)
-                pieces.append([])
-            pieces[-1].append(line)
-        paths = [one.path for one in self.changes(before, after, renames=False)]
-        texts = [b"\n".join([*piece, b""]) for piece in pieces]
-        return dict(zip(paths, texts, strict=True))
+        return self._git.run("diff-tree", "-r", "-M", *_AS_PATCH, before, after, "--", *paths)
 
     def sizes(self, blobs: Iterable[str]) -> dict[str, int]:
         """Return the sizes of those of these contents that are there, by their ids."""
