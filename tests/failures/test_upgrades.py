@@ -21,14 +21,12 @@ AGENT = scripted_agent()
 
 NEWER = """
 from acphold.record.journal.sqlite import migrations
-step = (
-    "ALTER TABLE sessions ADD COLUMN later TEXT NOT NULL DEFAULT 'x'",
-    "CREATE TABLE laters (session INTEGER PRIMARY KEY)",
-)
-migrations.MIGRATIONS = (*migrations.MIGRATIONS, step)
+last = "meta BLOB NOT NULL DEFAULT x''"
+tables = [it.replace(last, f"{last}, later TEXT NOT NULL DEFAULT 'x'") for it in migrations.TABLES]
+migrations.TABLES = (*tables, "CREATE TABLE laters (session INTEGER PRIMARY KEY)")
 migrations.VERSION += 1
 """
-"""The release after this one, with one more step."""
+"""The release after this one, with one more table and column."""
 
 NEWER_COMMAND = (sys.executable, "-c", f"{NEWER}\nfrom acphold.__main__ import main\nmain()")
 

@@ -21,45 +21,74 @@ from acphold.errors import (
 from acphold.record.journal import Append, NewSession, RowChange, bounds
 from acphold.record.journal.postgresql import migrations
 from acphold.record.journal.postgresql.store import PostgresqlJournal
+from tests.journal.postgresql.earlier_tables import STEPS
 from tests.postgresql import Databases
 
-STEPS = migrations.MIGRATIONS
 FIRST, VERSION = migrations.FIRST, migrations.VERSION
 
-DIGESTS = (
-    "03c64494d0ad25a0",
-    "2a28d73e2b725273",
-    "709bc89dab0738e8",
-    "d5f831448394b891",
-    "b86e1ac1872716c8",
-    "4e099a289abe1c1e",
-    "56cd7e0f73af58ca",
-)
-"""A digest of each step, as in tests/journal/sqlite/test_migrations.py."""
+MADE = (13, "8aa69b752564b0fc")
+"""The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 
-def test_no_step_that_databases_have_been_through_is_edited() -> None:
-    assert [sha256("\n".join(step).encode()).hexdigest()[:16] for step in STEPS] == [*DIGESTS]
+def test_the_version_is_raised_with_each_change_of_the_tables() -> None:
+    digest = sha256("\n".join(migrations.TABLES).encode()).hexdigest()[:16]
+    assert (VERSION, digest) == MADE
 
 
-def release(monkeypatch: pytest.MonkeyPatch, *steps: tuple[str, ...]) -> None:
-    """Be a release that knows these steps."""
-    monkeypatch.setattr(migrations, "MIGRATIONS", steps)
-    monkeypatch.setattr(migrations, "VERSION", FIRST + len(steps) - 1)
+COLUMNS = """
+    SELECT table_name, column_name, data_type, column_default, is_nullable, collation_name
+    FROM information_schema.columns WHERE table_schema = 'acphold' ORDER BY 1, 2
+"""
+
+INDEXES = "SELECT indexdef FROM pg_indexes WHERE schemaname = 'acphold' ORDER BY 1"
+
+
+@pytest.mark.parametrize("release", range(FIRST, VERSION))
+def test_a_journal_of_an_earlier_release_gets_the_tables_of_this_one(
+    databases: Databases, release: int
+) -> None:
+    with databases.new("template1") as old, databases.new() as new:
+        make(old, release)
+        with psycopg.connect(old, autocommit=True) as line:
+            migrations.migrate(line, "it", create=False)
+        found = []
+        for url in (old, new):
+            with psycopg.connect(url) as line:
+                found.append([line.execute(it).fetchall() for it in (COLUMNS, INDEXES)])
+        assert found[0] == found[1]
+        assert version(old) == version(new) == VERSION
+
+
+def make(url: str, release: int) -> None:
+    """Make an empty journal of an earlier release in a database."""
+    with psycopg.connect(url, autocommit=True) as line:
+        line.execute("CREATE SCHEMA acphold")
+        for statement in (it for step in STEPS[: release - FIRST + 1] for it in step):
+            line.execute(statement.encode())
+        line.execute(
+            "INSERT INTO acphold.meta VALUES ('cursor_secret', 'secret'), ('version', %s)",
+            (str(release).encode(),),
+        )
+
+
+NEXT = "CREATE TABLE acphold.added (session_id text PRIMARY KEY)"
+
+
+def release(monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
+    """Be the next release, which makes these tables, too."""
+    monkeypatch.setattr(migrations, "TABLES", (*migrations.TABLES, *more))
+    monkeypatch.setattr(migrations, "VERSION", VERSION + 1)
 
 
 @pytest.fixture
-def first(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A journal made by the first release, with its content."""
+def first(databases: Databases) -> Iterator[str]:
+    """A journal made by the first release."""
     with databases.new("template1") as url:
-        release(monkeypatch, STEPS[0])
-        with psycopg.connect(url, autocommit=True) as line:
-            migrations.migrate(line, "it", create=True)
-        release(monkeypatch, *STEPS)
+        make(url, FIRST)
         yield url
 
 
-def version(url: str) -> int | None:
+def version(url: str) -> int:
     with psycopg.connect(url) as line:
         return migrations.version(line)
 
@@ -81,16 +110,16 @@ async def test_one_from_before_the_first_release_is_refused(first: str) -> None:
     await journal.aclose()
 
 
-async def test_a_step_that_fails_leaves_the_steps_before_it_and_is_made_by_the_next(
+async def test_an_upgrade_that_fails_leaves_it_as_it_was_and_is_made_by_the_next(
     first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    half = ("CREATE TABLE acphold.added (session_id text PRIMARY KEY)", "SELECT 1 / 0")
-    release(monkeypatch, *STEPS, half)
-    journal = PostgresqlJournal(first)
-    with pytest.raises(JournalError):
-        await journal.count()
-    assert version(first) == VERSION
-    release(monkeypatch, *STEPS, half[:1])
+    with monkeypatch.context() as half:
+        release(half, NEXT, "SELECT 1 / 0")
+        journal = PostgresqlJournal(first)
+        with pytest.raises(JournalError):
+            await journal.count()
+    assert version(first) == FIRST
+    release(monkeypatch, NEXT)
     assert await journal.count() == 0
     assert version(first) == VERSION + 1
     await journal.aclose()
@@ -101,7 +130,7 @@ async def test_who_has_a_lease_by_an_earlier_release_writes_nothing_more(
 ) -> None:
     old = PostgresqlJournal(first)
     lease = await old.create(NewSession("s1", "a", "/w"))
-    release(monkeypatch, *STEPS, ())
+    release(monkeypatch, NEXT)
     new = PostgresqlJournal(first)
     with psycopg.connect(first) as line:  # as if it had told nothing for long
         line.execute("UPDATE acphold.owners SET presence = NULL, renewed_at = 'epoch'")
@@ -117,14 +146,12 @@ async def test_one_in_which_an_earlier_release_owns_sessions_is_left_to_it(
 ) -> None:
     old = PostgresqlJournal(first)
     lease = await old.create(NewSession("s1", "a", "/w"))
-    release(monkeypatch, *STEPS, ())
+    release(monkeypatch, NEXT)
     new = PostgresqlJournal(first)
     with pytest.raises(OlderJournalError, match=rf"process {os.getpid()} on .*`acphold agent stop"):
         await new.count()
-    release(monkeypatch, *STEPS)
     await old.append(lease, [("update", [b"1"])])
     await old.aclose()
-    release(monkeypatch, *STEPS, ())
     assert await new.count() == 1
     assert version(first) == VERSION + 1
     await new.aclose()

@@ -21,25 +21,19 @@ from acphold.record.journal.sql.tables import CODES
 from acphold.record.journal.sqlite.file import APPLICATION_ID
 from acphold.record.journal.sqlite.migrations import (
     FIRST,
-    MIGRATIONS,
     SEQ_BITS,
+    TABLES,
     VERSION,
     WITH_HOMES,
+    migrate,
 )
 from acphold.record.journal.sqlite.store import appending
 from tests.journal.conversations import open_file, usage_reports
+from tests.journal.sqlite.earlier_tables import STEPS
 
-STEPS = (
-    "5a8f1f89994bec57",
-    "6359f078f8df2c47",
-    "af5c5b60f8bd9dcb",
-    "f2330009b5c8c128",
-    "e3ae2296cd959af2",
-    "e51cbffaa54eee40",
-    "3fc1dfeecf09e563",
-)
-"""The beginning of the SHA-256 of each step. Users' files have been through these steps, so no line
-ever changes; a new step adds a line."""
+MADE = (26, "21b0d0ef729b4ed3")
+"""The version of journals, and the beginning of the SHA-256 of their tables. Users' files have
+these: whoever changes the tables raises the version, and leaves columns as they are."""
 
 PUT = (
     "INSERT INTO sessions (session_id, agent, cwd, folder, additional_directories, title,"
@@ -47,16 +41,38 @@ PUT = (
 )
 
 
-def test_no_step_that_files_have_been_through_is_edited() -> None:
-    digests = [sha256("\n".join(step).encode()).hexdigest()[:16] for step in MIGRATIONS]
-    assert digests == [*STEPS]
+def test_the_version_is_raised_with_each_change_of_the_tables() -> None:
+    assert (VERSION, sha256("\n".join(TABLES).encode()).hexdigest()[:16]) == MADE
+
+
+def tables_of(path: Path) -> list[object]:
+    """The tables of a journal, its columns, its indexes and its triggers."""
+    with closing(sqlite3.connect(path)) as database:
+        objects = database.execute(
+            "SELECT type, name, iif(type = 'table', '', sql) FROM sqlite_schema ORDER BY type, name"
+        ).fetchall()
+        names = [name for kind, name, _ in objects if kind == "table"]
+        columns = [database.execute(f"PRAGMA table_info({name})").fetchall() for name in names]
+        return [objects, columns]
+
+
+@pytest.mark.parametrize("release", range(FIRST, VERSION))
+def test_a_journal_of_an_earlier_release_gets_the_tables_of_this_one(
+    tmp_path: Path, release: int
+) -> None:
+    for path in (new := tmp_path / "new", old := tmp_path / "old"):
+        with closing(made_by(release, path) if path == old else sqlite3.connect(path)) as database:
+            database.commit()
+            database.isolation_level = None
+            assert migrate(database, str(path)) == (release if path == old else 0)
+    assert tables_of(old) == tables_of(new)
 
 
 def made_by(release: int, path: Path) -> sqlite3.Connection:
     """An empty journal of a release; the caller fills it, commits and closes."""
     database = sqlite3.connect(path)
     database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    for step in MIGRATIONS[: release - FIRST + 1]:
+    for step in STEPS[: release - FIRST + 1]:
         for statement in step:
             database.execute(statement)
     database.execute(f"PRAGMA user_version = {release}")
@@ -204,7 +220,7 @@ SAYING = (
 )
 INDEXED = "cd08303d4c0535be"
 """The beginning of the SHA-256 of the texts indexed for these. The index removes a document by its
-text: if you change the texts, add a step that rebuilds the index from 0."""
+text: if you change the texts, let the upgrade build the index anew."""
 
 
 def test_what_entries_say_is_what_the_index_was_made_of() -> None:

@@ -187,8 +187,8 @@ _PLAIN: Final = _PlainCharacters()
 # -- words as SQLite's FTS5 sees them, for every store ---------------------------------------------
 
 TOKENIZER: Final = "tokenize = 'unicode61 remove_diacritics 2'"
-"""The definition of a word in the search index. A change needs a new index, so it needs another
-step in the migrations of each store."""
+"""The definition of a word in the search index. A change needs a new index, so the
+migration of each store has to begin one."""
 
 
 LONGEST: Final = 500

@@ -1,18 +1,19 @@
-"""The journal's tables, as numbered steps that lead from an empty file to this release.
+"""The journal's tables, and the way of an earlier release's journal to them.
 
-A step is never edited once a file may have been through it, and a test makes sure of that: any
-change is a new step at the end. `PRAGMA user_version` is the version that the last step of a file
-has made.
+A table or a column that it lacks is made, with the column's default, a constant; the others stay as
+they are. So no column ever changes once a file may have it. `PRAGMA user_version` is the version of
+a journal; each change of the tables raises it, and a test makes sure of that.
 
-Only a process that is about to write takes these steps, and only while nobody owns a session in
-the journal: an owner of an earlier release could not go on. Everybody else reads the journal as it
-is; `complete` adds what it lacks.
+Only a process that is about to write does that, and only while nobody owns a session in the
+journal: an owner of an earlier release could not go on. Everybody else reads the journal as it is;
+`complete` adds what it lacks.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Final
 
@@ -30,17 +31,21 @@ _CHANGED_ROW: Final = (
     " VALUES ({}.session_id, (SELECT coalesce(max(revision), 0) + 1 FROM changes))"
 )
 
-_TABLES: Final = (
+TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
-    "INSERT INTO meta VALUES ('cursor_secret', randomblob(32))",
+    "INSERT OR IGNORE INTO meta VALUES ('cursor_secret', randomblob(32))",
     # The epoch of the newest lease.
-    "INSERT INTO meta VALUES ('epoch', 0)",
+    "INSERT OR IGNORE INTO meta VALUES ('epoch', 0)",
     # AUTOINCREMENT: the number of a deleted session never comes back, so a lease or a search
     # row that outlives it can never mean another one. `cwd` is as the client wrote it, `folder` is
-    # its canonical path, for comparisons. The others that other modules do not explain:
+    # its canonical path, for comparisons. The others:
     # `packed_through`: how far the old rows are packed, see packed_rows.
     # `indexed_through`: the last settled entry in the index; a change of the index's content
     # starts again at 0.
+    # `moved`: sessions that are another machine's, see `journal.moves`.
+    # `ruled`: how often rules have answered.
+    # `home`: where the history was made, see `SessionRow.home`.
+    # `meta`: the `_meta` that agents give sessions in updates.
     """CREATE TABLE sessions (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         session_id TEXT NOT NULL UNIQUE,
@@ -66,7 +71,11 @@ _TABLES: Final = (
         unseen INTEGER NOT NULL DEFAULT 0,
         queued INTEGER NOT NULL DEFAULT 0,
         held TEXT NOT NULL DEFAULT '',
-        held_until INTEGER
+        held_until INTEGER,
+        moved TEXT NOT NULL DEFAULT '',
+        ruled INTEGER NOT NULL DEFAULT 0,
+        home TEXT NOT NULL DEFAULT '',
+        meta BLOB NOT NULL DEFAULT x''
     )""",
     # An index for each filter of the list, so that any page is one walk along it.
     "CREATE INDEX listed ON sessions (prompted, archived, updated_at, session_id)",
@@ -93,8 +102,8 @@ _TABLES: Final = (
     "CREATE UNIQUE INDEX changed ON changes (revision)",
     f"CREATE TRIGGER row_added AFTER INSERT ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
     "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
-    " message_count, archived, origins, unread, unseen, queued, held, held_until ON sessions BEGIN"
-    f" {_CHANGED_ROW.format('new')}; END",
+    " message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled,"
+    f" meta ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
     f"CREATE TRIGGER row_removed AFTER DELETE ON sessions BEGIN {_CHANGED_ROW.format('old')}; END",
     # The processes that own sessions. Locks on files show which of them live: see owner_files.
     # `renewed_at` is from the machine's clock since its start; anybody may take the sessions
@@ -176,29 +185,6 @@ _TABLES: Final = (
         total INTEGER,
         PRIMARY KEY (session, seq)
     ) WITHOUT ROWID""",
-    # Sessions with reports on the whole session, which are examined one by one.
-    "CREATE INDEX usage_of_sessions ON usage (session) WHERE by_turn = 2",
-    # The usage reported in each session per quarter of an hour: see journal.token_reports.
-    """CREATE TABLE usage_slots (
-        session INTEGER NOT NULL,
-        slot INTEGER NOT NULL,
-        told INTEGER NOT NULL,
-        by_request INTEGER NOT NULL,
-        input INTEGER,
-        output INTEGER,
-        thought INTEGER,
-        cached_read INTEGER,
-        cached_write INTEGER,
-        total INTEGER,
-        PRIMARY KEY (session, slot)
-    ) WITHOUT ROWID""",
-    """CREATE TABLE usage_costs (
-        session INTEGER NOT NULL,
-        slot INTEGER NOT NULL,
-        currency TEXT NOT NULL,
-        cost REAL NOT NULL,
-        PRIMARY KEY (session, slot, currency)
-    ) WITHOUT ROWID""",
     # `tenant`: whose sessions the holder of a token sees; NULL for everybody's.
     """CREATE TABLE access_tokens (
         id TEXT PRIMARY KEY,
@@ -236,9 +222,6 @@ _TABLES: Final = (
     )""",
     "CREATE INDEX deeds_by_time ON deeds (at)",
     "CREATE INDEX deeds_by_token ON deeds (token, id)",
-)
-
-_RULES: Final = (
     # Standing answers, as JSON; the row with the number 0 is a lock: see `journal.access`.
     """CREATE TABLE rules (
         person TEXT NOT NULL,
@@ -246,9 +229,6 @@ _RULES: Final = (
         rule BLOB NOT NULL,
         PRIMARY KEY (person, number)
     ) WITHOUT ROWID""",
-)
-
-_SNAPSHOTS: Final = (
     # The snapshots of files taken in turns: see journal.seams.Snapshots.
     """CREATE TABLE snapshots (
         session INTEGER NOT NULL,
@@ -260,67 +240,32 @@ _SNAPSHOTS: Final = (
     ) WITHOUT ROWID""",
 )
 
-_MOVES: Final = (
-    # Sessions that are another machine's: see `journal.moves`. And how often rules have answered.
-    "ALTER TABLE sessions ADD COLUMN moved TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE sessions ADD COLUMN ruled INTEGER NOT NULL DEFAULT 0",
-    "DROP TRIGGER row_changed",
-    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
-    " message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled"
-    f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
+_GONE: Final = (
+    "DROP TABLE IF EXISTS usage_slots",
+    "DROP TABLE IF EXISTS usage_costs",
+    "DROP INDEX IF EXISTS usage_of_sessions",
+    "DROP TRIGGER IF EXISTS row_changed",  # is made again, with other columns
 )
-
-_HOMES: Final = (
-    # Where the history of sessions was made: see `SessionRow.home`.
-    "ALTER TABLE sessions ADD COLUMN home TEXT NOT NULL DEFAULT ''",
-)
-
-_META: Final = (
-    # The `_meta` that agents give sessions in updates.
-    "ALTER TABLE sessions ADD COLUMN meta BLOB NOT NULL DEFAULT x''",
-    "DROP TRIGGER row_changed",
-    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
-    " message_count, archived, origins, unread, unseen, queued, held, held_until, moved, ruled,"
-    " meta"
-    f" ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
-)
-
-_USAGE: Final = (
-    # Sums of usage are added up from the reports.
-    "DROP TABLE usage_slots",
-    "DROP TABLE usage_costs",
-    "DROP INDEX usage_of_sessions",
-)
-
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
-    _TABLES,
-    _RULES,
-    _SNAPSHOTS,
-    _MOVES,
-    _HOMES,
-    _META,
-    _USAGE,
-)
+"""Takes out of a journal what earlier releases have made."""
 
 FIRST: Final = 20
-"""The version that the first step makes. Journals with a lower one were never of a release."""
+"""The lowest version of a release."""
 
 WITH_HOMES: Final = 24
 """The first version in which sessions have homes."""
 
-VERSION: Final = FIRST + len(MIGRATIONS) - 1
+VERSION: Final = 26
 """The version of journals that this release writes."""
 
 
 def migrate(
     connection: sqlite3.Connection, path: str, refuse_owned: Callable[[], None] = lambda: None
 ) -> int:
-    """Bring the journal up to VERSION; each step is one transaction, which also sets its number.
-    Return the version that it had.
+    """Bring the journal to VERSION, all of it in one transaction; return the version that it had.
 
-    `refuse_owned` is called before each step on a journal with content, in its transaction, and
-    raises if somebody owns a session there. Raises NewerJournalError, JournalUnavailableError if it
-    is too old, and the sqlite3 errors of a locked, full or damaged file.
+    `refuse_owned` is called before that if the journal has content, in the transaction, and raises
+    if somebody owns a session there. Raises NewerJournalError, JournalUnavailableError if it is too
+    old, and the sqlite3 errors of a locked, full or damaged file.
     """
     first = version_of(connection)
     while (version := version_of(connection)) < VERSION:
@@ -328,15 +273,21 @@ def migrate(
             journal_location.refuse_older(version, FIRST, path)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            # Another process may have taken this step while we waited for the lock.
+            # Another process may have done it while we waited for the lock.
             if version_of(connection) == version:
                 if version:
                     refuse_owned()
-                for statement in MIGRATIONS[max(version - FIRST + 1, 0)]:
-                    connection.execute(statement)
+                    for table, sql, columns in _lacks(connection):
+                        for name, type, default in columns if sql is None else ():
+                            column = f"{name} {type} NOT NULL DEFAULT {default}"
+                            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+                    for statement in _GONE:
+                        connection.execute(statement)
+                for statement in TABLES:
+                    connection.execute(_CREATE.sub(r"\g<0> IF NOT EXISTS", statement))
                 # An older release that holds a lease must not write its rows to the new tables.
                 connection.execute("UPDATE leases SET epoch = 0")
-                connection.execute(f"PRAGMA user_version = {max(version + 1, FIRST)}")
+                connection.execute(f"PRAGMA user_version = {VERSION}")
             connection.execute("COMMIT")
         except BaseException:
             # A full disk ends the transaction by itself.
@@ -347,9 +298,38 @@ def migrate(
     return first
 
 
+_CREATE: Final = re.compile("^CREATE (UNIQUE )?(TABLE|INDEX|TRIGGER)")
+
+
+def _lacks(
+    connection: sqlite3.Connection,
+) -> Iterator[tuple[str, str | None, list[tuple[str, str, str]]]]:
+    """Yield each table that a journal lacks, wholly or in part: its name, the statement that makes
+    it, None if only columns are missing, and these with their types and defaults."""
+    with closing(sqlite3.connect(":memory:")) as ours:
+        for statement in TABLES:
+            ours.execute(statement)
+        tables = ours.execute(
+            "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        ).fetchall()
+        for table, sql in tables:
+            there = {column[1] for column in connection.execute(f"PRAGMA main.table_info({table})")}
+            missing = [
+                (name, type, default)
+                for _, name, type, _, default, _ in ours.execute(f"PRAGMA table_info({table})")
+                if name not in there
+            ]
+            if missing:
+                yield table, None if there else sql, missing
+
+
 def refuse_newer(version: int, path: str) -> None:
     """Raise NewerJournalError if this version of a journal is newer than this release."""
     journal_location.refuse_newer(version, VERSION, path)
+
+
+_WATCHED: Final = re.compile(" OF [a-z_, ]+ ON ")
+"""The columns at whose change a trigger acts; fewer in an earlier release."""
 
 
 def refuse_altered(connection: sqlite3.Connection, path: str) -> None:
@@ -358,11 +338,11 @@ def refuse_altered(connection: sqlite3.Connection, path: str) -> None:
 
     Source: sqlite.org, Defense Against The Dark Arts.
     """
-    made = {statement for step in MIGRATIONS for statement in step}
+    made = {_WATCHED.sub(" ON ", statement) for statement in TABLES}
     for kind, name, sql in connection.execute(
         "SELECT type, name, sql FROM sqlite_schema WHERE type IN ('trigger', 'view')"
     ):
-        if sql not in made:
+        if _WATCHED.sub(" ON ", sql) not in made:
             raise NotAJournalError(
                 f"the journal {path} has a {kind} that acphold has not made, {name!r}; remove it "
                 f"if it is yours, or name another journal ({journal_location.NAMED_BY})"
@@ -374,7 +354,6 @@ def complete(connection: sqlite3.Connection, path: str) -> int:
     and columns that it lacks are there, for this connection alone, with no rows and with their
     defaults. Return the version of the journal, 0 if it is of this release.
 
-    A step may drop tables, and add tables and columns with a constant default; a test compares.
     After that the connection changes nothing. Raises NewerJournalError, and JournalUnavailableError
     if the journal is too old.
     """
@@ -383,25 +362,12 @@ def complete(connection: sqlite3.Connection, path: str) -> int:
     if version == VERSION:
         return 0
     journal_location.refuse_older(version, FIRST, path)
-    with closing(sqlite3.connect(":memory:")) as ours:
-        for statement in (statement for step in MIGRATIONS for statement in step):
-            ours.execute(statement)
-        tables = ours.execute(
-            "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-        ).fetchall()
-        for table, sql in tables:
-            there = {column[1] for column in connection.execute(f"PRAGMA main.table_info({table})")}
-            missing = [
-                f", {default or 'NULL'} AS {name}"
-                for _, name, _, _, default, _ in ours.execute(f"PRAGMA table_info({table})")
-                if name not in there
-            ]
-            if not there:
-                connection.execute(sql.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
-            elif missing:
-                connection.execute(
-                    f"CREATE TEMP VIEW {table} AS SELECT *{''.join(missing)} FROM main.{table}"
-                )
+    for table, sql, columns in _lacks(connection):
+        if sql is not None:
+            connection.execute(sql.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
+        else:
+            missing = "".join(f", {default} AS {name}" for name, _, default in columns)
+            connection.execute(f"CREATE TEMP VIEW {table} AS SELECT *{missing} FROM main.{table}")
     connection.execute("PRAGMA query_only = ON")
     return version
 
@@ -415,6 +381,6 @@ def refuse_newer_by_now(connection: sqlite3.Connection, path: str) -> int:
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The version of a journal; 0 before its first step."""
+    """The version of a journal; 0 of an empty file."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version)
