@@ -91,11 +91,14 @@ def test_a_file_of_which_only_the_staged_content_was_left_out_is_shown(
     acphold: CommandLine, journal: Path, project: Project
 ) -> None:
     project.git("update-index", "--cacheinfo", f"100644,{'1' * 40},a.txt")
-    KeptSession(journal, project).turn("Go", does=lambda: project.write("a.txt", "one\n"))
-    for more in ([], ["--by-turn"]):
+    made = KeptSession(journal, project)
+    made.turn("Go", does=lambda: project.write("a.txt", "one\n"))
+    made.turn("Go on", does=(project.top / "a.txt").unlink)
+    assert "deleted file" in acphold.run("diff", "aa", "--turn", "2").out
+    for more in (["--turn", "1"], ["--by-turn", "--turn", "1"]):
         done = acphold.run("diff", "aa", *more)
         assert "-two" in done.out
-        assert "not kept, so not shown: a.txt (its staged content is missing)" in done.err
+        assert "not kept, so not shown: a.txt as it is staged (missing)" in done.err
 
 
 def test_a_file_that_leaves_after_a_hundred_others_is_not_shown_as_one_that_is_gone(

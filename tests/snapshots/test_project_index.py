@@ -111,13 +111,13 @@ def test_what_is_too_large_or_missing_is_not_staged_and_is_named(project: Projec
     for _ in range(2):
         taken = project.take(SnapshotLimits(free=0, tracked_file=500))
         assert [(it.path, it.why) for it in taken.left_out] == [
-            ("large", "its staged content is 0 MB"),
-            ("lost", "its staged content is missing"),
+            ("large as it is staged", "0 MB"),
+            ("lost as it is staged", "missing"),
         ]
     assert "?? large" in project.status(project.lay(taken).folder)
     project.write(".git/index", b"DIRC nonsense")
     [one] = project.take().left_out
-    assert one.path == ".git/index"
+    assert one.path == "the staged changes"
 
 
 def test_a_split_and_a_sparse_index_are_no_matter(project: Project) -> None:
@@ -148,7 +148,7 @@ def test_a_part_of_a_split_index_that_is_a_pipe_is_not_waited_for(project: Proje
     [part] = (project.top / ".git").glob("sharedindex.*")
     part.unlink()
     os.mkfifo(part)
-    assert [it.path for it in project.take().left_out] == [".git/index"]
+    assert [it.path for it in project.take().left_out] == ["the staged changes"]
 
 
 def test_it_travels_in_a_pack(staged: Project, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_strangers_list_that_leads_out_is_refused_and_nothing_is_left(
 def test_a_damaged_index_keeps_no_files_from_being_laid_out(project: Project) -> None:
     os.truncate(project.top / ".git/index", 100)
     taken = project.take()
-    assert [it.path for it in taken.left_out] == [".git/index"]
+    assert [it.path for it in taken.left_out] == ["the staged changes"]
     assert "a.txt" in os.listdir(project.lay(taken).folder)
 
 

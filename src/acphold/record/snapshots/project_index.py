@@ -29,6 +29,7 @@ from acphold.record.snapshots.checkouts import Checkout, checkout_at, object_for
 from acphold.record.snapshots.comparison import SnapshotReader, bare_folder
 from acphold.record.snapshots.git import HARMLESS, Git, GitError
 from acphold.record.snapshots.objects import StoreObjects
+from acphold.record.snapshots.sieve import LeftOut, as_text
 from acphold.record.snapshots.store import SnapshotStore
 
 MOST_BYTES = 64 << 20
@@ -62,11 +63,11 @@ COMMIT = "tree {}\n{}author acphold <acphold> 0 +0000\ncommitter acphold <acphol
 
 
 class Staged(Struct, frozen=True):
-    """The commit with what is staged, "" if nothing is; and pairs of a path whose staged content
-    was left out, and the reason."""
+    """The commit with what is staged, "" if nothing is; and the staged contents that were left
+    out."""
 
     commit: str = ""
-    left_out: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 class _Line(Struct, frozen=True):
@@ -116,7 +117,7 @@ def keep_staged(
             if not all(LINE.fullmatch(line.text(line.id)[:-1]) for line in lines):
                 raise GitError("it is damaged")
         except GitError as error:
-            return Staged(left_out=((".git/index", f"the staged changes cannot be read: {error}"),))
+            return Staged("", (LeftOut("the staged changes", f"cannot be read: {error}"),))
         if not lines:
             return Staged()
         wanted = {line.id for line in lines if line.has_content}
@@ -134,19 +135,20 @@ def keep_staged(
     ids = {it: it for it in there}
     ids |= zip(texts, _write_objects(store, own, (), [*texts.values()]), strict=True)
     kept: list[_Line] = []
-    left_out: dict[str, str] = {}
+    left_out: dict[str, LeftOut] = {}
     for line in lines:
         if not line.has_content or line.id in ids:
             kept.append(line)
         else:
             how_large = f"{sizes[line.id] >> 20} MB" if line.id in sizes else "missing"
-            left_out[line.path] = f"its staged content is {how_large}"
+            # Not its path alone: the file itself is kept.
+            left_out[line.path] = LeftOut(f"{as_text(line.path)} as it is staged", how_large)
     listed = b"".join(line.text(ids.get(line.id, line.id)) for line in kept)
     [list_id] = _write_objects(store, own, (), [listed])
     entries = {it: it for line in kept if line.has_content for it in [ids[line.id]]}
     rows = [f"100644 blob {it}\t{name}\0" for name, it in {"list": list_id, **entries}.items()]
     tree = own.run("mktree", "-z", stdin="".join(rows).encode()).decode().strip()
-    return Staged(write_commit(StoreObjects(own, store.path), tree), tuple(left_out.items()))
+    return Staged(write_commit(StoreObjects(own, store.path), tree), tuple(left_out.values()))
 
 
 def write_commit(objects: StoreObjects, tree: str, parent: str = "") -> str:

@@ -21,7 +21,7 @@ NAMES_OF_GIT = re.compile(r"(?:^|[/\\])(?:\.git|git~1)[. ]*(?:\Z|[/\\:])", re.IG
 
 
 class LeftOut(Struct, frozen=True):
-    """A file that is not in a snapshot, and why."""
+    """A file that is not in a snapshot, or its staged content, in words, and why."""
 
     path: str
     why: str

@@ -317,7 +317,7 @@ class _SnapshotTaker:
             )
         if staging.commit:
             tree = write_commit(self._objects, tree, staging.commit)
-        sifted.left_out += [LeftOut(as_text(path), why) for path, why in staging.left_out]
+        sifted.left_out += staging.left_out
         absent = tracked.difference(ours.difference(sifted.removed), sifted.added)
         known.excludes = excludes
         # To be looked at again if something staged was left out.
