@@ -88,6 +88,12 @@ class Term(NamedTuple):
     text: str
     is_prefix: bool = False
 
+    @property
+    def ways(self) -> list[str]:
+        """The texts that match it: as written, and for `camelCase` its parts in a row."""
+        parts = camel_parts(self.text)
+        return [with_spaces(self.text), *([parts] if parts else [])]
+
 
 _TERM: Final = re.compile(r'"([^"]*)"(\*?)|(\S+)')
 
@@ -256,15 +262,9 @@ def fitting(entries: Sequence[Entry], asked: str) -> list[int]:
 def query(found: Iterable[Term], part: str | None) -> str:
     """Return the FTS5 query for all of the terms; nothing in them is taken for an operator."""
     terms: list[str] = []
-    for term in found:  # as written; or, for `camelCase`, its parts in a row
-        ways = [_quote(with_spaces(term.text), term.is_prefix)]
-        if parts := camel_parts(term.text):
-            ways.append(_quote(parts, term.is_prefix))
+    for term in found:
+        quoted = (way.replace('"', '""').strip() for way in term.ways)
+        ways = (f'"{way}"{"*" * term.is_prefix}' for way in quoted)
         terms.append(f"({' OR '.join(ways)})")
     asked = " AND ".join(terms)
     return asked if part is None else f"{{{part}}} : ({asked})"
-
-
-def _quote(text: str, is_prefix: bool) -> str:
-    escaped = text.replace('"', '""').strip()
-    return f'"{escaped}"' + ("*" if is_prefix else "")

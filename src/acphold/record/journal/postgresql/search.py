@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from acphold.record.history.words import Document, camel_parts, document, indexable, with_spaces
+from acphold.record.history.words import Document, document, indexable
 from acphold.record.journal import bounds
 from acphold.record.journal.hits import Held, Term, Tokenizer
 from acphold.record.journal.seams import Sought
@@ -60,37 +60,25 @@ def vectors(tokenizer: Tokenizer, documents: Sequence[Document]) -> list[str]:
     return made
 
 
-class Phrase(NamedTuple):
-    """Consecutive words; with `is_prefix`, the last one is only the beginning of a word."""
-
-    words: tuple[str, ...]
-    is_prefix: bool = False
-
-    def query(self, part: str | None) -> str:
-        """The text of a `tsquery` for the phrase, in one part of the documents or in all."""
-        marks = [WEIGHTS[part] if part is not None else ""] * len(self.words)
-        if self.is_prefix:
-            marks[-1] += "*"
-        quoted = (f"'{w}'" + (f":{m}" if m else "") for w, m in zip(self.words, marks, strict=True))
-        return f"({' <-> '.join(quoted)})"
-
-
-def phrases(tokenizer: Tokenizer, terms: Iterable[Term]) -> list[list[Phrase]]:
-    """The ways in which texts may have each term: as written, and for `camelCase` its parts in a
-    row. A term without any way matches nothing."""
-    found: list[list[Phrase]] = []
+def query(tokenizer: Tokenizer, terms: Iterable[Term], part: str | None) -> str | None:
+    """The text of a `tsquery` for all of the terms, in one part of the documents or in all; None if
+    one has no words, and so matches nothing."""
+    weight = "" if part is None else WEIGHTS[part]
+    wanted: list[str] = []
     for term in terms:
-        ways = [with_spaces(term.text)]
-        if parts := camel_parts(term.text):
-            ways.append(parts)
-        words = tokenizer.words(ways)
-        found.append([Phrase(tuple(way), term.is_prefix) for way in words if way])
-    return found
-
-
-def query(wanted: Iterable[Iterable[Phrase]], part: str | None) -> str:
-    """The text of a `tsquery` for all of the terms."""
-    return " & ".join(f"({' | '.join(way.query(part) for way in ways)})" for ways in wanted)
+        ways: list[str] = []
+        for words in filter(None, tokenizer.words(term.ways)):
+            marks = [weight] * len(words)
+            marks[-1] += "*" * term.is_prefix
+            quoted = (
+                f"'{word}'" + (f":{its}" if its else "")
+                for word, its in zip(words, marks, strict=True)
+            )
+            ways.append(f"({' <-> '.join(quoted)})")
+        if not ways:
+            return None
+        wanted.append(f"({' | '.join(ways)})")
+    return " & ".join(wanted)
 
 
 # -- putting in -------------------------------------------------------------------------------
@@ -204,14 +192,10 @@ def find_in_index(
 ) -> list[Indexed] | None:
     """See `Find`."""
     with closing(Tokenizer()) as tokenizer:
-        wanted = phrases(tokenizer, terms)
-    if not all(wanted):
+        wanted = query(tokenizer, terms, sought.part)
+    if wanted is None:
         return None
-    values |= {
-        "query": query(wanted, sought.part),
-        "since": sought.since,
-        "walked": bounds.WALKED_DOCUMENTS,
-    }
+    values |= {"query": wanted, "since": sought.since, "walked": bounds.WALKED_DOCUMENTS}
     which, documents = ["true"], "acphold.documents"
     if sought.tenant is not None:
         # What a tenant can see: the results of these do not overlap, and each has an index.
