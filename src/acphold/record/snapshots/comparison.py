@@ -18,7 +18,7 @@ from msgspec import Struct
 from acp_wire.processes.program_group import ProgramGroup
 from acphold.record.snapshots import bounds
 from acphold.record.snapshots.checkouts import Checkout, commit_at, head, object_format
-from acphold.record.snapshots.git import Git, GitError
+from acphold.record.snapshots.git import Git, GitError, lines
 from acphold.record.snapshots.store import SnapshotStore
 
 _FOUND = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (blob|tree|commit) [0-9]+$")
@@ -107,9 +107,8 @@ class SnapshotReader:
         """Return the sizes of those of these contents that are there, by their ids."""
         if not (wanted := dict.fromkeys(blobs)):
             return {}
-        output = self._git.run("cat-file", "--batch-check", stdin=_lines(wanted))
-        lines = [line.split() for line in output.decode().splitlines()]
-        return {it[0]: int(it[2]) for it in lines if it[1:2] == ["blob"]}
+        found = self._git.objects(wanted).items()
+        return {blob: size for blob, (kind, size) in found if kind == "blob"}
 
     def contents(self, blobs: Iterable[str], most: int = bounds.TEXT_BYTES) -> dict[str, bytes]:
         """Return files by the ids of their contents; without those that have more than `most`
@@ -118,7 +117,7 @@ class SnapshotReader:
         if not kept:
             return {}
         found: dict[str, bytes] = {}
-        rest = memoryview(self._git.run("cat-file", "--batch", stdin=_lines(kept)))
+        rest = memoryview(self._git.run("cat-file", "--batch", stdin=lines(kept)))
         for _ in kept:
             end = bytes(rest[:200]).index(b"\n")
             blob, _, size = bytes(rest[:end]).decode().split()
@@ -134,16 +133,16 @@ class SnapshotReader:
             named = [
                 f"{tree}:{path}" for tree, path in places[begin : begin + bounds.NAMES_AT_ONCE]
             ]
-            output = self._git.run("cat-file", "--batch-check", "-z", stdin=_lines(named, "\0"))
+            output = self._git.run("cat-file", "--batch-check", "-z", stdin=lines(named, "\0"))
             # A name that is not there is repeated, whatever is in it: only ids begin our lines.
-            lines = [
+            found_lines = [
                 it for it in output.split(b"\n") if it.endswith(b" missing") or _FOUND.match(it)
             ]
-            if len(lines) != len(named):
+            if len(found_lines) != len(named):
                 raise GitError("git cannot read these names")
             found += [
                 None if it.endswith(b" missing") or b" blob " not in it else it.split()[0].decode()
-                for it in lines
+                for it in found_lines
             ]
         return found
 
@@ -156,10 +155,6 @@ def reading(
     deadline = time.monotonic() + seconds
     with store.used(deadline), ProgramGroup(deadline) as group:
         yield SnapshotReader(store.git(group))
-
-
-def _lines(words: Iterable[str], end: str = "\n") -> bytes:
-    return b"".join(os.fsencode(word + end) for word in words)
 
 
 class LineCommit(Struct, frozen=True):

@@ -33,6 +33,11 @@ class GitNotStartedError(GitError):
     """Git could not be started."""
 
 
+def lines(words: Iterable[str], end: str = "\n") -> bytes:
+    """Return words as git reads them from its input."""
+    return b"".join(os.fsencode(word + end) for word in words)
+
+
 def program() -> str | None:
     """The path of `git` on the PATH of this process; None if it is not installed."""
     return on_path("git")
@@ -129,6 +134,13 @@ class Git:
             fine=(0, 1),  # 1: none
         )
         return {name.removeprefix(b"./") for name in output.split(b"\0") if name}
+
+    def objects(self, names: Iterable[str]) -> dict[str, tuple[str, int]]:
+        """Return the kind and the size of each of these objects that is there, by its id. Raises
+        the errors of `run`."""
+        output = self.run("cat-file", "--batch-check", stdin=lines(names))
+        found = (line.split() for line in output.decode().splitlines())
+        return {its[0]: (its[1], int(its[2])) for its in found if len(its) == 3}
 
     def names(self, *arguments: str) -> Iterator[str]:
         """Yield the file names that a call which only reads prints with -z."""

@@ -11,15 +11,15 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import BinaryIO
 
 from acp_wire.processes.program_group import ProgramGroup
 from acphold.errors import WorkspaceError
 from acphold.record.snapshots.bounds import PACK_LIMITS, PACK_SECONDS, SNAPSHOT_LIMITS
-from acphold.record.snapshots.git import HARMLESS, Git, GitError
-from acphold.record.snapshots.store import SnapshotStore
+from acphold.record.snapshots.git import HARMLESS, Git, GitError, lines
+from acphold.record.snapshots.store import SNAPSHOT_KINDS, SnapshotStore
 
 OBJECT = re.compile(r"[0-9a-f]{40}")
 
@@ -54,9 +54,9 @@ def make_pack(
                 of_commit = _objects_of_commit(group, store, project, base)
                 there.update(of_commit)
                 bases.append(of_commit[0])
-        wanted = git.run("rev-list", "--objects", "--stdin", stdin=_lines(trees))
-        lines = [line for line in wanted.splitlines() if line[:40].decode() not in there]
-        names = _lines(f"-{it}" for it in bases) + b"".join(line + b"\n" for line in lines)
+        wanted = git.run("rev-list", "--objects", "--stdin", stdin=lines(trees))
+        rest = [line for line in wanted.splitlines() if line[:40].decode() not in there]
+        names = lines(f"-{it}" for it in bases) + b"".join(line + b"\n" for line in rest)
         with ExitStack() as until_packed:
             pack = until_packed.enter_context(pack_file(store))
             try:
@@ -80,7 +80,7 @@ def has_base(store: SnapshotStore, project: str, base: str) -> bool:
             store.note_fresh(known[0])
             top = ("-C", project, *HARMLESS)
             with pack_file(store) as pack:
-                git.run(*top, "pack-objects", "-q", "--stdout", stdin=_lines(known), into=pack)
+                git.run(*top, "pack-objects", "-q", "--stdout", stdin=lines(known), into=pack)
                 pack.seek(0)
                 store.git(group).run("index-pack", "--stdin", "--strict", stdin=pack)
             return True
@@ -112,8 +112,7 @@ def unpack(store: SnapshotStore, tree: str, pack: BinaryIO) -> None:
         names = _objects(git, tree)
         if len(names) > PACK_LIMITS.files:
             raise WorkspaceError(f"there are more than {PACK_LIMITS.files:,} files")
-        checked = git.run("cat-file", "--batch-check=%(objecttype)", stdin=_lines(names))
-        if not {*checked.splitlines()} <= {b"blob", b"tree", b"commit"}:
+        if git.objects(names).keys() != {*names}:
             raise WorkspaceError("some of the files are missing")
         if not _is_within(git, tree):
             raise WorkspaceError(f"the files are more than {PACK_LIMITS.size >> 20:,} MB")
@@ -128,9 +127,8 @@ def here(store: SnapshotStore, trees: Sequence[str]) -> set[str]:
         git = store.git(group)
         for tree in trees:
             store.note_fresh(tree)
-        lines = git.run("cat-file", "--batch-check", stdin=_lines(trees)).decode().splitlines()
-        words = (line.split() for line in lines)
-        return {name for name, kind, *_ in words if kind in ("tree", "commit")}
+        found = git.objects(trees).items()
+        return {tree for tree, (kind, _) in found if kind in SNAPSHOT_KINDS}
 
 
 def whole(store: SnapshotStore, trees: Sequence[str]) -> set[str]:
@@ -159,11 +157,7 @@ def _is_within(git: Git, tree: str) -> bool:
 def _objects(git: Git, *trees: str) -> list[str]:
     """The ids of trees and all in them."""
     options = ("--objects", "--no-object-names", "--stdin")
-    return git.run("rev-list", *options, stdin=_lines(trees)).decode().split()
-
-
-def _lines(names: Iterable[str]) -> bytes:
-    return "".join(f"{name}\n" for name in names).encode()
+    return git.run("rev-list", *options, stdin=lines(trees)).decode().split()
 
 
 def _objects_of_commit(

@@ -79,6 +79,9 @@ PACKING = (
 )
 """Options that bound the memory and the threads of packing."""
 
+SNAPSHOT_KINDS = ("tree", "commit")
+"""The kinds of objects that a snapshot may be."""
+
 STORE_ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -230,13 +233,8 @@ class SnapshotStore:
                     if name not in ("lock", GIVEN_UP):
                         os.unlink(os.path.join(folder, name))
             git = self.git(group)
-            listing = git.run(
-                "cat-file",
-                "--batch-check=%(objecttype) %(objectname)",
-                stdin="".join(f"{tree}\n" for tree in sorted(kept)).encode(),
-            )
-            objects = [line.split() for line in listing.decode().splitlines()]
-            existing = [name for kind, name, *_ in objects if kind in ("tree", "commit")]
+            objects = git.objects(kept).items()
+            existing = [name for name, (kind, _) in objects if kind in SNAPSHOT_KINDS]
             lines = ["# pack-refs with: peeled fully-peeled sorted \n"]
             lines += [f"{tree} refs/acphold/{tree}\n" for tree in sorted(existing)]
             write_whole(os.path.join(self.path, "packed-refs"), "".join(lines).encode())

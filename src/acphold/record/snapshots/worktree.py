@@ -41,7 +41,7 @@ from acphold.record.snapshots.checkouts import checkout_at, checkout_of, work_tr
 from acphold.record.snapshots.git import HARMLESS, Git, GitError
 from acphold.record.snapshots.project_index import stage
 from acphold.record.snapshots.snapshot import find_ignored_names
-from acphold.record.snapshots.store import SnapshotStore
+from acphold.record.snapshots.store import SNAPSHOT_KINDS, SnapshotStore
 
 INCLUDE_LIST = ".worktreeinclude"
 
@@ -102,9 +102,8 @@ def lay(
         noting.flush()
         noted.callback(os.unlink, note)
         git = store.git(group)
-        listing = git.run("cat-file", "--batch-check", stdin=f"{tree}\n".encode())
-        kind = b"".join(listing.split()[1:2])
-        if kind not in (b"tree", b"commit"):
+        kind, _ = git.objects([tree]).get(tree, ("", 0))
+        if kind not in SNAPSHOT_KINDS:
             raise WorkspaceError("the files of that moment are no longer kept")
         made = [] if exists else _make_folders(folder)
         placed: list[str] = []
@@ -114,7 +113,7 @@ def lay(
             checkpoint()
             _write_files(group, store, tree, folder, placed)
             checkpoint()
-            if not why_plain and kind == b"commit":
+            if not why_plain and kind == "commit":
                 stage(store, group, tree, folder)
             checkpoint()
         except BaseException:

@@ -172,34 +172,21 @@ def _clock_ms() -> int:
 def register(
     connection: Connection, owner_id: str, addresses: Sequence[str], *, retired: bool
 ) -> None:
-    """Note that this process is the owner `owner_id`, and remove dead owners, with their files:
-    their sessions are free."""
+    """Note that this process is the owner `owner_id`, that it is alive, and its addresses. Remove
+    dead owners, with their files: their sessions are free."""
     known = connection.execute("SELECT id FROM owners WHERE id != ?", (owner_id,)).fetchall()
     dead = [id_ for (id_,) in known if not lives(connection.path, id_)]
     connection.executemany("DELETE FROM owners WHERE id = ?", [(id_,) for id_ in dead])
     connection.execute(
         "INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?)",
-        (owner_id, socket.gethostname(), os.getpid(), _json(addresses), _clock_ms(), retired),
+        (
+            *(owner_id, socket.gethostname(), os.getpid()),
+            *(msgspec.json.encode(addresses).decode(), _clock_ms(), retired),
+        ),
     )
     for id_ in owner_ids(connection.path):
         if id_ != owner_id and id_.isalnum() and not lives(connection.path, id_):
             remove(_path(connection.path, id_))
-
-
-def renew(
-    connection: sqlite3.Connection, owner_id: str, addresses: Sequence[str], *, retired: bool
-) -> bool:
-    """Note that the owner is still alive, and its addresses; False if the owner is not
-    registered."""
-    done = connection.execute(
-        "UPDATE owners SET renewed_at = ?, addresses = ?, retired = ? WHERE id = ?",
-        (_clock_ms(), _json(addresses), retired, owner_id),
-    )
-    return done.rowcount == 1
-
-
-def _json(addresses: Sequence[str]) -> str:
-    return msgspec.json.encode(addresses).decode()
 
 
 # -- leases ---------------------------------------------------------------------------------------

@@ -213,9 +213,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         own_id = self._owner.id
 
         def work(tables: SqliteTables) -> list[errors.LeaseLostError]:
-            db, addresses = tables.connection, self._addresses
-            if not leases.renew(db, own_id, addresses, retired=self._retired):
-                leases.register(db, own_id, addresses, retired=self._retired)
+            leases.register(tables.connection, own_id, self._addresses, retired=self._retired)
             return session_tables.all_lost(tables, held)
 
         return await self._write(work)
