@@ -32,7 +32,8 @@ def changes(store: SnapshotStore, before: str, after: str) -> list[comparison.Fi
 
 def patch(store: SnapshotStore, before: str, after: str, *paths: str) -> bytes:
     with comparison.reading(store) as snapshots:
-        return snapshots.patch(before, after, paths)
+        found = snapshots.changes(before, after, patches=True)
+    return b"".join(it.patch for it in found if not paths or it.path in paths)
 
 
 def is_there(store: SnapshotStore, tree: str) -> bool:

@@ -109,11 +109,7 @@ class ProjectLines:
         return {text: places[text] for text in texts if counts[text] > had[text]}
 
     def _has(self, commit: str) -> bool:
-        try:
-            self._git.run("cat-file", "-e", f"{commit}^{{tree}}")
-        except GitError:
-            return False
-        return True
+        return bool(self._git.objects([f"{commit}^{{tree}}"]))
 
 
 def _is_older(commit: LineCommit, since: int) -> bool:

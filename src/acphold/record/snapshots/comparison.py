@@ -98,11 +98,6 @@ class SnapshotReader:
             )
         return changed_files
 
-    def patch(self, before: str, after: str, paths: Sequence[str] = ()) -> bytes:
-        """Return the differences between two trees as a patch for `git apply`: all, or of these
-        files."""
-        return self._git.run("diff-tree", "-r", "-M", *_AS_PATCH, before, after, "--", *paths)
-
     def sizes(self, blobs: Iterable[str]) -> dict[str, int]:
         """Return the sizes of those of these contents that are there, by their ids."""
         if not (wanted := dict.fromkeys(blobs)):
