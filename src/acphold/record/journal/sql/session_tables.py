@@ -2,7 +2,7 @@
 
 A field of SessionRow, RowChange or NewSession is the column of the same name. Its type tells how
 it is kept: tuples and dicts are JSON, and a truth value may be a number. So a new field takes a
-line in these classes and a column in the tables of each store. Some fields of a row are no
+line in these classes and one in `journal.sql.schema`. Some fields of a row are no
 columns: see `_select`.
 """
 

@@ -19,6 +19,12 @@ from typing import Final
 
 from acphold import journal_location
 from acphold.errors import NotAJournalError
+from acphold.record.journal.sql.schema import (
+    SchemaWords,
+    common_tables,
+    if_missing,
+    session_columns,
+)
 
 SEQ_BITS: Final = 32
 """Bits of a segment's key that hold `last_seq`; the bits above are the session's number."""
@@ -31,71 +37,35 @@ _CHANGED_ROW: Final = (
     " VALUES ({}.session_id, (SELECT coalesce(max(revision), 0) + 1 FROM changes))"
 )
 
+_WORDS: Final = SchemaWords(
+    schema="",
+    text="TEXT",
+    name="TEXT",
+    integer="INTEGER",
+    small="INTEGER",
+    real="REAL",
+    blob="BLOB",
+    no_blob="x''",
+    flag="INTEGER",
+    no="0",
+    serial="INTEGER",
+    session="session INTEGER",
+    key="session",
+    clustered=" WITHOUT ROWID",
+)
+
 TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
     "INSERT OR IGNORE INTO meta VALUES ('cursor_secret', randomblob(32))",
     # The epoch of the newest lease.
     "INSERT OR IGNORE INTO meta VALUES ('epoch', 0)",
     # AUTOINCREMENT: the number of a deleted session never comes back, so a lease or a search
-    # row that outlives it can never mean another one. `cwd` is as the client wrote it, `folder` is
-    # its canonical path, for comparisons. The others:
-    # `packed_through`: how far the old rows are packed, see packed_rows.
-    # `indexed_through`: the last settled entry in the index; a change of the index's content
-    # starts again at 0.
-    # `moved`: sessions that are another machine's, see `journal.moves`.
-    # `ruled`: how often rules have answered.
-    # `home`: where the history was made, see `SessionRow.home`.
-    # `meta`: the `_meta` that agents give sessions in updates.
-    """CREATE TABLE sessions (
+    # row that outlives it can never mean another one.
+    f"""CREATE TABLE sessions (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         session_id TEXT NOT NULL UNIQUE,
-        agent TEXT NOT NULL,
-        cwd TEXT NOT NULL,
-        folder TEXT NOT NULL,
-        additional_directories TEXT NOT NULL,
-        title TEXT,
-        created_at INTEGER NOT NULL,
-        updated_at INTEGER NOT NULL,
-        prompted INTEGER NOT NULL DEFAULT 0,
-        message_count INTEGER NOT NULL DEFAULT 0,
-        settled_through INTEGER NOT NULL DEFAULT 0,
-        archived INTEGER NOT NULL DEFAULT 0,
-        renamed INTEGER NOT NULL DEFAULT 0,
-        origins TEXT NOT NULL DEFAULT '[]',
-        indexed_through INTEGER NOT NULL DEFAULT 0,
-        packed_through INTEGER NOT NULL DEFAULT 0,
-        unread BLOB,
-        followers INTEGER NOT NULL DEFAULT 0,
-        start TEXT,
-        tenant TEXT NOT NULL DEFAULT '',
-        unseen INTEGER NOT NULL DEFAULT 0,
-        queued INTEGER NOT NULL DEFAULT 0,
-        held TEXT NOT NULL DEFAULT '',
-        held_until INTEGER,
-        moved TEXT NOT NULL DEFAULT '',
-        ruled INTEGER NOT NULL DEFAULT 0,
-        home TEXT NOT NULL DEFAULT '',
-        meta BLOB NOT NULL DEFAULT x''
+        {", ".join(session_columns(_WORDS))}
     )""",
-    # An index for each filter of the list, so that any page is one walk along it.
-    "CREATE INDEX listed ON sessions (prompted, archived, updated_at, session_id)",
-    "CREATE INDEX listed_agent ON sessions (agent, prompted, archived, updated_at, session_id)",
-    "CREATE INDEX listed_folder ON sessions (folder, prompted, archived, updated_at, session_id)",
-    "CREATE INDEX listed_both"
-    " ON sessions (agent, folder, prompted, archived, updated_at, session_id)",
-    # In most journals no session has a tenant. The index finds the sessions of one, of a thousand,
-    # without visiting all others.
-    "CREATE INDEX listed_tenant ON sessions (tenant, prompted, archived, updated_at, session_id)"
-    " WHERE tenant <> ''",
-    # Sessions that an import has only listed; and those of a tenant.
-    "CREATE INDEX listed_unread ON sessions (prompted, archived, updated_at, session_id)"
-    " WHERE unread IS NOT NULL",
-    "CREATE INDEX listed_tenant_unread"
-    " ON sessions (tenant, prompted, archived, updated_at, session_id)"
-    " WHERE tenant <> '' AND unread IS NOT NULL",
-    "CREATE INDEX unindexed ON sessions (updated_at) WHERE indexed_through < settled_through",
-    "CREATE INDEX unpacked ON sessions (updated_at) WHERE packed_through < settled_through",
-    "CREATE INDEX with_queue ON sessions (updated_at) WHERE queued > 0",
     # The last change or removal of each session's row, numbered in order: a follower of the list
     # reads only what is new, however long the list is.
     "CREATE TABLE changes (session_id TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID",
@@ -148,7 +118,6 @@ TABLES: Final = (
         session INTEGER,
         UNIQUE (agent, downstream_id)
     )""",
-    "CREATE INDEX links_session ON links (session, number)",
     # The index of words is in volumes, tables words_1, words_2 …: see journal.sqlite.search_index.
     # `size` counts the characters that were put in, `newest` is the highest number of a document;
     # an `untidy` volume has to be merged.
@@ -169,75 +138,12 @@ TABLES: Final = (
         entry INTEGER NOT NULL UNIQUE,
         volume INTEGER NOT NULL
     )""",
-    # Reports of agents, unchanged; `by_turn` where a report is known to cover just one turn.
-    """CREATE TABLE usage (
-        session INTEGER NOT NULL,
-        seq INTEGER NOT NULL,
-        at INTEGER NOT NULL,
-        by_turn INTEGER NOT NULL,
-        cost REAL,
-        currency TEXT NOT NULL,
-        input INTEGER,
-        output INTEGER,
-        thought INTEGER,
-        cached_read INTEGER,
-        cached_write INTEGER,
-        total INTEGER,
-        PRIMARY KEY (session, seq)
-    ) WITHOUT ROWID""",
-    # `tenant`: whose sessions the holder of a token sees; NULL for everybody's.
-    """CREATE TABLE access_tokens (
-        id TEXT PRIMARY KEY,
-        name TEXT NOT NULL,
-        digest BLOB NOT NULL,
-        scopes TEXT NOT NULL,
-        created_at INTEGER NOT NULL,
-        session_id TEXT,
-        expires_at INTEGER,
-        used_at INTEGER,
-        revoked_at INTEGER,
-        tenant TEXT
-    ) WITHOUT ROWID""",
-    """CREATE TABLE shares (
-        session_id TEXT NOT NULL,
-        tenant TEXT NOT NULL,
-        prompts INTEGER NOT NULL,
-        PRIMARY KEY (session_id, tenant)
-    ) WITHOUT ROWID""",
-    "CREATE INDEX shares_with ON shares (tenant, session_id)",
+    *common_tables(_WORDS),
     # A new or ended share is a change for followers of the list.
     f"CREATE TRIGGER share_added AFTER INSERT ON shares BEGIN {_CHANGED_ROW.format('new')}; END",
     f"CREATE TRIGGER share_ended AFTER DELETE ON shares BEGIN {_CHANGED_ROW.format('old')}; END",
     "CREATE TRIGGER shared_row_removed BEFORE DELETE ON sessions BEGIN"
     " DELETE FROM shares WHERE session_id = old.session_id; END",
-    """CREATE TABLE deeds (
-        id INTEGER PRIMARY KEY,
-        at INTEGER NOT NULL,
-        deed TEXT NOT NULL,
-        name TEXT NOT NULL,
-        token TEXT NOT NULL,
-        session_id TEXT,
-        address TEXT NOT NULL,
-        transport TEXT NOT NULL
-    )""",
-    "CREATE INDEX deeds_by_time ON deeds (at)",
-    "CREATE INDEX deeds_by_token ON deeds (token, id)",
-    # Standing answers, as JSON; the row with the number 0 is a lock: see `journal.access`.
-    """CREATE TABLE rules (
-        person TEXT NOT NULL,
-        number INTEGER NOT NULL,
-        rule BLOB NOT NULL,
-        PRIMARY KEY (person, number)
-    ) WITHOUT ROWID""",
-    # The snapshots of files taken in turns: see journal.seams.Snapshots.
-    """CREATE TABLE snapshots (
-        session INTEGER NOT NULL,
-        turn INTEGER NOT NULL,
-        is_end INTEGER NOT NULL,
-        root TEXT NOT NULL,
-        facts BLOB NOT NULL,
-        PRIMARY KEY (session, turn, is_end, root)
-    ) WITHOUT ROWID""",
 )
 
 _GONE: Final = (
@@ -284,7 +190,7 @@ def migrate(
                     for statement in _GONE:
                         connection.execute(statement)
                 for statement in TABLES:
-                    connection.execute(_CREATE.sub(r"\g<0> IF NOT EXISTS", statement))
+                    connection.execute(if_missing(statement))
                 # An older release that holds a lease must not write its rows to the new tables.
                 connection.execute("UPDATE leases SET epoch = 0")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -296,9 +202,6 @@ def migrate(
             raise
     refuse_newer(version, path)
     return first
-
-
-_CREATE: Final = re.compile("^CREATE (UNIQUE )?(TABLE|INDEX|TRIGGER)")
 
 
 def _lacks(
