@@ -172,11 +172,7 @@ def _clock_ms() -> int:
 def register(
     connection: Connection, owner_id: str, addresses: Sequence[str], *, retired: bool
 ) -> None:
-    """Note that this process is the owner `owner_id`, that it is alive, and its addresses. Remove
-    dead owners, with their files: their sessions are free."""
-    known = connection.execute("SELECT id FROM owners WHERE id != ?", (owner_id,)).fetchall()
-    dead = [id_ for (id_,) in known if not lives(connection.path, id_)]
-    connection.executemany("DELETE FROM owners WHERE id = ?", [(id_,) for id_ in dead])
+    """Note that this process is the owner `owner_id`, that it is alive, and its addresses."""
     connection.execute(
         "INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?, ?, ?)",
         (
@@ -184,6 +180,13 @@ def register(
             *(msgspec.json.encode(addresses).decode(), _clock_ms(), retired),
         ),
     )
+
+
+def forget_dead(connection: Connection, owner_id: str) -> None:
+    """Remove dead owners, with their files: their sessions are free."""
+    known = connection.execute("SELECT id FROM owners WHERE id != ?", (owner_id,)).fetchall()
+    dead = [row for row in known if not lives(connection.path, *row)]
+    connection.executemany("DELETE FROM owners WHERE id = ?", dead)
     for id_ in owner_ids(connection.path):
         if id_ != owner_id and id_.isalnum() and not lives(connection.path, id_):
             remove(_path(connection.path, id_))

@@ -184,6 +184,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             own_id = self._owner.id
             if not self._is_registered:
                 self._owner.keep()
+                leases.forget_dead(tables.connection, own_id)
                 leases.register(tables.connection, own_id, self._addresses, retired=self._retired)
             if new is None:
                 number, _ = tables.find_settled(session_id)
