@@ -74,13 +74,6 @@ TABLES: Final = (
         PRIMARY KEY (session_id, changed)
     )""",
     "CREATE INDEX gone_changed ON acphold.gone (changed)",
-    # Apart from the sessions: an append locks it, and should not wait for a change of the row.
-    """CREATE TABLE acphold.leases (
-        session_id text COLLATE "C" PRIMARY KEY,
-        owner text NOT NULL,
-        epoch bigint NOT NULL,
-        yields boolean NOT NULL
-    ) WITH (fillfactor = 50)""",
     """CREATE TABLE acphold.segments (
         session_id text COLLATE "C" NOT NULL,
         last_seq bigint NOT NULL,
@@ -134,6 +127,7 @@ TABLES: Final = (
         present_at timestamptz NOT NULL
     )""",
     *common_tables(_WORDS),
+    "ALTER TABLE acphold.leases SET (fillfactor = 50)",
 )
 
 FIRST: Final = 6

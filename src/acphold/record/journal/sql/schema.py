@@ -92,6 +92,14 @@ _TABLES: Final = (
     " WHERE indexed_through < settled_through",
     "CREATE INDEX unpacked ON {schema}sessions (updated_at) WHERE packed_through < settled_through",
     "CREATE INDEX with_queue ON {schema}sessions (updated_at) WHERE queued > 0",
+    # A lease belongs to an owner and does not expire. It is apart from the sessions: in PostgreSQL
+    # an append locks it, and should not wait for a change of the row.
+    """CREATE TABLE {schema}leases (
+        {session} PRIMARY KEY,
+        owner {text} NOT NULL,
+        epoch {integer} NOT NULL,
+        yields {flag} NOT NULL
+    )""",
     "CREATE INDEX links_session ON {schema}links ({key}, number)",
     # Reports of agents, unchanged; `by_turn` where a report is known to cover just one turn.
     """CREATE TABLE {schema}usage (

@@ -86,13 +86,6 @@ TABLES: Final = (
         renewed_at INTEGER NOT NULL,
         retired INTEGER NOT NULL
     ) WITHOUT ROWID""",
-    # A lease belongs to an owner and does not expire.
-    """CREATE TABLE leases (
-        session INTEGER PRIMARY KEY,
-        owner TEXT NOT NULL,
-        epoch INTEGER NOT NULL,
-        yields INTEGER NOT NULL
-    )""",
     # The key is the session's number above 32 bits of last_seq. As the rowid it makes this one
     # b-tree, clustered by session: an append touches one page and no index, a replay reads pages
     # in order, and the place of any seq is found by one search.
