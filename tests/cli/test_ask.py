@@ -24,6 +24,7 @@ from acphold.faces.cli.front import OwnFront, first_frame, journal_of
 from acphold.faces.cli.session_setup import AS_IT_IS
 from acphold.faces.cli.settings import NamedAgent
 from acphold.faces.cli.starts import Start
+from acphold.journal_location import VARIABLE
 from acphold.live.reading import neighbours
 from acphold.sync import connect
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, Finished
@@ -203,11 +204,13 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
     journal: Path,
     defaults: Defaults,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     grace: float,
     steps_on: tuple[dict[str, str], ...],
     words: str,
 ) -> None:
     defaults(cancel_grace=grace)
+    monkeypatch.setenv(VARIABLE, str(journal))
     agent = NamedAgent(tuple(scripted_agent()))
     given = AskArguments(
         prompt="",
@@ -222,7 +225,6 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
         option=[],
         permission="reject",
         timeout=None,
-        journal=str(journal),
     )
     content = (steps({"say": "so far"}, *steps_on),)
     settings = AgentSettings(SECONDS, start_timeout=SECONDS)

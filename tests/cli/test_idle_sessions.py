@@ -21,6 +21,7 @@ from acp_wire.transports.runtime_folder import background_socket, lock, lock_fil
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.process_commands import names_of
 from acphold.faces.cli.session_picker import _ReadSessions
+from acphold.journal_location import VARIABLE
 from acphold.live.reading.neighbours import Process, silent_processes
 from acphold.record.history.decisions import AskedQuestion, answer_entry, question_entry
 from tests.cli.command_line import CommandLine
@@ -82,10 +83,12 @@ def previewed(journal: Path) -> Sequence[str]:
     """The end of the session `held`, as the picker shows it."""
 
     async def preview() -> Sequence[str]:
-        async with reading(None, str(journal)) as reader:
+        async with reading(None) as reader:
             return await _ReadSessions(reader).preview("held")
 
-    return asyncio.run(preview())
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setenv(VARIABLE, str(journal))
+        return asyncio.run(preview())
 
 
 def test_stop_has_nothing_to_do_for_a_session_that_is_not_live(

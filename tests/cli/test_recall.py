@@ -21,6 +21,7 @@ from acphold.faces.cli.mcp_command import (
     make_server,
     recall_server,
 )
+from acphold.journal_location import VARIABLE
 from acphold.record.journal import NewSession, RowChange, stores
 from acphold.record.journal.stores import open_journal
 from mcp import Client, StdioServerParameters, stdio_client
@@ -53,8 +54,10 @@ async def remember(
 @asynccontextmanager
 async def recalling(journal: Path, cwd: str | None = None) -> AsyncIterator[Client]:
     """A client of the official SDK, of a server in this process."""
-    async with Client(make_server(str(journal), cwd)) as client:
-        yield client
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setenv(VARIABLE, str(journal))
+        async with Client(make_server(cwd)) as client:
+            yield client
 
 
 async def answer(client: Client, tool: str, **arguments: Any) -> str:

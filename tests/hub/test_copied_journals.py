@@ -14,6 +14,7 @@ import pytest
 
 from acp_wire.processes.program_group import ProgramGroup
 from acphold.faces.cli.findings import check_files
+from acphold.journal_location import VARIABLE
 from acphold.live.hub.kept_stores import relatives, stores_of, tidy
 from acphold.record.journal.lineage import family, identity
 from acphold.record.journal.stores import open_journal
@@ -90,7 +91,9 @@ async def test_upkeep_of_a_copy_and_of_its_original_leaves_the_files_of_the_othe
             assert await kept(other, "copy's")
             [of_copy] = relatives(await stores_of(one.journal))
             assert of_copy.folder == (await stores_of(other.journal)).folder
-            told = [it.text for it in await check_files(url)]
+            with pytest.MonkeyPatch.context() as changed:
+                changed.setenv(VARIABLE, url)
+                told = [it.text for it in await check_files()]
             assert any("to a copy of this journal" in text for text in told), told
             for machine in (one, other):
                 await machine.journal.aclose()

@@ -107,7 +107,7 @@ class OwnerEndpoint(Endpoint):
     is_acphold = True
     is_repeatable = True  # another process may own it then
 
-    def __init__(self, session_id: str, journal: str | os.PathLike[str] | None) -> None:
+    def __init__(self, session_id: str, journal: str | os.PathLike[str] | None = None) -> None:
         self.name = "the process that owns the session"
         self._session_id = session_id
         self._journal = journal_name(journal)

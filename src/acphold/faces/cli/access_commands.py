@@ -55,7 +55,7 @@ def list_parser() -> Parser:
     return made
 
 
-async def list_tokens(*, json: bool, journal: str | None) -> None:
+async def list_tokens(*, json: bool) -> None:
     """List tokens and paired devices.
 
     In a copy of a journal, a restored one, and a database that lost entries, tokens and shares are
@@ -64,7 +64,7 @@ async def list_tokens(*, json: bool, journal: str | None) -> None:
     """
     tokens: list[AccessToken] = []
     short_ids: dict[str, str] = {}
-    async with journal_if_any(journal) as kept:
+    async with journal_if_any() as kept:
         if kept is not None:
             tokens = await kept.access.tokens()
             ids = [it.session_id for it in tokens if it.session_id is not None]
@@ -137,7 +137,6 @@ async def create_token(
     node: bool,
     session: str | None,
     days: int | None,
-    journal: str | None,
 ) -> None:
     """Create a token and print it, once.
 
@@ -160,7 +159,7 @@ async def create_token(
     granted = tuple(scope for scope in SCOPES if scope in (scopes or SCOPES))
     if session is not None and "manage" in granted:
         raise UsageError("a token for one session cannot have the scope manage; use --scope")
-    async with aclosing(open_journal(stores.journal_name(journal))) as kept:
+    async with aclosing(open_journal(stores.journal_name())) as kept:
         session_id = None if session is None else (await kept.resolve(session)).session_id
         now = now_ms()
         text, made = new_token(
@@ -184,12 +183,12 @@ def revoke_parser() -> Parser:
     return made
 
 
-async def revoke(*, ids: list[str], journal: str | None) -> None:
+async def revoke(*, ids: list[str]) -> None:
     """End tokens and the access of devices.
 
     Anybody connected with one is disconnected within a second.
     """
-    async with existing_journal(journal) as kept:
+    async with existing_journal() as kept:
         found = {each.id: each for each in await kept.access.tokens()}
         for id_ in ids:
             if id_ not in found:
@@ -206,13 +205,13 @@ def keep_parser() -> Parser:
     return made
 
 
-async def keep(*, journal: str | None) -> None:
+async def keep() -> None:
     """Accept all tokens and shares that are held.
 
     They are held in a copy of a journal, a restored one, and a database that lost entries. Revoke
     first what you do not want.
     """
-    async with existing_journal(journal) as kept:
+    async with existing_journal() as kept:
         await kept.access.accept()
         await note_deed(kept, "keep tokens", "")
 
@@ -226,14 +225,14 @@ def audit_parser() -> Parser:
     return made
 
 
-async def audit(*, since: int, json: bool, journal: str | None) -> None:
+async def audit(*, since: int, json: bool) -> None:
     """Show who did what through `acphold serve`.
 
     Each line says who prompted, answered, deleted and so on, from where and when, or was refused.
     It contains nothing that was said.
     """
     deeds: list[Deed] = []
-    async with journal_if_any(journal) as kept:
+    async with journal_if_any() as kept:
         if kept is not None:
             deeds = await kept.access.deeds(since, bounds.TOKEN_DEEDS)
     for each in deeds:
@@ -276,9 +275,7 @@ def pair_parser() -> Parser:
     return made
 
 
-async def pair(
-    *, user: str | None, scopes: list[Scope] | None, json: bool, journal: str | None
-) -> None:
+async def pair(*, user: str | None, scopes: list[Scope] | None, json: bool) -> None:
     """Pair a phone or a browser with `acphold serve`.
 
     Prints a one-time link and its QR code, valid for ten minutes, for one device. `acphold serve`
@@ -293,7 +290,7 @@ async def pair(
     from acphold.faces.cli.serve import print_code
     from acphold.web.running_servers import running
 
-    found = running(journal)
+    found = running(None)
     if not found:
         raise SettingsError(
             "no `acphold serve` is running here for this journal; start one: it prints a link"
@@ -341,7 +338,6 @@ async def share(
     prompt: bool,
     stop: bool,
     json: bool,
-    journal: str | None,
 ) -> None:
     """Share a session with another user of `acphold serve`.
 
@@ -354,13 +350,13 @@ async def share(
     if user is None:
         if prompt or stop:
             raise UsageError("--prompt and --stop work only with --with USER")
-        await _list_shares(journal, session_id, json=json)
+        await _list_shares(session_id, json=json)
         return
     if session_id is None:
         raise UsageError("name a session; `acphold list` shows their ids")
     if prompt and stop:
         raise UsageError("use --prompt or --stop, not both")
-    async with existing_journal(journal) as found:
+    async with existing_journal() as found:
         row = await find_session(LocalReader(found), session_id, "shares it")
         short = await short_id(found, row.session_id)
         if stop:
@@ -374,12 +370,12 @@ async def share(
         await note_deed(found, deed, user, session_id=row.session_id)
 
 
-async def _list_shares(location: str | None, given: str | None, *, json: bool) -> None:
-    async with journal_if_any(location) as journal:
+async def _list_shares(given: str | None, *, json: bool) -> None:
+    async with journal_if_any() as journal:
         if journal is None:
             if given is None:
                 return
-            raise NoJournalError(stores.journal_name(location))
+            raise NoJournalError(stores.journal_name())
         only = (
             None
             if given is None

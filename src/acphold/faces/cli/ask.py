@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.first_frame import BRIEF
@@ -20,6 +21,7 @@ from acphold.faces.cli.command_line import (
     a_text,
     require_folder,
     seconds_above_zero,
+    use_journal,
 )
 from acphold.faces.cli.front import OwnFront, first_frame, journal_of
 from acphold.faces.cli.settings import default_agent, enter_agent, is_demo, startable
@@ -59,11 +61,11 @@ def parser() -> Parser:
     )
     made.add_flag("--json", "print JSON: one object per update, and one at the end")
     made.add_value("--name", "NAME", "store the session under this agent name", type=a_name)
-    made.add_journal()
+    made.add_journal("typed_journal")  # over one of the agent's settings
     return made
 
 
-def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> int:
+def ask(*, agent: str | None, program: tuple[str, ...], **arguments: Any) -> int:
     """Send one prompt to an agent and print its answer.
 
     The answer goes to stdout.
@@ -81,6 +83,8 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
     the same way as before. With --later the prompt waits in that session's queue.
     """
     started = time.monotonic()
+    if journal := arguments.pop("typed_journal"):
+        use_journal(journal)
     waits = arguments["later"] or arguments["at"] is not None
     # One that waits needs no agent and no name: by itself it is for the folder's newest session.
     if not (agent or program or waits or arguments["newest"]) and arguments["session"] is None:
@@ -88,7 +92,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
     if arguments["session"] is not None and arguments["newest"]:
         raise UsageError("use --session or --continue, not both")
     cwd = arguments["cwd"]
-    require_folder(None if cwd is None else str(cwd))
+    require_folder(cwd)
     if waits:
         from acphold.faces.cli.queue import ask_later
 
@@ -104,24 +108,25 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
     folder = None
     if agent or program:
         chosen = enter_agent(*startable(agent, program))
-        options = () if arguments["name"] is None else ("--name", str(arguments["name"]))
+        options = () if arguments["name"] is None else ("--name", arguments["name"])
         start = start_in(Surroundings.here(), chosen.name, chosen.command, options)
     else:
         load_asyncio()
         from acphold.faces.cli.continuation import for_question
 
-        row, start, folder = for_question(arguments)
+        row, start, folder = for_question(arguments["session"], cwd)
         arguments |= {"session": row.session_id, "newest": False}
         chosen = enter_agent(start.agent or None, start.command)
     front = None
     if chosen.command:
         words = (*start.options, *start.words)
-        location = journal_of((), arguments["journal"] or chosen.options.get("journal"))
+        if not journal and (journal := chosen.options.get("journal")):
+            use_journal(str(journal))
         try:
             frame = first_frame(words, chosen.command, folder=folder, kind=BRIEF)
         except (OSError, ValueError) as error:
             raise AgentStartError(str(error)) from error
-        front = OwnFront(frame, location)
+        front = OwnFront(frame, journal_of((), journal))
     # Imported while the agent starts.
     load_asyncio()
     from acphold.faces.cli.ask_turn import ask_once, question_of

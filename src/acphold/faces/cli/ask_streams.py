@@ -41,7 +41,6 @@ class AskArguments(msgspec.Struct):
     option: list[str]
     permission: Literal["allow", "reject", "ask"] | None
     timeout: float | None
-    journal: str | None
 
 
 FROM_STDIN = "-"

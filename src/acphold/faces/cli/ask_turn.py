@@ -50,7 +50,6 @@ class AgentSettings(Struct):
     """The part of an agent's settings that matters here; times in seconds."""
 
     cancel_grace: float
-    journal: str | None = None
     start_timeout: float = bounds.AGENT_START_SECONDS
     max_message: int = MAX_MESSAGE
 
@@ -70,11 +69,6 @@ class Inquiry(Struct, frozen=True):
     setup: SessionSetup
     person: TerminalPerson | None = None
     deadline: float | None = None
-
-    @property
-    def journal(self) -> str | None:
-        """The journal as the person or the settings name it."""
-        return self.given.journal or self.settings.journal
 
     @property
     def cwd(self) -> str:
@@ -176,7 +170,7 @@ class AskingTurn:
                         await self._question.setup.apply(session)
                         self._session = session
                         if isinstance(self._output, JsonOutput):
-                            async with existing_journal(self._question.journal) as journal:
+                            async with existing_journal() as journal:
                                 opened = await journal.session(session.id)
                             self._output.begins(opened.agent, session)
                     turn = self._turn = self._session.prompt(*self._question.content)
@@ -207,14 +201,14 @@ class AskingTurn:
         try:
             row = None
             if (named := question.given.session) is not None:
-                async with existing_journal(question.journal) as journal:
+                async with existing_journal() as journal:
                     row = await find_session(LocalReader(journal), named, "continues it")
                 if question.agent.command:
-                    cwd = await move_to_folder(question.journal, row, question.given.cwd)
+                    cwd = await move_to_folder(row, question.given.cwd)
                     row = replace(row, cwd=cwd)
             if front is None:
                 owned = "" if row is None else row.session_id
-                endpoint: Endpoint = OwnerEndpoint(owned, question.journal)
+                endpoint: Endpoint = OwnerEndpoint(owned)
             else:
                 agent = question.agent
                 name = agent.name or display_name(agent.command, os.getcwd())

@@ -39,10 +39,9 @@ log = logging.getLogger(__name__)
 class KnownCalls:
     """The `screen.answers.AskedCalls`; the journal or the server is opened for each look."""
 
-    def __init__(self, server: FarServer | None, journal: str | None) -> None:
+    def __init__(self, server: FarServer | None) -> None:
         # A code in its URL was used when the session was opened.
         self._server = server and server.without_code
-        self._journal = journal
         self._threads = Threads(1)
 
     async def at_present(self, session_id: str, tool: ToolCall) -> ToolCall:
@@ -52,7 +51,7 @@ class KnownCalls:
         try:
             async with (
                 asyncio.timeout(bounds.PRESENT_SECONDS),
-                existing_journal(self._journal) as journal,
+                existing_journal() as journal,
             ):
                 reader = present_files(await journal.session(session_id))
                 found = await self._threads.run(present_diffs, tool.fields, reader)
@@ -63,7 +62,7 @@ class KnownCalls:
 
     async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
         """Return the rules offered for the last question about this call; raises AcpError."""
-        async with reading(self._server, self._journal) as reader:
+        async with reading(self._server) as reader:
             asked, _ = await _last_question(reader, session_id, call)
             return [] if asked is None else await reader.rule_offers(session_id, asked.id)
 
@@ -71,7 +70,7 @@ class KnownCalls:
         self, session_id: str, call: str, offer: OfferedRule, *, all_agents: bool
     ) -> str:
         """Make one; return the message for the person. Raises AcpError."""
-        async with reading(self._server, self._journal) as reader:
+        async with reading(self._server) as reader:
             asked, _ = await _last_question(reader, session_id, call)
             if asked is None:
                 raise RuleError("its question is no longer among the latest entries of the session")
@@ -85,7 +84,7 @@ class KnownCalls:
     async def outcome(self, session_id: str, call: str) -> DecidedQuestion | None:
         """Return the last question about a tool call, decided; None if it is open, or not among the
         latest entries. Raises AcpError."""
-        async with reading(self._server, self._journal) as reader:
+        async with reading(self._server) as reader:
             asked, closed = await _last_question(reader, session_id, call)
         if asked is None or closed is None:
             return None

@@ -76,7 +76,6 @@ def chat(
     mode: str | None,
     option: Sequence[str],
     server: str | None,
-    journal: str | None,
 ) -> int:
     """Talk to an agent in the terminal.
 
@@ -109,7 +108,7 @@ def chat(
         program=program,
         permission=permission,
     )
-    if (far := server_of(server, journal)) is not None:
+    if (far := server_of(server)) is not None:
         if program:
             raise UsageError("--server takes the name of an agent on that server, not a command")
         from acphold.faces.cli.far_chat import talk  # late: it brings TLS
@@ -121,20 +120,20 @@ def chat(
     if wanted.words is not None and not on_terminal():
         raise UsageError("in a pipe, --resume needs an ID; see `acphold list`")
     if wanted.words is not None and not wanted.names_agent:
-        if (found := asyncio.run(_choose(journal, ""))) is None:
+        if (found := asyncio.run(_choose(""))) is None:
             return Exit.OK
         wanted = wanted._replace(session_id=found, words=None)
     if cwd is None and resume is None and not newest and is_demo(agent):
         from acphold.faces.cli.demo_folder import scratch_repository  # late: few want it
 
         wanted = wanted._replace(cwd=scratch_repository())
-    return talk_here(wanted, journal, host_option())
+    return talk_here(wanted, host_option())
 
 
-def talk_here(wanted: WantedConversation, journal: str | None, host: str) -> int:
+def talk_here(wanted: WantedConversation, host: str) -> int:
     """Talk in the wanted session, and in each that the person goes to from there."""
     while True:
-        code, left = asyncio.run(_chat(wanted, journal, host))
+        code, left = asyncio.run(_chat(wanted, host))
         if left is None:
             return code
         where, words = left.goes_to
@@ -144,38 +143,34 @@ def talk_here(wanted: WantedConversation, journal: str | None, host: str) -> int
             )
             if left.is_joined:
                 wanted = wanted._replace(agent=None, program=())
-        elif (found := asyncio.run(_choose(journal, words))) is not None:
+        elif (found := asyncio.run(_choose(words))) is not None:
             wanted = WantedConversation(found, permission=wanted.permission)
         else:
             return code
 
 
-async def _choose(journal: str | None, words: str) -> str | None:
+async def _choose(words: str) -> str | None:
     """Return the id of the session that is meant or that the person chooses; None for none."""
-    if words and (found := await continuation.find_id(journal, words)) is not None:
+    if words and (found := await continuation.find_id(words)) is not None:
         return found
-    choice = await pick_session(journal, words, acts=False, read=show_in_pager)
+    choice = await pick_session(words, acts=False, read=show_in_pager)
     return None if choice is None else choice.session_id
 
 
-async def _chat(
-    wanted: WantedConversation, journal: str | None, host: str
-) -> tuple[int, LeftSession | None]:
+async def _chat(wanted: WantedConversation, host: str) -> tuple[int, LeftSession | None]:
     """Talk in one session; returns the exit code, and where the person went from it."""
     kept = None
     if wanted.session_id or (wanted.newest and not wanted.names_agent):
-        kept = await continuation.session_to_continue(
-            journal, wanted.session_id, wanted.cwd or os.getcwd()
-        )
+        kept = await continuation.session_to_continue(wanted.session_id, wanted.cwd or os.getcwd())
         if kept is not None and not wanted.is_new_beside:
             refuse_moved(kept)
-            async with existing_journal(journal) as found:
+            async with existing_journal() as found:
                 stays = await continuation.stays_live(found, kept, wanted.cwd)
                 is_live = stays and kept.session_id in await live_anywhere(found)
             if is_live:
                 if wanted.setup.servers:
                     raise UsageError(LIVE_SERVERS)
-                return await join(kept.session_id, journal, host, setup=wanted.setup)
+                return await join(kept.session_id, host, setup=wanted.setup)
     if wanted.names_agent:
         start = Start(wanted.agent or "", wanted.program)
     else:
@@ -186,8 +181,8 @@ async def _chat(
         cwd = continuation.folder_of(kept, None)
         kept = None
     elif kept is not None:
-        cwd = await continuation.move_to_folder(journal, kept, wanted.cwd)
-    return await _chat_with(start, wanted, cwd, kept, journal, host)
+        cwd = await continuation.move_to_folder(kept, wanted.cwd)
+    return await _chat_with(start, wanted, cwd, kept, host)
 
 
 async def _chat_with(
@@ -195,12 +190,11 @@ async def _chat_with(
     wanted: WantedConversation,
     cwd: str,
     kept: SessionRow | None,
-    journal: str | None,
     host: str,
 ) -> tuple[int, LeftSession | None]:
     """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
     program = agent_command(start.agent).command if start.agent else start.command
-    served = start.command_line(stores.journal_name(journal))
+    served = start.command_line(stores.journal_name())
     within = Surroundings(os.environ, os.path.realpath(start.folder or cwd))
     wrap = ProgramEndpoint(
         ProgramStart(command=served, cwd=start.folder or cwd),
@@ -211,7 +205,6 @@ async def _chat_with(
         permission=wanted.permission,
         reads_only=False,
         program=sign_in_program(start, stderr=lambda: wrap.stderr_tail(500)),
-        journal=journal,
         host=host,
     )
     if on_terminal():
@@ -223,7 +216,7 @@ async def _chat_with(
     async def show_how_to_continue(session: RemoteSession) -> None:
         if not on_terminal() or not session.state.timeline:
             return
-        async with existing_journal(journal) as found:
+        async with existing_journal() as found:
             short = await short_id(found, session.id)
             row = await found.session(session.id)
         if find_start(row.start) is None:  # the wrap behind it takes some seconds to write it

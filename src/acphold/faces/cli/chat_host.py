@@ -28,11 +28,8 @@ class CommandHost(FarHost):
     was drawn.
     """
 
-    def __init__(
-        self, program: SignInProgram | None, journal: str | None, logged: StringIO
-    ) -> None:
+    def __init__(self, program: SignInProgram | None, logged: StringIO) -> None:
         self._program = program
-        self._journal = journal
         self._logged = logged
 
     def stderr(self) -> str | None:
@@ -64,9 +61,8 @@ class CommandHost(FarHost):
         return "\n".join(map(on_one_line, output.splitlines()))
 
     async def _output_of(self, name: str, *words: str) -> str:
-        """Run a command of ours on the session's journal; return its output."""
-        journal = [] if self._journal is None else [f"--journal={self._journal}"]
-        command = own_command(name, *journal, *words)
+        """Run a command of ours; return its output."""
+        command = own_command(name, *words)
         running = await start_own(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
         output, _ = await output_of(running)
         return output.decode(errors="replace").strip()

@@ -23,6 +23,8 @@ from enum import IntEnum
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE, journal_path, scheme_of
+
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -163,6 +165,12 @@ class Parser(argparse.ArgumentParser):
         """Run the command; returns its exit code. Raises UsageError."""
         read = self.read(arguments)
         read.pop(HOST, None)
+        if journal := read.pop("journal", None):
+            if read.get("server") is not None:
+                raise UsageError(
+                    "--server and --journal cannot be combined: a server has its own journal"
+                )
+            use_journal(str(journal))
         # Output that is followed as it comes has no end that a pager could wait for.
         from acphold.faces.cli.terminal_text import LINE_TERMINALS
 
@@ -275,9 +283,12 @@ class Parser(argparse.ArgumentParser):
                 help=f"{about.meaning} [default: {otherwise}]",
             )
 
-    def add_journal(self) -> None:
-        """Add `--journal URL`; the help of `acphold` explains it for all commands."""
-        self.add_value("--journal", "URL", argparse.SUPPRESS)
+    def add_journal(self, dest: str = "journal") -> None:
+        """Add `--journal URL`; the help of `acphold` explains it for all commands.
+
+        `run` puts it into the environment: a command gets it only with another `dest`.
+        """
+        self.add_value("--journal", "URL", argparse.SUPPRESS, dest=dest)
         see = "--journal URL uses another journal: see `acphold --help`."
         self.epilog = f"{self.epilog}\n\n{see}" if self.epilog else see
 
@@ -364,6 +375,13 @@ def split_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     words = [*arguments]
     place = words.index("--") if "--" in words else len(words)
     return words[:place], words[place + 1 :]
+
+
+def use_journal(location: str) -> None:
+    """Use this journal, and no server, here and in every program that is started from here."""
+    is_file = scheme_of(location) in (None, "sqlite")
+    os.environ[JOURNAL_VARIABLE] = journal_path(location) if is_file else location
+    os.environ.pop(SERVER_VARIABLE, None)
 
 
 @contextmanager

@@ -184,7 +184,7 @@ def _names_session(command: str, action: Action) -> bool:
 def _options(parser: Parser) -> Iterator[Candidate]:
     for action in parser.actions:
         if action.option_strings:
-            help = JOURNAL if action.dest == "journal" else action.help
+            help = JOURNAL if "--journal" in action.option_strings else action.help
             meaning = "" if help in (None, SUPPRESS) else on_one_line(str(help))
             yield Candidate(action.option_strings[0], meaning)
 
@@ -201,7 +201,7 @@ def _sessions(*, are_live: bool = False) -> list[SessionRow]:
     """Return the newest sessions, or the live ones; none if the journal cannot be read."""
 
     async def find() -> list[SessionRow]:
-        async with existing_journal(None) as journal:
+        async with existing_journal() as journal:
             if are_live:
                 from acphold.live.reading.neighbours import live_sessions  # late: brings the server
 

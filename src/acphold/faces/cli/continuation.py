@@ -6,10 +6,8 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 
-from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
@@ -26,11 +24,9 @@ from acphold.record.journal import Journal, ListFilter, RowChange, SessionRow
 from acphold.record.journal.moves import refuse_moved
 
 
-async def session_to_continue(
-    journal: str | None, session_id: str | None, cwd: str
-) -> SessionRow | None:
+async def session_to_continue(session_id: str | None, cwd: str) -> SessionRow | None:
     """Return the session with this id, otherwise the newest of the folder; None if it has none."""
-    async with journal_if_any(journal) as found:
+    async with journal_if_any() as found:
         if found is None:
             if session_id:
                 raise UnknownSessionError(session_id)
@@ -41,10 +37,10 @@ async def session_to_continue(
         return newest[0] if newest else None
 
 
-async def find_id(journal: str | None, word: str) -> str | None:
+async def find_id(word: str) -> str | None:
     """Return the session whose id is this word or begins with it; None if there is none."""
     with suppress(UnknownSessionError, AmbiguousIdError, JournalError):
-        async with existing_journal(journal) as found:
+        async with existing_journal() as found:
             return (await find_session(LocalReader(found), word)).session_id
     return None
 
@@ -69,25 +65,23 @@ def start_of(row: SessionRow) -> Start:
     )
 
 
-def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, str | None]:
+def for_question(session_id: str | None, cwd: str | None) -> tuple[SessionRow, Start, str | None]:
     """Return the session that `ask` continues, how to start its agent, and in which folder.
 
     A live session starts nothing. Raises UsageError, UnknownSessionError, AmbiguousIdError and
     SessionMovedError.
     """
-    wanted = convert(arguments, _WantedPlace)
-    cwd = None if wanted.cwd is None else os.path.abspath(wanted.cwd)
 
     async def find() -> tuple[SessionRow, str | None]:
-        row = await session_to_continue(wanted.journal, wanted.session, cwd or os.getcwd())
+        where = cwd or os.getcwd()
+        row = await session_to_continue(session_id, where)
         if row is None:
-            where = cwd or os.getcwd()
             raise UnknownSessionError("", reason=f"there is no session in {where} to continue")
         refuse_moved(row)
-        async with existing_journal(wanted.journal) as journal:
+        async with existing_journal() as journal:
             if await stays_live(journal, row, cwd):
                 return row, None
-        return row, await move_to_folder(wanted.journal, row, cwd)
+        return row, await move_to_folder(row, cwd)
 
     row, where = asyncio.run(find())
     if where is None:
@@ -112,12 +106,6 @@ async def stays_live(journal: Journal, row: SessionRow, cwd: str | None) -> bool
     return False
 
 
-class _WantedPlace(Struct):
-    session: str | None
-    cwd: str | None
-    journal: str | None
-
-
 def make_startable(start: Start, row: SessionRow | None) -> Start:
     """Return the start; for an agent that is not installed, one that fetches it, after asking. The
     session is for advice."""
@@ -132,11 +120,11 @@ def start_name(start: Start) -> str:
     return on_one_line(start.agent or cut(shlex.join([os.path.basename(program), *words]), 60))
 
 
-async def move_to_folder(journal: str | None, row: SessionRow, cwd: str | None) -> str:
+async def move_to_folder(row: SessionRow, cwd: str | None) -> str:
     """Return the folder to work in: `cwd`, to which the session moves, or its own; UsageError."""
     where = folder_of(row, cwd)
     if not is_same_folder(row.cwd, where):
-        async with existing_journal(journal) as kept:
+        async with existing_journal() as kept:
             await kept.change(row.session_id, RowChange(cwd=where))
         print(f"{title_of(row)} moves from {folder(row.cwd)} to {folder(where)}.", file=sys.stderr)
     return where

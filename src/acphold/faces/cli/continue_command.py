@@ -107,7 +107,6 @@ class _Options(WantedCopy, kw_only=True):
     with_files: bool
     watch: bool
     server: str | None
-    journal: str | None
 
     @property
     def is_move(self) -> bool:
@@ -122,9 +121,9 @@ class _Options(WantedCopy, kw_only=True):
         if self.files is not None and not self.is_move:
             return True
         given, at, seq = self.words[0].rpartition("@") if len(self.words) == 1 else ("", "", "")
-        if not (at and given and seq.isdecimal()) or server_of(self.server, self.journal):
+        if not (at and given and seq.isdecimal()) or server_of(self.server):
             return False
-        return asyncio.run(find_id(self.journal, self.words[0])) is None
+        return asyncio.run(find_id(self.words[0])) is None
 
     def check(self, *, is_copied: bool) -> None:
         """Refuse options that do not go together; raises UsageError."""
@@ -203,7 +202,7 @@ def continue_conversation(**given: object) -> int:
     connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
     options = convert(given, _Options)
-    words, cwd, journal = options.words, options.cwd, options.journal
+    words, cwd = options.words, options.cwd
     if options.before and options.start is None and not any("@" in word for word in words):
         options.start = LAST
     is_copied = options.is_copied()
@@ -212,15 +211,15 @@ def continue_conversation(**given: object) -> int:
         return _move_to(options.on, options)
     if options.source is not None:
         where = place_from_options(cwd, options.files or None, with_files=options.with_files)
-        brought = asyncio.run(_bring(options.source, words[0], where, journal))
-        return talk_here(WantedConversation(brought), journal, "")
+        brought = asyncio.run(_bring(options.source, words[0], where))
+        return talk_here(WantedConversation(brought), "")
     if is_copied:
-        made = asyncio.run(copy_session(journal, words[0] if words else None, options))
+        made = asyncio.run(copy_session(words[0] if words else None, options))
         if not on_terminal():
             return Exit.OK
         wanted = WantedConversation(made, agent=options.agent, program=options.program)
-        return talk_here(wanted, journal, host_option())
-    if (there := server_of(options.server, journal)) is not None:
+        return talk_here(wanted, host_option())
+    if (there := server_of(options.server)) is not None:
         from acphold.faces.cli.far_chat import talk  # late: it brings TLS
 
         far = WantedConversation(words=" ".join(words), cwd=cwd)
@@ -233,19 +232,19 @@ def continue_conversation(**given: object) -> int:
             "for the newest session in this folder"
         )
     if options.watch:
-        return asyncio.run(_watch(journal, " ".join(words), host_option()))
+        return asyncio.run(_watch(" ".join(words), host_option()))
     found = words[0] if words else None
     if on_terminal():
-        found = asyncio.run(find_id(journal, words[0])) if len(words) == 1 else None
+        found = asyncio.run(find_id(words[0])) if len(words) == 1 else None
     while found is None:
-        choice = asyncio.run(pick_session(journal, " ".join(words), read=show_in_pager))
+        choice = asyncio.run(pick_session(" ".join(words), read=show_in_pager))
         if choice is None:
             return Exit.OK
         if choice.action == "open":
             found = choice.session_id
         else:
-            _act(choice, journal)
-    return talk_here(WantedConversation(found, cwd=cwd), journal, host_option())
+            _act(choice)
+    return talk_here(WantedConversation(found, cwd=cwd), host_option())
 
 
 def _move_to(host: str, options: _Options) -> int:
@@ -254,7 +253,7 @@ def _move_to(host: str, options: _Options) -> int:
         raise UsageError("--on takes a machine that ssh reaches, not the URL of a server")
 
     async def move() -> tuple[SessionRow, str, MovedSession]:
-        async with existing_journal(options.journal) as kept:
+        async with existing_journal() as kept:
             text = options.words[0] if options.words else None
             row = (await place(LocalReader(kept), text, f"continues it on {host}")).row
             await let_go(kept, row.session_id)
@@ -279,11 +278,11 @@ def _move_to(host: str, options: _Options) -> int:
     return Exit.OK
 
 
-async def _bring(source: str, text: str, place: WantedPlace, journal: str | None) -> str:
+async def _bring(source: str, text: str, place: WantedPlace) -> str:
     """Bring a session here from another machine or a server; return its id."""
 
     def take(transport: Transport, wanted: str = text) -> Awaitable[MovedSession]:
-        return take_session(journal, transport, place, wanted)
+        return take_session(transport, place, wanted)
 
     if is_url(source):
         moved = await from_server(server_at(source, None), text, take)
@@ -291,20 +290,20 @@ async def _bring(source: str, text: str, place: WantedPlace, journal: str | None
     else:
         moved = await over_ssh(source, ["give", text], take)
     said = "is already here" if moved.was_done else f"was moved here from {on_one_line(source)}"
-    async with existing_journal(journal) as kept:
+    async with existing_journal() as kept:
         short = await short_id(kept, moved.session_id)
     print(visible(f"{short} {said}"), *lines_of(moved, ""), sep="\n")
     print("  on that machine you can still read it, but continue only a copy")
     return moved.session_id
 
 
-async def _watch(journal: str | None, words: str, host: str) -> int:
+async def _watch(words: str, host: str) -> int:
     """Look on at the running session that is meant, or that the person chooses."""
-    async with existing_journal(journal) as kept:
+    async with existing_journal() as kept:
         reader = LocalReader(kept)
         if not on_terminal():
             session_id = (await place(reader, words, "watches it")).row.session_id
-        elif named_one := words and await find_id(journal, words):
+        elif named_one := words and await find_id(words):
             session_id = named_one
         elif live := {*await live_sessions()}:
             if (found := await choose_session(reader, "watches", words, among=live)) is None:
@@ -313,10 +312,10 @@ async def _watch(journal: str | None, words: str, host: str) -> int:
         else:
             print("No session is running. `acphold list` shows all.", file=sys.stderr)
             return Exit.OK
-    return (await join(session_id, journal, host, watch=True))[0]
+    return (await join(session_id, host, watch=True))[0]
 
 
-def _act(choice: Picked, journal: str | None) -> None:
+def _act(choice: Picked) -> None:
     """Carry out the person's action; its output stands above the next list."""
     from acphold.faces.cli import session_commands as commands  # late: few choose them
 
@@ -324,16 +323,15 @@ def _act(choice: Picked, journal: str | None) -> None:
     match choice.action:
         case "rename":
             if words := input("New title: ").split():
-                asyncio.run(commands.rename(session_id=session_id, words=words, journal=journal))
+                asyncio.run(commands.rename(session_id=session_id, words=words))
         case "archive":
-            asyncio.run(commands.archive(session_ids=[session_id], journal=journal))
+            asyncio.run(commands.archive(session_ids=[session_id]))
         case "delete":
-            commands.delete(session_ids=[session_id], sure=False, journal=journal)
+            commands.delete(session_ids=[session_id], sure=False)
         case "export":
             from acphold.faces.cli.export import parser as export_parser
 
             file = f"{session_id[:12]}.md"
-            at = [] if journal is None else ["--journal", journal]
-            export_parser().run(["--output", file, *at, session_id])
+            export_parser().run(["--output", file, session_id])
         case "copy":
-            copy_of_list(session_id, journal)
+            copy_of_list(session_id)

@@ -88,7 +88,7 @@ def parser() -> Parser:
     return made
 
 
-def run_daemon(*, journal: str | None) -> None:
+def run_daemon() -> None:
     """Run the background process in the foreground, until a signal ends it.
 
     `acphold wrap` starts this process by itself when it needs it, and it ends when nothing needs
@@ -96,7 +96,7 @@ def run_daemon(*, journal: str | None) -> None:
     logs to stderr. `wrap` finds it if it runs as the same user, with the same journal,
     HOME and XDG folders. SIGTERM and Ctrl-C end it, with its agents.
     """
-    location = journal_of((), journal)
+    location = journal_of(())
     path = daemon_socket(location)
     if (held := lock(path)) is None:
         raise JournalUnavailableError(

@@ -59,7 +59,6 @@ def diff(
     by_turn: bool,
     root: str | None,
     as_json: bool,
-    journal: str | None,
 ) -> int:
     """Show what changed in files during a session, as a patch.
 
@@ -82,7 +81,7 @@ def diff(
         root = os.path.realpath(root)
 
     async def find_changes() -> FoundChanges:
-        async with existing_journal(journal) as kept:
+        async with existing_journal() as kept:
             session = await place(LocalReader(kept), session_id, "shows its changes")
             if session.seq is not None and turn is not None:
                 raise UsageError(f"{session} and --turn {turn} each name a turn; use one of them")

@@ -82,7 +82,6 @@ def doctor(
     *,
     deep: bool,
     repair: bool,
-    journal: str | None,
     agent: str | None,
     program: tuple[str, ...],
 ) -> int:
@@ -102,12 +101,12 @@ def doctor(
         report.section("Processes", asyncio.run(check_processes()))
         if repair:
             report.wait("recounting every session and rebuilding the search index")
-            report.section("Repair", asyncio.run(repair_journal(journal)))
+            report.section("Repair", asyncio.run(repair_journal()))
         if deep or repair:
             report.wait("checking every page and every history of the journal")
-        report.section("Journal", check_journal(journal, deep=deep or repair))
-        report.section("Files of conversations", asyncio.run(check_files(journal)))
-        if found := asyncio.run(check_transcripts(journal)):
+        report.section("Journal", check_journal(deep=deep or repair))
+        report.section("Files of conversations", asyncio.run(check_files()))
+        if found := asyncio.run(check_transcripts()):
             report.section("Transcripts of other agents", found)
         if program:
             called = agent or display_name(program, os.getcwd())
@@ -311,7 +310,7 @@ def _version(program: str) -> str:
 # -- what other agents keep -------------------------------------------------------------------
 
 
-async def check_transcripts(journal: str | None) -> list[Diagnosis]:
+async def check_transcripts() -> list[Diagnosis]:
     """Find agents that delete conversations, and if all that exist were imported."""
     home = Home(Path.home(), dict(os.environ))
     findings = []
@@ -320,7 +319,7 @@ async def check_transcripts(journal: str | None) -> list[Diagnosis]:
         sources = [*reading.find(home)]
         left = len(sources)
         with suppress(errors.JournalError):  # there is none, or it is reported as such
-            async with existing_journal(journal) as kept:
+            async with existing_journal() as kept:
                 left = await _count_to_import(Intake(kept), sources, reading)
         what = f"{found.agent} {found.when}"
         if not left:

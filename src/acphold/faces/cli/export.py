@@ -77,7 +77,6 @@ async def export(
     redact: bool,
     report: str | None,
     server: str | None,
-    journal: str | None,
 ) -> None:
     """Write sessions as Markdown, JSON lines or HTML pages.
 
@@ -106,7 +105,7 @@ async def export(
     place = _place(output, form, several=everything or len(session_ids) > 1)
     fitting = ListFilter(agents=agent_keys(agent), cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
-    async with reading(server_of(server, journal), journal) as reader:
+    async with reading(server_of(server)) as reader:
         if everything:
             pages = session_pages(reader, Wanted(fitting, since=since))
             found = [it.row async for page in pages for it in page]

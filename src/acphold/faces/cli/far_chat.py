@@ -160,7 +160,7 @@ async def _find_or_choose(agent: RemoteAgent, words: str, server: FarServer) -> 
             return await _find_by_id(agent, words)
     if not on_terminal():
         raise UsageError("in a pipe, the ID of one session is required")
-    async with reading(server, None) as reader:
+    async with reading(server) as reader:
         try:
             await reader.page(Wanted(), limit=1)
         except (

@@ -106,28 +106,28 @@ class DiagnosisReport:
             self._console.print(Text("No problems found", "good"))
 
 
-def check_journal(location: str | None, *, deep: bool) -> list[Diagnosis]:
+def check_journal(*, deep: bool) -> list[Diagnosis]:
     """Check the journal: its place, its contents, and that it is private; with `deep`, that it is
     whole, for which all of it is read."""
     try:
-        inside, path = asyncio.run(_look_inside(location, deep=deep))
+        inside, path = asyncio.run(_look_inside(deep=deep))
     except errors.NoJournalError as none:
         finding = Diagnosis(f"none yet at {folder(none.place)}; the first session creates it")
-        is_file = scheme_of(stores.journal_name(location)) is None
+        is_file = scheme_of(stores.journal_name()) is None
         return [finding, *(_room(Path(none.place)) if is_file else ())]
     except errors.AcpError as error:
         return [_problem(error)]
     if path is None:
-        return [Diagnosis(stores.journal_name(location).partition("?")[0]), *inside]
+        return [Diagnosis(stores.journal_name().partition("?")[0]), *inside]
     log = path.with_name(f"{path.name}-wal")
     waiting = size(log.stat().st_size if log.exists() else 0)
     sizes = f"{size(path.stat().st_size)}, and {waiting} in its write-ahead log"
     return [Diagnosis(f"{folder(str(path))}, {sizes}"), *inside, *_room(path)]
 
 
-async def _look_inside(location: str | None, *, deep: bool) -> tuple[list[Diagnosis], Path | None]:
+async def _look_inside(*, deep: bool) -> tuple[list[Diagnosis], Path | None]:
     """Return the findings, and the file if the journal is in one."""
-    async with existing_journal(location) as journal:
+    async with existing_journal() as journal:
         prompted = unprompted = 0
         async for row in sessions(journal, ListFilter(include_unprompted=True, archived="include")):
             prompted += row.prompted
@@ -265,10 +265,10 @@ def _room(path: Path) -> list[Diagnosis]:
 _NO_REPAIR = "restore a damaged database from its backup"
 
 
-async def repair_journal(location: str | None) -> list[Diagnosis]:
+async def repair_journal() -> list[Diagnosis]:
     """Rebuild everything that can be rebuilt from the conversations, and report what was wrong."""
     try:
-        async with existing_journal(location) as journal:
+        async with existing_journal() as journal:
             done = await file_of(journal, "repair", _NO_REPAIR).repair()
             while await journal.index.catch_up(bounds.INDEX_STEP_SECONDS):
                 pass
@@ -346,7 +346,7 @@ def describe_snapshot(one: TurnSnapshot) -> str:
     return words
 
 
-async def check_files(location: str | None) -> list[Diagnosis]:
+async def check_files() -> list[Diagnosis]:
     """Say where files are kept, how large they are, and why some are not."""
     is_off = _is_off()
     findings = [Diagnosis(_setting())]
@@ -354,7 +354,7 @@ async def check_files(location: str | None) -> list[Diagnosis]:
         what = "git is not on PATH: no files are kept until you install it"
         findings.append(Diagnosis(what, is_past=True))
     try:
-        async with existing_journal(location) as journal:
+        async with existing_journal() as journal:
             stores = await stores_of(journal)
             rows = await journal.snapshots.of_all()
             begun = await remains(journal)

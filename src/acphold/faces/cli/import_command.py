@@ -108,7 +108,6 @@ def import_conversations(
     redact: bool,
     dry_run: bool,
     as_json: bool,
-    journal: str | None,
 ) -> None:
     """Import conversations that other agents keep on disk.
 
@@ -134,19 +133,19 @@ def import_conversations(
         branches,
         {name: Tally() for name in NAMES if name in (agents or NAMES)},
     )
-    location = stores.journal_name(journal)
+    location = stores.journal_name()
     with at_ctrl_c():  # nothing has to be finished: a journal is whole at any time
         if session is not None:
-            asyncio.run(_read_listed(location, session, redact=redact))
+            asyncio.run(_read_listed(session, redact=redact))
         elif dry_run:
-            asyncio.run(run.dry(location))
+            asyncio.run(run.dry())
             run.report(as_json=as_json, dry=True)
         else:
             try:
                 asyncio.run(run.real(location, as_json=as_json, watch=watch, wait=wait))
             except KeyboardInterrupt:
                 if not watch:
-                    asyncio.run(run.report_interruption(location))
+                    asyncio.run(run.report_interruption())
                 raise
 
 
@@ -160,8 +159,8 @@ async def _finish(journal: Journal) -> None:
         print("\r\x1b[K", end="", file=sys.stderr)
 
 
-async def _read_listed(location: str, session_id: str, *, redact: bool) -> None:
-    async with existing_journal(location) as journal:
+async def _read_listed(session_id: str, *, redact: bool) -> None:
+    async with existing_journal() as journal:
         await imports.read_listed(journal, session_id, redact=redact)
 
 
@@ -210,13 +209,13 @@ class _ImportRun(Struct):
                 await self._import_changed(intake, progress_bars(quiet=True), None)
                 self.report(as_json=as_json, only_news=True)
 
-    async def report_interruption(self, location: str) -> None:
+    async def report_interruption(self) -> None:
         """After a Ctrl-C, tell what is done and how to continue."""
         done = sum(
             tally.outcomes[word] for tally in self.tallies.values() for word in ("new", "grown")
         )
         then = "the next `acphold search` reads them in the background, `acphold import` at once"
-        async with journal_if_any(location) as journal:
+        async with journal_if_any() as journal:
             left = "" if journal is None else await unread_remark(journal, then)
         left = left or "There may be more; `acphold import` continues"
         kept = f": {quantity(done, 'conversation')}" if done else ""
@@ -271,9 +270,9 @@ class _ImportRun(Struct):
             sources.sort(key=lambda source: -source.changed_at)
             await imports.each(sources, take)
 
-    async def dry(self, location: str) -> None:
+    async def dry(self) -> None:
         """Count what `real` would import."""
-        async with journal_if_any(location) as journal:
+        async with journal_if_any() as journal:
             intake = Intake(journal, self.selection) if journal else None
             for name, tally in self.tallies.items():
                 for source in self._sources(reader(name)):

@@ -71,7 +71,6 @@ async def inbox(
     limit: int,
     as_json: bool,
     server: str | None,
-    journal: str | None,
 ) -> int:
     """Answer what agents are waiting for.
 
@@ -94,8 +93,8 @@ async def inbox(
     """
     if history and follow:
         raise UsageError("--history cannot be combined with --follow")
-    there = server_of(server, journal)
-    source = reading(there, journal)
+    there = server_of(server)
+    source = reading(there)
     try:
         if history:
             await _history(source, limit, as_json=as_json)
@@ -104,7 +103,7 @@ async def inbox(
         else:
             from acphold.faces.cli.inbox_answers import answer_all  # late: it brings the screen
 
-            return await answer_all(source, there, journal, follow=follow)
+            return await answer_all(source, there, follow=follow)
     except NoJournalError:
         print(NOTHING, file=sys.stderr)
     return Exit.OK

@@ -79,7 +79,6 @@ class InboxPerson(TerminalPerson):
 async def answer_all(
     source: AbstractAsyncContextManager[SessionReader],
     server: FarServer | None,
-    journal: str | None,
     *,
     follow: bool,
 ) -> int:
@@ -97,7 +96,7 @@ async def answer_all(
             if waiting:
                 answered = True
                 session_id = waiting[0].row.session_id
-                left |= await InboxVisit(reader, server, journal, visitor, session_id).run()
+                left |= await InboxVisit(reader, server, visitor, session_id).run()
                 continue
             rows = [it.row for it in await sessions_on_hold(reader)]
             short_ids = await reader.short_ids(row.session_id for row in rows)
@@ -127,15 +126,13 @@ class InboxVisit:
         self,
         reader: SessionReader,
         server: FarServer | None,
-        journal: str | None,
         visitor: InboxPerson,
         session_id: str,
     ) -> None:
         self._reader = reader
         self._server = server
-        self._journal = journal
         self._session_id = session_id
-        self._answers = PersonAnswers(visitor.flow, calls=KnownCalls(server, journal))
+        self._answers = PersonAnswers(visitor.flow, calls=KnownCalls(server))
         self._answers.face = visitor
         self._visitor = visitor
         self._items: dict[str, InboxQuestion] = {}
@@ -195,7 +192,7 @@ class InboxVisit:
         """Return a connection to the process that has the session, or to the server."""
         endpoint: Endpoint
         if self._server is None:
-            endpoint = OwnerEndpoint(self._session_id, self._journal)
+            endpoint = OwnerEndpoint(self._session_id)
         else:
             from acphold.client.far_line import ServerEndpoint  # late: these bring TLS
             from acphold.faces.cli.remote import obtain_token

@@ -137,14 +137,14 @@ def parser() -> Parser:
     return made
 
 
-async def index_beside(*, journal: str | None) -> None:
+async def index_beside() -> None:
     """Index what an import brings, until stdin ends and nothing is left.
 
     Internal: `import` and `search` start it. A journal has at most one.
     """
-    path = stores.journal_name(journal)
+    path = stores.journal_name()
     with suppress(TimeoutError):
-        async with existing_journal(path) as found, asyncio.timeout(bounds.INDEX_BESIDE_SECONDS):
+        async with existing_journal() as found, asyncio.timeout(bounds.INDEX_BESIDE_SECONDS):
             # A process that found another one at work relied on it, so look again after unlocking.
             while (lock_file := alone(path)) is not None:
                 try:
@@ -195,11 +195,11 @@ async def finish_index(journal: Journal) -> AsyncIterator[int]:
         yield left
 
 
-async def unread_and_resumed(journal: Journal, location: str | None) -> str:
+async def unread_and_resumed(journal: Journal) -> str:
     """Start reading sessions that an import has only listed; return a remark about them."""
     if not await journal.page(UNREAD, limit=1):
         return ""
-    path = stores.journal_name(location)
+    path = stores.journal_name()
     if journal.file is None or not os.access(path, os.W_OK) or _obstacle() is not None:
         return await unread_remark(journal)
     _start_if_alone(path)
@@ -230,11 +230,11 @@ def _key(path: str) -> str:
     return str(hashed.hexdigest()[:16])
 
 
-async def list_growth(reader: SessionReader, location: str | None) -> None:
+async def list_growth(reader: SessionReader) -> None:
     """List what the agents' own programs have added, and start to read it in the background."""
     if not isinstance(reader, LocalReader):
         return
-    journal, path = reader.journal, stores.journal_name(location)
+    journal, path = reader.journal, stores.journal_name()
     if journal.file is not None and not os.access(path, os.W_OK):
         return
     if not (grown := growth(path)) or _obstacle() is not None:

@@ -29,7 +29,7 @@ def backup_parser() -> Parser:
     return made
 
 
-async def backup(*, path: str, force: bool, journal: str | None) -> None:
+async def backup(*, path: str, force: bool) -> None:
     """Back up the journal while sessions run.
 
     The copy is a snapshot of one moment. acphold checks it before it replaces FILE, and only you
@@ -40,7 +40,7 @@ async def backup(*, path: str, force: bool, journal: str | None) -> None:
         target = os.path.join(target, f"journal-{datetime.now():%Y-%m-%d-%H%M%S}.db")
     elif path.endswith("/"):
         raise UsageError(f"the folder {path} does not exist; create it or name another")
-    async with existing_journal(journal) as found:
+    async with existing_journal() as found:
         instead = (
             "back it up like your other databases, or copy it to a file with `acphold journal copy`"
         )
@@ -65,7 +65,7 @@ def restore_parser() -> Parser:
     return made
 
 
-def restore(*, path: str, stop: bool, keep_access: bool, journal: str | None) -> int:
+def restore(*, path: str, stop: bool, keep_access: bool) -> int:
     """Replace the journal with a backup.
 
     The journal must not be open anywhere. --stop stops background agents, as `acphold agent stop`
@@ -78,20 +78,20 @@ def restore(*, path: str, stop: bool, keep_access: bool, journal: str | None) ->
     accept them: `acphold access keep`, or --keep-access at once. Rules wait until you have switched
     them on again: `acphold rules on`.
     """
-    if scheme_of(stores.journal_name(journal)) is not None:
+    if scheme_of(stores.journal_name()) is not None:
         raise UsageError(
             "restore needs a journal in a file, which this one is not: restore it like your other "
             "databases, or copy a file into it with `acphold journal copy`"
         )
-    if stop and (code := asyncio.run(stop_all_of(journal))) != Exit.OK:
+    if stop and (code := asyncio.run(stop_all_of())) != Exit.OK:
         return code
     # In an event loop a Ctrl-C would come only when the journal has been replaced.
     backup = os.path.abspath(os.path.expanduser(path))
-    done = stores.restore(journal, backup, carries_over=not keep_access)
+    done = stores.restore(None, backup, carries_over=not keep_access)
 
     async def accept() -> str:
         """Make the tokens and shares of the restored journal good, or say that they are held."""
-        async with existing_journal(journal) as restored:
+        async with existing_journal() as restored:
             if keep_access or done.is_known:
                 await restored.access.accept()
             return await describe_held(restored.access)
@@ -178,7 +178,7 @@ def compact_parser() -> Parser:
     return made
 
 
-async def compact(*, journal: str | None) -> None:
+async def compact() -> None:
     """Reclaim disk space from deleted sessions.
 
     Deleted sessions leave free space in the file. acphold keeps part of it for new sessions and
@@ -186,7 +186,7 @@ async def compact(*, journal: str | None) -> None:
     finishes other work that is otherwise done gradually: it packs old turns, and overwrites the
     remains of interrupted deletions.
     """
-    async with existing_journal(journal) as found:
+    async with existing_journal() as found:
         file = file_of(found, "compact", "a database reclaims space by itself (VACUUM)")
         path, before = file.path, os.path.getsize(file.path)
         while await found.index.tidy(bounds.INDEX_STEP_SECONDS):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def existing_journal(journal: str | None) -> AsyncIterator[Journal]:
+async def existing_journal() -> AsyncIterator[Journal]:
     """Open the journal for the block; NoJournalError if there is none: none is created."""
 
     async def read_transcript(path: str, session_id: str) -> None:
@@ -40,7 +40,7 @@ async def existing_journal(journal: str | None) -> AsyncIterator[Journal]:
 
         await read_beside(path, session_id)
 
-    kept = open_journal(stores.journal_name(journal), create=False, read_transcript=read_transcript)
+    kept = open_journal(stores.journal_name(), create=False, read_transcript=read_transcript)
     try:
         if kept.file is None:  # a database only notices that there is no journal when it is read
             await kept.identity()
@@ -50,11 +50,11 @@ async def existing_journal(journal: str | None) -> AsyncIterator[Journal]:
 
 
 @asynccontextmanager
-async def journal_if_any(journal: str | None) -> AsyncIterator[Journal | None]:
+async def journal_if_any() -> AsyncIterator[Journal | None]:
     """Open the journal as `existing_journal` does; None if there is none yet."""
     async with AsyncExitStack() as stack:
         try:
-            kept = await stack.enter_async_context(existing_journal(journal))
+            kept = await stack.enter_async_context(existing_journal())
         except NoJournalError:
             kept = None
         yield kept
@@ -106,11 +106,11 @@ def text_to_match(row: SessionRow) -> str:
 
 
 @asynccontextmanager
-async def reading(server: FarServer | None, journal: str | None) -> AsyncIterator[SessionReader]:
+async def reading(server: FarServer | None) -> AsyncIterator[SessionReader]:
     """Read a server, or else a journal, for the block; the errors of `existing_journal` and
     `obtain_token`."""
     if server is None:
-        async with existing_journal(journal) as kept:
+        async with existing_journal() as kept:
             yield LocalReader(
                 kept, said=text_to_match, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS
             )

@@ -154,7 +154,6 @@ async def list_sessions(
     follow: bool,
     as_json: bool,
     server: str | None,
-    journal: str | None,
 ) -> int:
     """List sessions, newest first.
 
@@ -198,25 +197,23 @@ async def list_sessions(
     )
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = bounds.LISTED_SESSIONS
-    async with reading(server_of(server, journal), journal) as reader:
-        await list_growth(reader, journal)
+    async with reading(server_of(server)) as reader:
+        await list_growth(reader)
         if follow:
             if as_json:
                 await follow_list(reader, AsJson(wanted, sys.stdout), limit)
             else:
-                show = partial(_print_table, reader, journal, wanted, limit)
+                show = partial(_print_table, reader, wanted, limit)
                 await follow_list(reader, AsWords(wanted, sys.stdout), limit, show)
         elif as_json:
             async for page in session_pages(reader, wanted, limit):
                 sys.stdout.writelines(f"{session_json(session)}\n" for session in page)
         else:
-            await _print_table(reader, journal, wanted, limit)
+            await _print_table(reader, wanted, limit)
     return Exit.OK
 
 
-async def _print_table(
-    reader: SessionReader, location: str | None, wanted: Wanted, limit: int | None
-) -> None:
+async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None) -> None:
     on_terminal = sys.stdout.isatty()
     table = Table()
     now = now_ms()
@@ -238,7 +235,7 @@ async def _print_table(
         del table.lines[limit:]
     unread = ""
     if is_unread and isinstance(reader, LocalReader):
-        unread = await unread_and_resumed(reader.journal, location)
+        unread = await unread_and_resumed(reader.journal)
     if not table.lines:
         print(visible(await _why_none(reader, wanted)), file=sys.stderr)
     elif on_terminal:

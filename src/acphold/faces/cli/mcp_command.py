@@ -68,7 +68,7 @@ def parser() -> Parser:
     return made
 
 
-async def mcp(*, cwd: str | None, journal: str | None) -> None:
+async def mcp(*, cwd: str | None) -> None:
     """An MCP server that lets agents search past sessions.
 
     Its tools are `search` and `read`: what `acphold search` finds, and what was said around it.
@@ -84,9 +84,7 @@ async def mcp(*, cwd: str | None, journal: str | None) -> None:
     from acp_wire.transports.stdio import stdio_transport
     from acphold.live.mcp.messages import serve
 
-    serving = asyncio.ensure_future(
-        serve(make_server(stores.journal_name(journal), cwd), stdio_transport())
-    )
+    serving = asyncio.ensure_future(serve(make_server(cwd), stdio_transport()))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     await asyncio.wait([serving])
@@ -274,8 +272,8 @@ TOOLS = {
 }
 
 
-def make_server(journal: str, cwd: str | None) -> Server[Any]:
-    """Return the server for the journal at a path, bounded to a folder."""
+def make_server(cwd: str | None) -> Server[Any]:
+    """Return the server for the journal, bounded to a folder."""
     import mcp_types as types
     from mcp.server.lowlevel import Server
 
@@ -298,7 +296,7 @@ def make_server(journal: str, cwd: str | None) -> Server[Any]:
                     name: it for name, it in (params.arguments or {}).items() if it is not None
                 }
                 request = msgspec.convert(given, tool.request)
-                async with journal_if_any(journal) as found:
+                async with journal_if_any() as found:
                     if found is None:
                         raise UsageError("there are no sessions yet")
                     text = await tool.answer(found, request, cwd)

@@ -92,7 +92,7 @@ def move_end(
                 await _give_named(transport, session_id)
             else:
                 place = place_from_options(cwd, files, with_files=with_files)
-                await take_session(None, transport, place)
+                await take_session(transport, place)
         except ConnectionLostError:
             pass  # the person sees it at the other end
         finally:
@@ -105,7 +105,7 @@ def move_end(
 async def _give_named(transport: Transport, session_id: str) -> None:
     async with AsyncExitStack() as stack:
         try:
-            journal = await stack.enter_async_context(existing_journal(None))
+            journal = await stack.enter_async_context(existing_journal())
             reader = LocalReader(journal)
             row = await reader.whole(await find_session(reader, session_id))
         except AcpError as error:
@@ -116,12 +116,10 @@ async def _give_named(transport: Transport, session_id: str) -> None:
         await give(journal, transport, row.session_id)
 
 
-async def take_session(
-    journal: str | None, transport: Transport, place: WantedPlace, text: str = ""
-) -> MovedSession:
+async def take_session(transport: Transport, place: WantedPlace, text: str = "") -> MovedSession:
     """Take a session into the journal here, which is made if there is none; its id begins with
     `text`, unless that stands for the newest one there."""
-    kept = open_journal(stores.journal_name(journal))
+    kept = open_journal(stores.journal_name())
     try:
         return await take(
             kept, transport, place, Surroundings.here(), "" if text in NEWEST else text
@@ -165,7 +163,7 @@ async def from_server(
     from acphold.faces.cli.remote import obtain_token
 
     token = await obtain_token(server)
-    async with reading(server, None) as reader:
+    async with reading(server) as reader:
         session_id = (await find_session(reader, text)).session_id
     if text not in NEWEST:
         require_wanted(session_id, text)

@@ -63,7 +63,7 @@ async def status(*, as_json: bool) -> int:
         ids = [session.session_id for process in found for session in process.sessions]
         short_ids = {session_id: session_id for session_id in ids}
         with suppress(JournalError):  # it cannot be read, or is not there
-            async with existing_journal(None) as journal:
+            async with existing_journal() as journal:
                 short_ids = await LocalReader(journal).short_ids(ids)
         for process in found:
             kind = "background" if process.is_background else "for an editor or a program"
@@ -102,9 +102,7 @@ def stop_parser() -> Parser:
     return made
 
 
-async def stop(
-    *, session_id: str | None, everything: bool, force: bool, journal: str | None
-) -> int:
+async def stop(*, session_id: str | None, everything: bool, force: bool) -> int:
     """Stop background agents.
 
     With ID, stops the agent that runs this session, and its other sessions with it. Without ID,
@@ -118,7 +116,7 @@ async def stop(
         raise UsageError(f"use ID or {'--all' if everything else '--force'}, not both")
     found = await processes()
     if session_id is not None:
-        return await _stop_session(found, session_id, journal)
+        return await _stop_session(found, session_id)
     background = [process for process in found if process.is_background]
     silent = silent_processes(found)
     if not force:
@@ -150,8 +148,8 @@ def _complain(words: str) -> Exit:
     return Exit.ERROR
 
 
-async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
-    async with existing_journal(location) as journal:
+async def _stop_session(found: Sequence[Process], given: str) -> int:
+    async with existing_journal() as journal:
         wanted = (await find_session(LocalReader(journal), given, "ends its process")).session_id
         short = await short_id(journal, wanted)
         recorded = await journal.owner(wanted)
@@ -185,11 +183,11 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
     return Exit.OK
 
 
-async def stop_all_of(location: str | None) -> int:
+async def stop_all_of() -> int:
     """End the background processes that have this journal open; returns the exit code."""
     owners: list[Owner] = []
     with suppress(JournalError):  # it is damaged: its owners are unknown; or not there
-        async with existing_journal(location) as journal:
+        async with existing_journal() as journal:
             owners = await journal.owners()
     addresses = {address for owner in owners for address in owner.addresses}
     found = [it for it in await processes() if it.is_background]

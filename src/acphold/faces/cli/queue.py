@@ -88,7 +88,6 @@ async def queue(
     on_failure: str | None,
     restart: str | None,
     json: bool,
-    journal: str | None,
 ) -> int:
     """Show and change the queued prompts in a session.
 
@@ -109,10 +108,10 @@ async def queue(
     """
     if session_id is not None:
         changes = _changes_of(deed, words, at, on_failure, restart)
-        return await _apply(journal, session_id, changes, as_json=json)
+        return await _apply(session_id, changes, as_json=json)
     rows: list[SessionRow] = []
     short_ids: dict[str, str] = {}
-    async with journal_if_any(journal) as kept:
+    async with journal_if_any() as kept:
         if kept is not None:
             reader = LocalReader(kept)
             page = await reader.page(QUEUED, limit=bounds.QUEUES_AT_ONCE)
@@ -141,12 +140,12 @@ def ask_later(arguments: Mapping[str, object]) -> int:
     change = QueueChange("add", uuid4().hex[:8], Raw(encode(blocks)), at=when)
 
     async def put() -> int:
-        row = await session_to_continue(asked.journal, asked.session, asked.cwd or os.getcwd())
+        row = await session_to_continue(asked.session, asked.cwd or os.getcwd())
         if row is None:
             raise UsageError(
                 "--later: there is no session to continue in this folder; name one with --session"
             )
-        return await _apply(asked.journal, row.session_id, [change], as_json=asked.json)
+        return await _apply(row.session_id, [change], as_json=asked.json)
 
     return asyncio.run(put())
 
@@ -191,10 +190,8 @@ def _blocks(words: Sequence[str]) -> Raw:
     return Raw(encode([{"type": "text", "text": " ".join(words)}]))
 
 
-async def _apply(
-    location: str | None, given: str, changes: Sequence[QueueChange], *, as_json: bool
-) -> int:
-    async with existing_journal(location) as journal:
+async def _apply(given: str, changes: Sequence[QueueChange], *, as_json: bool) -> int:
+    async with existing_journal() as journal:
         reader = LocalReader(journal)
         row = await find_session(reader, given, "shows its queue")
         short = (await reader.short_ids([row.session_id]))[row.session_id]
@@ -210,7 +207,7 @@ async def _apply(
             named.append(change)
         for change in named:
             if change.do == "go" and not answer.is_live and answer.queue.waiting:
-                await _open_in_background(row, location, short)
+                await _open_in_background(row, short)
             try:
                 answer = await ask_queue(journal, row.session_id, change)
             except RemoteError as error:
@@ -222,13 +219,13 @@ async def _apply(
     return Exit.OK
 
 
-async def _open_in_background(row: SessionRow, location: str | None, short: str) -> None:
+async def _open_in_background(row: SessionRow, short: str) -> None:
     """Open a session that no process has, with its agent; UsageError if that is not known, or does
     not start."""
     there = f"open it here with `acphold continue {on_one_line(short)}`, then type `/queue resume`"
     start = make_startable(start_of(row), row)
-    cwd = await move_to_folder(location, row, None)
-    command = start.command_line(stores.journal_name(location))
+    cwd = await move_to_folder(row, None)
+    command = start.command_line(stores.journal_name())
     wrap = ProgramEndpoint(ProgramStart(command=command, cwd=start.folder or cwd), is_acphold=True)
     params = {"sessionId": row.session_id, "cwd": cwd, "mcpServers": []}
     try:

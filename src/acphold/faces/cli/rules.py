@@ -86,7 +86,6 @@ async def rules(
     although: bool,
     user: str | None,
     json: bool,
-    journal: str | None,
 ) -> int:
     """Answer an agent's questions in advance.
 
@@ -138,10 +137,10 @@ async def rules(
         case "why" if len(words) != 1:
             raise UsageError("name a session or a question: acphold rules why ID")
     if deed == "list":
-        async with journal_if_any(journal) as found:
+        async with journal_if_any() as found:
             await _list(found, person, json=json)
         return Exit.OK
-    async with existing_journal(journal) as kept:
+    async with existing_journal() as kept:
         match deed:
             case "add":
                 await _add(kept, rule, session, although=although)

@@ -25,7 +25,7 @@ def parser() -> Parser:
     return made
 
 
-def run_agent(*, target: str, journal: str | None) -> None:
+def run_agent(*, target: str) -> None:
     """Run an agent written in Python for your editor, as its own `agent.run()` does.
 
     MODULE:NAME is a module and the acphold.Agent in it, or a file and the agent in it:
@@ -44,7 +44,7 @@ def run_agent(*, target: str, journal: str | None) -> None:
     gc.freeze()  # as in `cli.start`
     gc.enable()
     streams = claim_stdio_as(target)  # from here on, output of the agent's module is harmless
-    run_on(definition_of(load_agent(target)), streams, AgentOptions(journal=journal))
+    run_on(definition_of(load_agent(target)), streams, AgentOptions())
 
 
 def load_agent(target: str) -> Agent:

@@ -99,7 +99,6 @@ class ChatFrontend:
         permission: Rule | None,
         reads_only: bool,
         program: SignInProgram | None = None,
-        journal: str | None = None,
         server: FarServer | None = None,
         all_agents: bool = False,
         host: str = "",
@@ -110,7 +109,7 @@ class ChatFrontend:
         from acphold.faces.screen.flow import Flow
         from acphold.faces.screen.sign_in import TerminalSignIn
 
-        self._server, self._journal, self._host_option = server, journal, host
+        self._server, self._host_option = server, host
         self._all_agents = all_agents
         self._logged = StringIO()
         self.flow = Flow(thoughts="folded" if on_terminal() else "whole", brief=_draws())
@@ -124,13 +123,13 @@ class ChatFrontend:
             self.flow,
             reads_only=reads_only,
             sign_in=self.sign_in,
-            host=FarHost() if server else CommandHost(program, journal, self._logged),
+            host=FarHost() if server else CommandHost(program, self._logged),
             is_far=server is not None,
         )
         self.answers: PersonAnswers = PersonAnswers(
             self.flow,
             reads_only=reads_only,
-            calls=KnownCalls(server, journal),
+            calls=KnownCalls(server),
         )
         self._permission = permission
         if self._person is not None:
@@ -184,7 +183,7 @@ class ChatFrontend:
             there = self._server.option
         else:
             with suppress(JournalError):  # the chat does not need it
-                named = await _short_id(self._journal, session.id)
+                named = await _short_id(session.id)
         self.flow.transcript = f"acphold show{there} {named}"
         self.chat.begin(agent, session)
         if self._person is not None:
@@ -301,7 +300,6 @@ class LeftSession(NamedTuple):
 
 async def join(
     session_id: str,
-    journal: str | None,
     host: str,
     *,
     watch: bool = False,
@@ -314,19 +312,19 @@ async def join(
     """
     from acphold.client import connect  # late: commands that only look do not wait for it
 
-    frontend = ChatFrontend(permission=None, reads_only=watch, journal=journal, host=host)
+    frontend = ChatFrontend(permission=None, reads_only=watch, host=host)
     try:
-        async with connect(session=session_id, journal=journal, **frontend.options) as agent:
+        async with connect(session=session_id, **frontend.options) as agent:
             session = await agent.load_session(session_id)
             await setup.apply(session)
             code = await frontend.run(agent, session)
     except ConnectionLostError as error:
         if "is not live" not in str(error):
             raise
-        short = await _short_id(journal, session_id)
+        short = await _short_id(session_id)
         _print_how_to_continue(f"Session {short} is not running; to continue it", short, host)
         return Exit.ERROR, None
-    short = await _short_id(journal, session_id)
+    short = await _short_id(session_id)
     if on_terminal() and code == Exit.OK:
         print(f"\nDetached; the session continues: acphold continue{host} {short}")
     elif frontend.chat.turns.error is not None:
@@ -335,8 +333,8 @@ async def join(
     return code, None if goes_to is None else LeftSession(session_id, goes_to, is_joined=True)
 
 
-async def _short_id(journal: str | None, session_id: str) -> str:
-    async with existing_journal(journal) as kept:
+async def _short_id(session_id: str) -> str:
+    async with existing_journal() as kept:
         return await short_id(kept, session_id)
 
 

@@ -84,7 +84,6 @@ async def search(
     limit: int,
     as_json: bool,
     server: str | None,
-    journal: str | None,
 ) -> None:
     """Search all conversations, newest first.
 
@@ -113,8 +112,8 @@ async def search(
     )
     if not terms(sought.words):
         raise UsageError(f"{sought.words!r} has no word to search for; see `acphold search --help`")
-    async with reading(server_of(server, journal), journal) as reader:
-        await list_growth(reader, journal)
+    async with reading(server_of(server)) as reader:
+        await list_growth(reader)
         # One more than is shown, to know if there are more.
         found = await reader.search(replace(sought, limit=sought.limit + 1))
         hits = found[: sought.limit]
@@ -138,7 +137,7 @@ async def search(
         if lagging:
             some = quantity(lagging, "older conversation")
             tell(f"Not searchable yet: {some}. `acphold import --wait` indexes all at once.")
-        if local is not None and (remark := await unread_and_resumed(local, journal)):
+        if local is not None and (remark := await unread_and_resumed(local)):
             tell(f"{remark}.")
 
 

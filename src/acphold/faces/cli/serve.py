@@ -90,7 +90,7 @@ def parser() -> Parser:
     )
     made.add_flag("--uninstall", "remove the service file")
     made.add_flag("--force", "let --install replace a file that it did not write")
-    made.add_journal()
+    made.add_journal("typed_journal")  # over one of an agent's settings
     made.add_log()
     return made
 
@@ -143,7 +143,7 @@ def serve(
     install: bool,
     uninstall: bool,
     force: bool,
-    journal: str | None,
+    typed_journal: str | None,
     log_level: str,
     log_file: str | None,
 ) -> None:
@@ -192,7 +192,7 @@ def serve(
         from acphold.faces.cli.service_unit import install_server
 
         others = {
-            "--journal": journal and journal_name(journal),
+            "--journal": typed_journal and journal_name(typed_journal),
             "--log-level": log_level.lower(),
             "--log-file": log_file and os.path.abspath(log_file),
         }
@@ -201,7 +201,7 @@ def serve(
     log = [f"--log-level={log_level.lower()}"]
     if (written := start_log(log_level, log_file)) is not None:
         log.append(f"--log-file={os.path.abspath(written)}")
-    served = _served(agents, journal, log)
+    served = _served(agents, typed_journal, log)
     if missing := why_missing():
         tell(f"acphold: {missing}; everything else is served")
     folder = os.getcwd()

@@ -37,13 +37,9 @@ def add_ca(parser: Parser, when: str) -> None:
     )
 
 
-def server_of(
-    given: str | None, journal: str | None = None, *, ca: str | None = None
-) -> FarServer | None:
+def server_of(given: str | None, *, ca: str | None = None) -> FarServer | None:
     """Return the server that is meant; None for this machine. UsageError, SettingsError."""
-    if given is not None and journal is not None:
-        raise UsageError("--server and --journal cannot be combined: a server has its own journal")
-    named = given if given is not None or journal is not None else os.environ.get(SERVER_VARIABLE)
+    named = os.environ.get(SERVER_VARIABLE) if given is None else given
     if not named:
         if ca is not None:
             raise UsageError("--ca goes with --server")

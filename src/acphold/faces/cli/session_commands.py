@@ -43,7 +43,7 @@ def rename_parser() -> Parser:
     return made
 
 
-async def rename(*, session_id: str, words: list[str], journal: str | None) -> int:
+async def rename(*, session_id: str, words: list[str]) -> int:
     """Rename a session.
 
     Your title stays, whatever the agent calls the session later. ID may be any unique prefix. A
@@ -52,20 +52,18 @@ async def rename(*, session_id: str, words: list[str], journal: str | None) -> i
     title = as_title(" ".join(words))
     if title is None:
         raise UsageError("a title needs at least one letter or digit")
-    async with existing_journal(journal) as found:
+    async with existing_journal() as found:
         row = await find_session(LocalReader(found), session_id, "renames it")
         await found.change(row.session_id, RowChange(given=title))
-        await _tell(found, row.session_id, journal)
+        await _tell(found, row.session_id)
     print(f"{on_one_line(row.title or '(no title)')}\n  is now {on_one_line(title)}")
     return Exit.OK
 
 
-async def _tell(
-    found: Journal, session_id: str, location: str | None, *, archived: bool | None = None
-) -> None:
+async def _tell(found: Journal, session_id: str, *, archived: bool | None = None) -> None:
     """Tell the process in which a session is live; or the daemon, whose agent may have it in a list
     of its own."""
-    daemon = unix_address(daemon_socket(journal_of((), location)))
+    daemon = unix_address(daemon_socket(journal_of(())))
     whose = await found.owner(session_id)
     await tell_owner(whose, session_id, [daemon], archived=archived)
 
@@ -79,7 +77,7 @@ def archive_parser() -> Parser:
     return made
 
 
-async def archive(*, session_ids: list[str], undo: bool = False, journal: str | None) -> int:
+async def archive(*, session_ids: list[str], undo: bool = False) -> int:
     """Hide sessions from the list.
 
     An archived session appears in no list, here or in an editor, until `session archive --undo` or
@@ -87,7 +85,7 @@ async def archive(*, session_ids: list[str], undo: bool = False, journal: str | 
     and an editor that knows its id still find it. Clients that have it open are not affected. If
     one of the IDs matches no session or several, nothing changes.
     """
-    async with existing_journal(journal) as kept:
+    async with existing_journal() as kept:
         does = "restores it" if undo else "archives it"
         rows = [
             await find_session(LocalReader(kept), given, does, archived=undo)
@@ -97,7 +95,7 @@ async def archive(*, session_ids: list[str], undo: bool = False, journal: str | 
         for session_id in found:
             await kept.change(session_id, RowChange(archived=not undo))
         # If one is live, its next prompt has to bring it back, however soon it comes.
-        await asyncio.gather(*(_tell(kept, it, journal, archived=not undo) for it in found))
+        await asyncio.gather(*(_tell(kept, it, archived=not undo) for it in found))
     if found:
         some = quantity(len(found), "session")
         print(f"Restored {some} to the list." if undo else f"Archived {some}.")
@@ -116,7 +114,7 @@ def delete_parser() -> Parser:
     return made
 
 
-def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
+def delete(*, session_ids: list[str], sure: bool) -> int:
     """Delete sessions permanently.
 
     Each ID can be any unique prefix; if one matches no session or several, nothing is deleted. The
@@ -126,7 +124,7 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
     """
 
     async def show() -> list[str]:
-        async with existing_journal(journal) as kept:
+        async with existing_journal() as kept:
             rows = {
                 (row := await find_session(LocalReader(kept), given, "deletes it")).session_id: row
                 for given in session_ids
@@ -146,7 +144,7 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
         return Exit.ERROR
 
     async def delete_all() -> None:
-        async with existing_journal(journal) as kept:
+        async with existing_journal() as kept:
             for session_id in found:
                 whose = await kept.owner(session_id)
                 await kept.delete(session_id)
@@ -200,7 +198,6 @@ def prune(
     archived: bool,
     dry_run: bool,
     sure: bool,
-    journal: str | None,
 ) -> int:
     """Delete old sessions permanently.
 
@@ -222,7 +219,7 @@ def prune(
         archived="include" if archived else "exclude",
     )
     before = now_ms() if older_than is None else min(now_ms(), older_than)
-    found, short_ids = asyncio.run(_old(journal, filter, before, keep or 0))
+    found, short_ids = asyncio.run(_old(filter, before, keep or 0))
     stream = sys.stdout if dry_run else sys.stderr  # before a question
     most = len(found) if dry_run else bounds.PRUNED_SESSIONS
     for row, short in zip(found[:most], short_ids, strict=False):
@@ -237,20 +234,18 @@ def prune(
         return Exit.OK
     if is_asked and not _is_confirmed(len(found)):
         return Exit.ERROR
-    gone = asyncio.run(_prune(journal, found, before))
+    gone = asyncio.run(_prune(found, before))
     print(f"Deleted {quantity(gone, 'session')}.")
     if stayed := len(found) - gone:
         print(f"Kept {quantity(stayed, 'session')}: open, or used in the meantime.")
     return Exit.OK
 
 
-async def _old(
-    location: str | None, filter: ListFilter, before: int, keep: int
-) -> tuple[list[SessionRow], list[str]]:
+async def _old(filter: ListFilter, before: int, keep: int) -> tuple[list[SessionRow], list[str]]:
     """Return the sessions to delete, the newest first, and their short ids; `before` is in ms since
     the epoch."""
     found = []
-    async with existing_journal(location) as journal:
+    async with existing_journal() as journal:
         spared = 0
         async for row in sessions(journal, filter):
             if row.prompted and spared < keep:
@@ -262,8 +257,8 @@ async def _old(
         return found, await journal.short_ids([row.session_id for row in found], SHORT_ID)
 
 
-async def _prune(location: str | None, found: list[SessionRow], before: int) -> int:
-    async with existing_journal(location) as journal:
+async def _prune(found: list[SessionRow], before: int) -> int:
+    async with existing_journal() as journal:
         try:
             ids = await journal.delete(*(row.session_id for row in found), idle_since=before)
         except JournalUnavailableError as error:

@@ -47,13 +47,13 @@ class WantedCopy(Struct, kw_only=True):
     cwd: str | None = None
 
 
-async def copy_session(location: str | None, text: str | None, wanted: WantedCopy) -> str:
+async def copy_session(text: str | None, wanted: WantedCopy) -> str:
     """Copy a session; returns the id of the copy, which it prints, with what is in it.
 
     In a pipe only the id goes to stdout. Raises UsageError, and the errors of `place` and `fork`.
     """
     require_folder(wanted.cwd)
-    async with existing_journal(location) as journal:
+    async with existing_journal() as journal:
         reader = LocalReader(journal)
         if text is None and wanted.files:
             with suppress(UnknownSessionError, AmbiguousIdError):
@@ -109,17 +109,17 @@ async def copy_session(location: str | None, text: str | None, wanted: WantedCop
     return made.session_id
 
 
-def copy_of_list(session_id: str, journal: str | None) -> None:
+def copy_of_list(session_id: str) -> None:
     """Copy a session that was chosen from a list; ask for its files if they were kept."""
     question = "Also copy its files, as they were at its end, into a new folder?"
 
     async def has_files() -> bool:
-        async with existing_journal(journal) as kept:
+        async with existing_journal() as kept:
             newest = await kept.snapshots.newest([session_id])
         return session_id in newest and newest[session_id].is_kept
 
     files = BESIDE if asyncio.run(has_files()) and is_confirmed(question) else None
-    asyncio.run(copy_session(journal, session_id, WantedCopy(start=LAST, files=files)))
+    asyncio.run(copy_session(session_id, WantedCopy(start=LAST, files=files)))
 
 
 async def _agent_of(journal: Journal, wanted: WantedCopy) -> str | None:

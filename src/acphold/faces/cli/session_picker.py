@@ -49,28 +49,25 @@ if TYPE_CHECKING:
 
 
 async def pick_session(
-    journal: str | None,
     words: str = "",
     *,
     acts: bool = True,
-    read: Callable[[str, str | None], Awaitable[None]],
+    read: Callable[[str], Awaitable[None]],
 ) -> Picked | None:
     """Return the person's choice, None for nothing. With `acts` they may do more than continue.
-    `read` shows a session of a journal.
+    `read` shows a session.
 
     Raises UsageError if there is no session yet.
     """
-    async with journal_if_any(journal) as kept:
+    async with journal_if_any() as kept:
         if kept is None:
             raise UsageError(
                 "there is no session yet: `acphold import` imports the conversations on this "
                 "disk, `acphold chat AGENT` starts one"
             )
         reader = LocalReader(kept)
-        await list_growth(reader, journal)
-        return await Picker(
-            _ReadSessions(reader), words=words, acts=acts, read=lambda it: read(it, journal)
-        ).run()
+        await list_growth(reader)
+        return await Picker(_ReadSessions(reader), words=words, acts=acts, read=read).run()
 
 
 async def choose_session(

@@ -74,7 +74,6 @@ async def show(
     follow: bool,
     as_json: bool,
     server: str | None,
-    journal: str | None,
 ) -> int:
     """Print a session's transcript, or the part around one entry.
 
@@ -94,12 +93,12 @@ async def show(
     """
     if follow and full:
         raise UsageError("use --follow or --full, not both")
-    source = reading(server_of(server, journal), journal)
+    source = reading(server_of(server))
     if follow:
         await follow_session(source, session_id, as_json=as_json)
         return Exit.OK
     async with source as reader:
-        await list_growth(reader, journal)
+        await list_growth(reader)
         row, seq = await place(reader, session_id, "shows it")
         all_entries = reader.entries(row.session_id)
         number, turn = 0, list[Entry]()
@@ -157,13 +156,13 @@ async def show(
     return Exit.OK
 
 
-async def show_in_pager(session_id: str, journal: str | None) -> None:
+async def show_in_pager(session_id: str) -> None:
     """Show a session's whole transcript in the pager, until the person leaves it."""
     from acphold.faces.screen.terminal import output_paged  # late, as in `command_line`
 
     options = {"full": False, "follow": False, "as_json": False}
     with output_paged():
-        await show(session_id=session_id, server=None, journal=journal, **options)
+        await show(session_id=session_id, server=None, **options)
 
 
 def _command(reader: SessionReader, short: str) -> str:

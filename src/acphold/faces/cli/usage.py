@@ -69,7 +69,6 @@ async def usage(
     limit: int | None,
     as_json: bool,
     server: str | None,
-    journal: str | None,
 ) -> int:
     """Add up the tokens and the cost that agents reported.
 
@@ -84,7 +83,7 @@ async def usage(
     """
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = bounds.LISTED_SESSIONS
-    async with reading(server_of(server, journal), journal) as reader:
+    async with reading(server_of(server)) as reader:
         local = reader.journal if isinstance(reader, LocalReader) else None
         found = await reader.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
         if as_json:
@@ -98,7 +97,7 @@ async def usage(
             # Not the sum of the lines: a session may count in several days.
             total = found.total if len(found.groups) > 1 else None
             _print(names, shown, total, grouping)
-        unread = "" if local is None else await unread_and_resumed(local, journal)
+        unread = "" if local is None else await unread_and_resumed(local)
     remarks: list[str] = []
     if not as_json:
         lines = len(found.groups)

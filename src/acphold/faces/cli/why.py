@@ -61,7 +61,7 @@ def parser() -> Parser:
     return made
 
 
-async def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
+async def why(*, target: str, form: str, pr: bool) -> int:
     """Show which prompt a line or a commit came from.
 
     This needs sessions whose files were kept. acphold searches for the content of a line in the
@@ -84,7 +84,7 @@ async def why(*, target: str, form: str, pr: bool, journal: str | None) -> int:
     named = FILE_LINES.fullmatch(target)
     commit: str | None = None
     try:
-        async with existing_journal(journal) as kept:
+        async with existing_journal() as kept:
             if named and os.path.isfile(named["file"]):
                 folder = await folder_around(kept, named["file"])
                 if folder is None:

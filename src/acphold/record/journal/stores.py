@@ -54,7 +54,7 @@ def open_journal(
     return journal
 
 
-def journal_name(location: str | os.PathLike[str] | None) -> str:
+def journal_name(location: str | os.PathLike[str] | None = None) -> str:
     """Return the one name of the journal at `location`, or of the default one: for a file, its
     absolute path.
 
