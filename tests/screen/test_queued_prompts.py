@@ -9,7 +9,6 @@ import pytest
 
 from acp_wire.schema import TextContent
 from acphold.faces.screen.queued_prompts import LocalQueue, change_by_words, heading, prompt_lines
-from acphold.record.history.entries import now_ms
 from acphold.record.history.prompt_queue import PromptQueue, WaitingPrompt
 from tests.client.far_agent import FarAgent
 from tests.screen.test_chat import Keys, chat
@@ -76,20 +75,16 @@ async def test_behind_a_cancelled_turn_what_waits_is_held_until_somebody_says_go
         ends["two"].set_result("end_turn")
 
 
-async def test_ctrl_c_holds_what_waits_for_its_moment_and_a_second_one_leaves() -> None:
+async def test_an_agent_that_keeps_no_queue_gets_no_prompt_for_a_moment() -> None:
     keys = Keys()
-    async with chat(keys) as (at, far):
-        held_up(far)
+    async with chat(keys) as (at, _):
         at.submit("/later 9000-01-01T02:00 one")
-        while not keys.queue.waiting:
+        while not keys.back:
             await keys.next_change()
-        at.interrupt()
-        while keys.queue.held != "cancelled":
-            await keys.next_change()
-        assert not keys.closed
-        at.interrupt()
-        assert keys.closed
-        assert texts(far) == []
+        assert keys.back == ["one"]
+        [(_, told)] = taken(at.flow)
+        assert "cannot keep a queue of prompts: that takes an acphold in front of it" in told
+        assert not at.in_turn
 
 
 async def test_the_commands_move_drop_and_take_back_by_number() -> None:
@@ -132,30 +127,6 @@ def test_a_long_queue_is_cut_and_its_rest_counted() -> None:
 def test_words_of_another_client_play_no_tricks_on_the_terminal() -> None:
     queue = PromptQueue((WaitingPrompt("a", 1, "red \x1b[31m"),))
     assert prompt_lines(queue) == ["1  red \\x1b[31m"]
-
-
-async def test_a_prompt_begins_at_its_moment_with_no_turn_before_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    keys = Keys()
-    async with chat(keys) as (at, far):
-        ends = held_up(far)
-        soon = now_ms() + 300
-        monkeypatch.setattr(
-            "acphold.faces.screen.chat_commands.moment_first", lambda words: (soon, words)
-        )
-        at.submit("/later at its moment")
-        while not keys.queue.waiting:
-            await keys.next_change()
-        at.submit("before it")
-        await far.until("session/prompt")
-        ends["before it"].set_result("end_turn")
-        await far.until("session/prompt", 2)
-        assert now_ms() >= soon
-        assert texts(far) == ["before it", "at its moment"]
-        ends["at its moment"].set_result("end_turn")
-        while at.in_turn:
-            await keys.next_change()
 
 
 async def test_words_for_a_turn_that_is_over_begin_behind_it() -> None:

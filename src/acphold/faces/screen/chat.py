@@ -94,7 +94,6 @@ class Chat:
     async def aclose(self) -> None:
         """End the tasks of this chat."""
         self.commands.drop_pasted()
-        self.turns.cancel_wake_up()
         await self.screen.aclose()
 
     async def _follow(self) -> None:

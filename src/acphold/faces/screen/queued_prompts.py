@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from msgspec import Raw
 from rich.text import Text
@@ -30,14 +30,13 @@ from acphold.record.history.prompt_queue import (
 
 if TYPE_CHECKING:
     from acphold.client import RemoteQueue
-    from acphold.client.advertised import Content
 
 MOST_SHOWN = 4
 """Prompts that are shown above the input."""
 
 
 class LocalQueue:
-    """The queued prompts in this process, like `acphold.client.RemoteQueue`.
+    """The queued prompts in this process, like `acphold.client.RemoteQueue`; none has a time.
 
     `on_change` is called after each change.
     """
@@ -48,12 +47,11 @@ class LocalQueue:
         self._numbers = count(1)
         self._content: dict[str, tuple[ContentBlock, ...]] = {}
 
-    async def add(self, *content: Content, at: int | None = None) -> str:
-        """Add a prompt of content blocks, to begin not before a moment (ms since the epoch)."""
+    async def add(self, *blocks: ContentBlock) -> None:
+        """Add a prompt."""
         added = str(next(self._numbers))
-        self._content[added] = blocks = cast("tuple[ContentBlock, ...]", content)
-        self._change(QueueChange("add", added, Raw(encode(blocks)), at=at))
-        return added
+        self._content[added] = blocks
+        self._change(QueueChange("add", added, Raw(encode(blocks))))
 
     async def content(self, prompt_id: str) -> tuple[ContentBlock, ...]:
         """Return the content of a prompt."""

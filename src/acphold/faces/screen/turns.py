@@ -143,7 +143,6 @@ class ShownTurns:
         self._began = 0.0
         self._unshown = b""
         self._turn: RemoteTurn | None = None
-        self._waking: asyncio.TimerHandle | None = None
 
     # -- the session -------------------------------------------------------------------------
 
@@ -158,7 +157,6 @@ class ShownTurns:
     def end(self) -> None:
         """Leave the session."""
         self._session = None
-        self.cancel_wake_up()
         self._flow.turn_over()
 
     @property
@@ -253,7 +251,10 @@ class ShownTurns:
     async def later(self, text: str, at: int | None = None) -> None:
         """Add a prompt to those that wait, to begin not before a moment (ms since the epoch)."""
         try:
-            await self.queue.add(*self.content_of(text), at=at)
+            if at is None:
+                await self.queue.add(*self.content_of(text))
+            else:  # in the session only: our own queue goes with this process
+                await self.session.queue.add(*self.content_of(text), at=at)
         except AcpError:
             self._screen.face.put_back(text)
             raise
@@ -316,22 +317,10 @@ class ShownTurns:
             self._show_end(TurnEnd(outcome, 0))
         self._in_queued_turn = queue.begun is not None
         self._screen.face.show_queue(queue)
-        self.cancel_wake_up()
-        if isinstance(self.queue, LocalQueue) and not self._is_prompting:
-            if queue.next(now_ms()) is not None:
-                self._is_prompting = True
-                self._screen.start(self._prompt_all(), "prompts")
-            elif queue.wakes_at is not None:
-                # In steps, because the machine may sleep, and its clock may be set.
-                seconds = min(max(0, queue.wakes_at - now_ms()) / 1000, bounds.CLIENTS_LOOK_SECONDS)
-                loop = asyncio.get_running_loop()
-                self._waking = loop.call_later(seconds, self.queue_changed)
-
-    def cancel_wake_up(self) -> None:
-        """Wait no longer for the moment of a prompt that waits here."""
-        if self._waking is not None:
-            self._waking.cancel()
-            self._waking = None
+        is_idle = isinstance(self.queue, LocalQueue) and not self._is_prompting
+        if is_idle and queue.next(now_ms()) is not None:
+            self._is_prompting = True
+            self._screen.start(self._prompt_all(), "prompts")
 
     # -- our turn ----------------------------------------------------------------------------
 
@@ -346,7 +335,6 @@ class ShownTurns:
                 self.queue.turn_ended((await self._run(content)).outcome)
         finally:
             self._is_prompting = False
-        self.queue_changed()  # what still waits here waits for its moment
 
     async def prompt(self, text: str) -> TurnEnd:
         """Run a turn to its end, and show that end."""
