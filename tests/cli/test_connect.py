@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from acphold.faces.cli.packed_words import TYPED_HOST, unpack
+from acphold.faces.cli import packed_words
+from acphold.faces.cli.packed_words import pack, unpack
+from acphold.faces.cli.ssh import host_option
 from tests.cli.command_line import CommandLine
 
 SSH = """\
@@ -39,6 +40,13 @@ def test_only_commands_that_print_commands_learn_how_the_machine_is_called_here(
     given = done.out.splitlines()
     assert given[given.index("--") + 1] == "me@there"
     with monkeypatch.context() as patch:
-        patch.setenv(TYPED_HOST, "")
+        patch.setattr(packed_words, "typed_host", "")
         assert unpack(given[-1].rpartition("' acphold ")[2].split()) == runs
-        assert os.environ[TYPED_HOST] == (typed or "")
+        assert packed_words.typed_host == (typed or "")
+
+
+def test_every_command_that_is_printed_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_words, "typed_host", "")
+    assert host_option() == ""
+    assert unpack(pack("me@there", ["list"]).split()) == ["list"]
+    assert [host_option(), host_option()] == [" --host me@there"] * 2

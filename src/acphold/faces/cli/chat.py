@@ -127,13 +127,13 @@ def chat(
         from acphold.faces.cli.demo_folder import scratch_repository  # late: few want it
 
         wanted = wanted._replace(cwd=scratch_repository())
-    return talk_here(wanted, host_option())
+    return talk_here(wanted)
 
 
-def talk_here(wanted: WantedConversation, host: str) -> int:
+def talk_here(wanted: WantedConversation) -> int:
     """Talk in the wanted session, and in each that the person goes to from there."""
     while True:
-        code, left = asyncio.run(_chat(wanted, host))
+        code, left = asyncio.run(_chat(wanted))
         if left is None:
             return code
         where, words = left.goes_to
@@ -157,7 +157,7 @@ async def _choose(words: str) -> str | None:
     return None if choice is None else choice.session_id
 
 
-async def _chat(wanted: WantedConversation, host: str) -> tuple[int, LeftSession | None]:
+async def _chat(wanted: WantedConversation) -> tuple[int, LeftSession | None]:
     """Talk in one session; returns the exit code, and where the person went from it."""
     kept = None
     if wanted.session_id or (wanted.newest and not wanted.names_agent):
@@ -170,7 +170,7 @@ async def _chat(wanted: WantedConversation, host: str) -> tuple[int, LeftSession
             if is_live:
                 if wanted.setup.servers:
                     raise UsageError(LIVE_SERVERS)
-                return await join(kept.session_id, host, setup=wanted.setup)
+                return await join(kept.session_id, setup=wanted.setup)
     if wanted.names_agent:
         start = Start(wanted.agent or "", wanted.program)
     else:
@@ -182,7 +182,7 @@ async def _chat(wanted: WantedConversation, host: str) -> tuple[int, LeftSession
         kept = None
     elif kept is not None:
         cwd = await continuation.move_to_folder(kept, wanted.cwd)
-    return await _chat_with(start, wanted, cwd, kept, host)
+    return await _chat_with(start, wanted, cwd, kept)
 
 
 async def _chat_with(
@@ -190,7 +190,6 @@ async def _chat_with(
     wanted: WantedConversation,
     cwd: str,
     kept: SessionRow | None,
-    host: str,
 ) -> tuple[int, LeftSession | None]:
     """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
     program = agent_command(start.agent).command if start.agent else start.command
@@ -205,7 +204,6 @@ async def _chat_with(
         permission=wanted.permission,
         reads_only=False,
         program=sign_in_program(start, stderr=lambda: wrap.stderr_tail(500)),
-        host=host,
     )
     if on_terminal():
         where = (
@@ -223,10 +221,10 @@ async def _chat_with(
             begun = start_in(within, start.agent, program, start.options)
             if begun.mark == row.start:
                 write_start(begun)
-        command = f"chat{host} --resume {short} {shlex.join(start.words)}"
+        command = f"chat{host_option()} --resume {short} {shlex.join(start.words)}"
         with suppress(UsageError):  # without naming an agent, if its own is known
             continuation.start_of(row)
-            command = f"continue{host} {short}"
+            command = f"continue{host_option()} {short}"
         runs_on = frontend.chat.in_turn and frontend.chat.turns.error is None
         state = "The turn continues in the background. " if runs_on else ""
         waiting = len(session.queue.state.waiting)

@@ -31,7 +31,7 @@ from acphold.faces.cli.servers import server_at, server_of
 from acphold.faces.cli.session_copies import BESIDE, LAST, WantedCopy, copy_of_list, copy_session
 from acphold.faces.cli.session_picker import choose_session, pick_session
 from acphold.faces.cli.show import show_in_pager
-from acphold.faces.cli.ssh import become_ssh, host_option
+from acphold.faces.cli.ssh import become_ssh
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.faces.screen.picker import Picked
 from acphold.live.hub.move_giver import give
@@ -212,13 +212,13 @@ def continue_conversation(**given: object) -> int:
     if options.source is not None:
         where = place_from_options(cwd, options.files or None, with_files=options.with_files)
         brought = asyncio.run(_bring(options.source, words[0], where))
-        return talk_here(WantedConversation(brought), "")
+        return talk_here(WantedConversation(brought))
     if is_copied:
         made = asyncio.run(copy_session(words[0] if words else None, options))
         if not on_terminal():
             return Exit.OK
         wanted = WantedConversation(made, agent=options.agent, program=options.program)
-        return talk_here(wanted, host_option())
+        return talk_here(wanted)
     if (there := server_of(options.server)) is not None:
         from acphold.faces.cli.far_chat import talk  # late: it brings TLS
 
@@ -232,7 +232,7 @@ def continue_conversation(**given: object) -> int:
             "for the newest session in this folder"
         )
     if options.watch:
-        return asyncio.run(_watch(" ".join(words), host_option()))
+        return asyncio.run(_watch(" ".join(words)))
     found = words[0] if words else None
     if on_terminal():
         found = asyncio.run(find_id(words[0])) if len(words) == 1 else None
@@ -244,7 +244,7 @@ def continue_conversation(**given: object) -> int:
             found = choice.session_id
         else:
             _act(choice)
-    return talk_here(WantedConversation(found, cwd=cwd), host_option())
+    return talk_here(WantedConversation(found, cwd=cwd))
 
 
 def _move_to(host: str, options: _Options) -> int:
@@ -297,7 +297,7 @@ async def _bring(source: str, text: str, place: WantedPlace) -> str:
     return moved.session_id
 
 
-async def _watch(words: str, host: str) -> int:
+async def _watch(words: str) -> int:
     """Look on at the running session that is meant, or that the person chooses."""
     async with existing_journal() as kept:
         reader = LocalReader(kept)
@@ -312,7 +312,7 @@ async def _watch(words: str, host: str) -> int:
         else:
             print("No session is running. `acphold list` shows all.", file=sys.stderr)
             return Exit.OK
-    return (await join(session_id, host, watch=True))[0]
+    return (await join(session_id, watch=True))[0]
 
 
 def _act(choice: Picked) -> None:

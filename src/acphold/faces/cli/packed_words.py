@@ -13,28 +13,28 @@ TYPE_CHECKING = False  # as typing has it; importing that would take longer than
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TYPED_HOST = "ACPHOLD_HOST"
-"""The variable that tells the remote command the name that the person uses for that machine."""
+typed_host = ""
+"""The name that the person uses for this machine, if they typed the command on another one."""
 
 LONGEST_WORD = 900
 """Digits in a row: the csh of BSD takes no word of more than 1,024 characters."""
 
 
 def pack(host: str, words: Sequence[str]) -> str:
-    """Pack the words of a command, and the host for `TYPED_HOST` or "", for any shell."""
+    """Pack the words of a command, and the host for `typed_host` or "", for any shell."""
     digits = b"".join(os.fsencode(word) + b"\0" for word in (host, *words)).hex()
     pieces = range(0, len(digits), LONGEST_WORD)
     return " ".join(digits[start : start + LONGEST_WORD] for start in pieces)
 
 
 def unpack(pieces: Sequence[str]) -> list[str]:
-    """Unpack the words; puts the host into our environment. SystemExit for anything else."""
+    """Unpack the words; the host is `typed_host` from now on. SystemExit for anything else."""
+    global typed_host
     try:
         host, *words = bytes.fromhex("".join(pieces)).split(b"\0")[:-1]
     except ValueError:
         raise SystemExit(
             "acphold packed: invalid arguments; only acphold itself runs this command, over ssh"
         ) from None
-    if host:
-        os.environ[TYPED_HOST] = os.fsdecode(host)
+    typed_host = os.fsdecode(host)
     return [os.fsdecode(word) for word in words]

@@ -26,6 +26,7 @@ from acphold.faces.cli.command_line import ENDS, Exit
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.session_setup import AS_IT_IS, SessionSetup
+from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.terminal_text import (
     LINE_TERMINALS,
     console,
@@ -89,8 +90,7 @@ def _draws() -> bool:
 class ChatFrontend:
     """A chat, the person who answers in it, and the options of its connection.
 
-    With `all_agents` it lists the sessions of all agents of a server, each with its own. `host` is
-    the `--host` option of the commands that are printed, if the person used one.
+    With `all_agents` it lists the sessions of all agents of a server, each with its own.
     """
 
     def __init__(
@@ -101,7 +101,6 @@ class ChatFrontend:
         program: SignInProgram | None = None,
         server: FarServer | None = None,
         all_agents: bool = False,
-        host: str = "",
     ) -> None:
         from acphold.faces.cli.chat_host import CommandHost, FarHost
         from acphold.faces.screen.answers import PersonAnswers
@@ -109,7 +108,7 @@ class ChatFrontend:
         from acphold.faces.screen.flow import Flow
         from acphold.faces.screen.sign_in import TerminalSignIn
 
-        self._server, self._host_option = server, host
+        self._server = server
         self._all_agents = all_agents
         self._logged = StringIO()
         self.flow = Flow(thoughts="folded" if on_terminal() else "whole", brief=_draws())
@@ -178,7 +177,7 @@ class ChatFrontend:
 
     async def run(self, agent: RemoteAgent, session: RemoteSession) -> int:
         """Show the session until the person leaves or it ends; returns the exit code."""
-        there, named = self._host_option, on_one_line(session.id)
+        there, named = host_option(), on_one_line(session.id)
         if self._server is not None:
             there = self._server.option
         else:
@@ -300,19 +299,15 @@ class LeftSession(NamedTuple):
 
 async def join(
     session_id: str,
-    host: str,
     *,
     watch: bool = False,
     setup: SessionSetup = AS_IT_IS,
 ) -> tuple[int, LeftSession | None]:
     """Attach to a session, or print what to do if it is not live; returns the exit code, and where
-    the person went.
-
-    `host` is the `--host` option of the commands that are printed, if the person used one.
-    """
+    the person went."""
     from acphold.client import connect  # late: commands that only look do not wait for it
 
-    frontend = ChatFrontend(permission=None, reads_only=watch, host=host)
+    frontend = ChatFrontend(permission=None, reads_only=watch)
     try:
         async with connect(session=session_id, **frontend.options) as agent:
             session = await agent.load_session(session_id)
@@ -322,13 +317,13 @@ async def join(
         if "is not live" not in str(error):
             raise
         short = await _short_id(session_id)
-        _print_how_to_continue(f"Session {short} is not running; to continue it", short, host)
+        _print_how_to_continue(f"Session {short} is not running; to continue it", short)
         return Exit.ERROR, None
     short = await _short_id(session_id)
     if on_terminal() and code == Exit.OK:
-        print(f"\nDetached; the session continues: acphold continue{host} {short}")
+        print(f"\nDetached; the session continues: acphold continue{host_option()} {short}")
     elif frontend.chat.turns.error is not None:
-        _print_how_to_continue("To continue", short, host)
+        _print_how_to_continue("To continue", short)
     goes_to = frontend.chat.commands.goes_to
     return code, None if goes_to is None else LeftSession(session_id, goes_to, is_joined=True)
 
@@ -338,5 +333,5 @@ async def _short_id(session_id: str) -> str:
         return await short_id(kept, session_id)
 
 
-def _print_how_to_continue(why: str, short: str, host: str) -> None:
-    print(visible(f"{why}: acphold continue{host} {short}"), file=sys.stderr)
+def _print_how_to_continue(why: str, short: str) -> None:
+    print(visible(f"{why}: acphold continue{host_option()} {short}"), file=sys.stderr)

@@ -6,15 +6,14 @@ here, with the user's ssh settings for HOST.
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from typing import NoReturn
 
 from acp_wire.processes.program import become
 from acp_wire.transports.known_servers import is_url
+from acphold.faces.cli import packed_words
 from acphold.faces.cli.command_line import HOST, Parser, UsageError, a_host
-from acphold.faces.cli.packed_words import TYPED_HOST, pack
 from acphold.faces.cli.servers import add_ca, server_at
 from acphold.faces.cli.terminal_text import on_one_line
 
@@ -54,11 +53,9 @@ def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str
 
 
 def host_option() -> str:
-    """Return ` --host HOST` if this command was started by `--host`, otherwise "".
-
-    It is for commands that are printed. Processes that we start do not inherit it.
-    """
-    host = os.environ.pop(TYPED_HOST, "")
+    """Return ` --host HOST`, for commands that are printed, if this one was started by `--host`;
+    otherwise ""."""
+    host = packed_words.typed_host
     return f" --host {shlex.quote(on_one_line(host))}" if host else ""
 
 
@@ -71,7 +68,7 @@ def ssh_command(
     Unless it `asks`, ssh fails where it would ask for a password.
     """
     # One string: ssh joins words with spaces, and the login shell there reads the result.
-    there = f"exec sh -c '{SCRIPT}' acphold {pack(host if typed else '', words)}"
+    there = f"exec sh -c '{SCRIPT}' acphold {packed_words.pack(host if typed else '', words)}"
     # On a terminal ssh would otherwise report at the end that it closed the connection.
     how = ["-t", "-o", "LogLevel=ERROR"] if terminal else ["-T"]
     if not asks:
