@@ -60,9 +60,17 @@ def unquoted(value: str) -> list[str]:
     return words
 
 
-def test_a_unit_of_systemd_starts_just_these_words(tmp_path: Path) -> None:
+def on_machine(monkeypatch: pytest.MonkeyPatch, platform: str, home: str) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setenv("HOME", home)
+
+
+def test_a_unit_of_systemd_starts_just_these_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_machine(monkeypatch, "linux", "/home/me")
     env = {"PATH": "/bin:/odd %n", "XDG_CONFIG_HOME": str(tmp_path), "OPENAI_API_KEY": "secret"}
-    file = service_file(WORDS, env, platform="linux", home="/home/me")
+    file = service_file(WORDS, env)
     assert file.path == str(tmp_path / "systemd/user/acphold-serve.service")
     unit = settings(file.text.decode())
     (command,) = unit["Service.ExecStart"]
@@ -74,8 +82,11 @@ def test_a_unit_of_systemd_starts_just_these_words(tmp_path: Path) -> None:
     assert "loginctl enable-linger" in "".join(file.start)
 
 
-def test_a_property_list_of_launchd_starts_just_these_words(tmp_path: Path) -> None:
-    file = service_file(WORDS, {"PATH": "/bin"}, platform="darwin", home=str(tmp_path))
+def test_a_property_list_of_launchd_starts_just_these_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_machine(monkeypatch, "darwin", str(tmp_path))
+    file = service_file(WORDS, {"PATH": "/bin"})
     assert file.path == str(tmp_path / "Library/LaunchAgents/acphold.serve.plist")
     said = plistlib.loads(file.text)
     assert said["ProgramArguments"] == [*WORDS]
@@ -86,15 +97,16 @@ def test_a_property_list_of_launchd_starts_just_these_words(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
 def test_what_opens_the_journal_and_the_other_machines_is_in_a_file_that_nobody_else_may_read(
-    tmp_path: Path, platform: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> None:
+    on_machine(monkeypatch, platform, str(tmp_path))
     env = {
         "ACPHOLD_JOURNAL": "postgresql://me@db.example/acphold",
         "ACPHOLD_NODE_TOKEN": "acphold_secret",
         "PGPASSWORD": "another secret",
         "XDG_CONFIG_HOME": str(tmp_path),
     }
-    file = service_file(WORDS, env, platform=platform, home=str(tmp_path))
+    file = service_file(WORDS, env)
     assert all(value.encode() in file.text for value in env.values() if value != str(tmp_path))
     before = os.umask(0)
     try:
@@ -111,14 +123,14 @@ def test_what_opens_the_journal_and_the_other_machines_is_in_a_file_that_nobody_
 
 def test_a_line_break_in_a_word_makes_no_setting_of_its_own() -> None:
     with pytest.raises(SettingsError):
-        service_file(["serve", "a\nExecStart=/bin/evil"], {}, platform="linux", home="/")
+        service_file(["serve", "a\nExecStart=/bin/evil"], {})
 
 
 @pytest.mark.interop
 def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     words = [sys.executable, "-P", "-m", "acphold", "serve", "--", "/odd 100%/$agent"]
     env = {"PATH": "/bin", "XDG_CONFIG_HOME": str(tmp_path)}
-    file = service_file(words, env, platform="linux")
+    file = service_file(words, env)
     file.install(overwrite=False)
     # Its runtime folder is only looked for: nothing is started.
     checked = run(

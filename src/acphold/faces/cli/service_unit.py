@@ -93,30 +93,21 @@ class ServiceFile(Struct, frozen=True):
             raise SettingsError(f"{self.path} cannot be read: {exc.strerror}") from None
 
 
-def service_file(
-    words: Sequence[str],
-    env: Mapping[str, str],
-    *,
-    platform: str = sys.platform,
-    home: str | None = None,
-) -> ServiceFile:
+def service_file(words: Sequence[str], env: Mapping[str, str]) -> ServiceFile:
     """Return the file that starts this command line; SettingsError if it cannot hold it."""
-    home = home or os.path.expanduser("~")
     taken = {name: env[name] for name in TAKEN if env.get(name)}
     for text in (*words, *taken.values()):
         if any(not each.isprintable() for each in text):
             raise SettingsError(f"{text!r} cannot be written into a service file")
-    if platform == "darwin":
-        return _launchd(words, taken, home)
-    return _systemd(words, taken, env, home)
+    if sys.platform == "darwin":
+        return _launchd(words, taken)
+    return _systemd(words, taken, env)
 
 
-def _systemd(
-    words: Sequence[str], taken: Mapping[str, str], env: Mapping[str, str], home: str
-) -> ServiceFile:
+def _systemd(words: Sequence[str], taken: Mapping[str, str], env: Mapping[str, str]) -> ServiceFile:
     folder = env.get("XDG_CONFIG_HOME", "")
     if not os.path.isabs(folder):
-        folder = os.path.join(home, ".config")
+        folder = os.path.expanduser("~/.config")
     variables = [f"Environment={_quote(f'{name}={value}')}" for name, value in taken.items()]
     lines = [
         f"# {MARK}, which removes it, too: --uninstall.",
@@ -161,7 +152,8 @@ def _quote(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _launchd(words: Sequence[str], taken: Mapping[str, str], home: str) -> ServiceFile:
+def _launchd(words: Sequence[str], taken: Mapping[str, str]) -> ServiceFile:
+    home = os.path.expanduser("~")
     path = os.path.join(home, "Library", "LaunchAgents", f"{LABEL}.plist")
     said = {
         "Label": LABEL,
