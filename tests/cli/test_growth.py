@@ -15,12 +15,15 @@ from uuid import UUID
 
 import pytest
 
+from acp_wire.tasks import beside
+from acphold.faces.cli import agents_watch
 from acphold.faces.cli.index_beside import growth, memory_file
 from acphold.imports import Home, ImportMemory
 from acphold.imports.intake import Intake, TakenSource
 from acphold.imports.readers import Reader
 from acphold.imports.sources import Source
-from acphold.record.journal.stores import open_journal
+from acphold.journal_location import VARIABLE
+from acphold.record.journal.stores import journal_name, open_journal
 from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.imports.claude_home import Transcript
 from tests.plugin import Until
@@ -218,6 +221,17 @@ def test_a_server_reads_what_grows_while_nobody_asks(
     until(lambda: not growth(str(acphold.journal)), SECONDS)
     go_on(home, first, 3, "And once more?")
     until(lambda: count(acphold.journal, named(3)) == 6, SECONDS)
+
+
+async def test_the_watch_knows_a_database_by_the_name_that_an_import_knows_it_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "")
+    monkeypatch.setenv(VARIABLE, "postgresql://me:secret@127.0.0.1/acphold")
+    looked_at = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(agents_watch, "growth", looked_at.set_result)
+    async with asyncio.timeout(SECONDS), beside(agents_watch.watch_agents(), "watch agents"):
+        assert await looked_at == "postgresql://me@127.0.0.1/acphold" == journal_name()
 
 
 def count(journal: Path, session_id: str) -> int:

@@ -27,20 +27,21 @@ from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.own_program import output_of, own_command, start_own
 from acphold.faces.cli import bounds
 from acphold.faces.cli.index_beside import growth, memory_file
+from acphold.record.journal import stores
 
 log = logging.getLogger(__name__)
 
 
-async def watch_agents(location: str) -> None:
-    """Have what agents' own programs add read into the journal of this name, until cancelled or the
-    program that would read it has been replaced.
+async def watch_agents() -> None:
+    """Have what agents' own programs add read into the journal, until cancelled or the program that
+    would read it has been replaced.
 
     Nothing happens until something was imported.
     """
     watch = FolderWatch(MODIFIED | MOVED_FROM | MOVED_TO | CREATED | DELETED)
     try:
         while not is_replaced():
-            pause = await _look(watch, location)
+            pause = await _look(watch, stores.journal_name())
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await watch.changed.wait()

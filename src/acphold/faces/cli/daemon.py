@@ -152,7 +152,7 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
     async with (
         beside(look_at_log(), "shorten log"),
         beside(keep_own_code(), "keep code"),
-        beside(watch_agents(journal), "watch agents"),
+        beside(watch_agents(), "watch agents"),
         beside(keep_scopes(is_in_background=is_in_background), "keep scopes"),
         watch_loop(),
     ):
