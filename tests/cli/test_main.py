@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from acphold import __version__
 from acphold.errors import AcpError, AgentStartError, UnknownSessionError
-from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.command_line import SERVER_VARIABLE, Exit, Parser
 from acphold.faces.cli.main import (
     COMMANDS,
     FAMILIES,
@@ -22,6 +23,7 @@ from acphold.faces.cli.main import (
     parser_of,
     split_name,
 )
+from acphold.journal_location import VARIABLE
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember
 
@@ -257,6 +259,20 @@ def test_the_option_names_the_journal_before_the_variable_does(
 ) -> None:
     done = acphold.run("show", "x", "--journal", str(tmp_path / "other.db"))
     assert (done.code, "other.db" in done.err) == (4, True)
+
+
+def test_what_a_command_starts_uses_the_journal_that_was_typed_and_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "/another/journal.db")
+    monkeypatch.setenv(SERVER_VARIABLE, "https://far.example")
+    monkeypatch.chdir(tmp_path)
+    inherited: dict[str, str] = {}
+    made = Parser(lambda: inherited.update(os.environ), "look")
+    made.add_journal()
+    assert made.run(["--journal", "own.db"]) == Exit.OK
+    assert inherited[VARIABLE] == str(tmp_path / "own.db")  # for any folder
+    assert SERVER_VARIABLE not in inherited
 
 
 def test_errors_have_the_exit_code_of_their_kind() -> None:
