@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable
 
 from msgspec import convert
+from msgspec.json import encode
 
 from acp_wire.rpc import Transport
 from acp_wire.transports.known_servers import is_url, origin_of
@@ -21,8 +22,7 @@ from acphold.faces.cli.move_end import (
     from_server,
     lines_of,
     over_ssh,
-    place_from_options,
-    place_words,
+    place_here,
     take_session,
 )
 from acphold.faces.cli.places import place
@@ -112,6 +112,11 @@ class _Options(WantedCopy, kw_only=True):
     def is_move(self) -> bool:
         """True if the session goes to another machine, or comes from one."""
         return self.on is not None or self.source is not None
+
+    @property
+    def place(self) -> WantedPlace:
+        """The place for a session that moves."""
+        return WantedPlace(self.cwd, self.files or None, self.with_files)
 
     def is_copied(self) -> bool:
         """Return True if a copy is wanted, and not the session itself: by an option, or by
@@ -210,8 +215,7 @@ def continue_conversation(**given: object) -> int:
     if options.on is not None:
         return _move_to(options.on, options)
     if options.source is not None:
-        where = place_from_options(cwd, options.files or None, with_files=options.with_files)
-        brought = asyncio.run(_bring(options.source, words[0], where))
+        brought = asyncio.run(_bring(options.source, words[0], place_here(options.place)))
         return talk_here(WantedConversation(brought))
     if is_copied:
         made = asyncio.run(copy_session(words[0] if words else None, options))
@@ -257,10 +261,8 @@ def _move_to(host: str, options: _Options) -> int:
             text = options.words[0] if options.words else None
             row = (await place(LocalReader(kept), text, f"continues it on {host}")).row
             await let_go(kept, row.session_id)
-            where = place_words(options.cwd, options.files or None, with_files=options.with_files)
-            moved = await over_ssh(
-                host, ["take", *where], lambda far: give(kept, far, row.session_id, host)
-            )
+            take = ["take", encode(options.place).decode()]
+            moved = await over_ssh(host, take, lambda far: give(kept, far, row.session_id, host))
             return row, await short_id(kept, row.session_id), moved
 
     row, name, moved = asyncio.run(move())

@@ -12,6 +12,9 @@ from os.path import abspath, expanduser
 from typing import Final
 from urllib.parse import quote
 
+import msgspec
+from msgspec.structs import replace
+
 from acp_wire.processes.program import launch
 from acp_wire.rpc.transport import Transport
 from acp_wire.surroundings import Surroundings
@@ -45,41 +48,20 @@ Work = Callable[[Transport], Awaitable[MovedSession]]
 
 def parser() -> Parser:
     """The arguments of `move-end`."""
-    made = Parser(move_end, "move-end", "{give | take} ...")
+    made = Parser(move_end, "move-end", "{give ID | take PLACE}")
     made.add_argument("side", choices=("give", "take"))
-    made.add_argument("session_id", nargs="?", default="")
-    made.add_value("--files", "FOLDER", "the new folder for its files")
-    made.add_argument("--no-files", dest="with_files", action="store_false")
-    made.add_value("--cwd", "DIR", "its project's folder")
+    made.add_argument("what")
     return made
 
 
-def place_words(cwd: str | None, files: str | None, *, with_files: bool) -> list[str]:
-    """Return these options as words of a command line."""
-    words = [] if with_files else ["--no-files"]
-    words += [f"--cwd={cwd}"] if cwd is not None else []
-    return words + ([f"--files={files}"] if files is not None else [])
+def place_here(wanted: WantedPlace) -> WantedPlace:
+    """Return the place that is meant on this machine; raises SettingsError."""
+    cwd, files = (path and abspath(expanduser(path)) for path in (wanted.cwd, wanted.files))
+    return replace(wanted, cwd=cwd, files=files, folders=folder_map())
 
 
-def place_from_options(cwd: str | None, files: str | None, *, with_files: bool) -> WantedPlace:
-    """Return the place that these options mean here; raises SettingsError."""
-    return WantedPlace(
-        None if cwd is None else abspath(expanduser(cwd)),
-        None if files is None else abspath(expanduser(files)),
-        with_files,
-        folder_map(),
-    )
-
-
-def move_end(
-    *,
-    side: str,
-    session_id: str,
-    cwd: str | None,
-    files: str | None,
-    with_files: bool,
-) -> int:
-    """Give or take a session over stdin and stdout.
+def move_end(*, side: str, what: str) -> int:
+    """Give a session over stdin and stdout, or take one to a place, a `WantedPlace` as JSON.
 
     acphold starts this on the other machine.
     """
@@ -89,9 +71,9 @@ def move_end(
         transport = PipeTransport(*streams)
         try:
             if side == "give":
-                await _give_named(transport, session_id)
+                await _give_named(transport, what)
             else:
-                place = place_from_options(cwd, files, with_files=with_files)
+                place = place_here(msgspec.json.decode(what, type=WantedPlace))
                 await take_session(transport, place)
         except ConnectionLostError:
             pass  # the person sees it at the other end
