@@ -305,6 +305,10 @@ class Parser(argparse.ArgumentParser):
         ago = "2026-01-31, or 12h, 30d, 8w ago"
         self.add_value("--since", "WHEN", f"{which} since {ago}", type=a_moment, default=0)
 
+    def add_limit(self, meaning: str, default: int | None = None) -> None:
+        """Add `--limit N`."""
+        self.add_value("--limit", "N", meaning, type=above_zero, default=default)
+
     def add_sure(self) -> None:
         """Add `--yes`, as `sure`."""
         self.add_flag("--yes -y", "do not ask for confirmation", dest="sure")

@@ -12,7 +12,7 @@ import msgspec
 
 from acphold.errors import NoJournalError
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError, above_zero
+from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.inbox_items import (
     NOTHING,
     describe_hold,
@@ -51,13 +51,8 @@ def parser() -> Parser:
     made.add_flag("--list", "print the questions and exit, as in a pipe", dest="only_lists")
     made.add_flag("--follow", "then print changes until Ctrl-C")
     made.add_flag("--history", "show past decisions and who made them, newest first")
-    made.add_value(
-        "--limit",
-        "N",
-        f"with --history: about this many [default: {bounds.DECISIONS}]",
-        type=above_zero,
-        default=bounds.DECISIONS,
-    )
+    about = f"with --history: about this many [default: {bounds.DECISIONS}]"
+    made.add_limit(about, bounds.DECISIONS)
     made.add_json()
     made.add_machines()
     return made

@@ -16,12 +16,7 @@ from msgspec.structs import replace
 from acp_wire.tasks import beside
 from acphold.errors import NoJournalError
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import (
-    Exit,
-    Parser,
-    a_text,
-    above_zero,
-)
+from acphold.faces.cli.command_line import Exit, Parser, a_text
 from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
 from acphold.faces.cli.journals import reading, text_to_match
 from acphold.faces.cli.servers import server_of
@@ -110,12 +105,7 @@ def parser() -> Parser:
     made.add_value("--agent", "NAME", "only sessions of this agent")
     made.add_since("only sessions active")
     made.add_flag("--live", "only sessions that are running, waiting or idle in an acphold process")
-    made.add_value(
-        "--limit",
-        "N",
-        f"at most this many [default: {bounds.LISTED_SESSIONS} on a terminal, else all]",
-        type=above_zero,
-    )
+    made.add_limit(f"at most this many [default: {bounds.LISTED_SESSIONS} on a terminal, else all]")
     made.add_flag("--all", "include sessions without a prompt", dest="unprompted")
     made.add_flag("--archived", "include archived sessions, marked")
     made.add_flag("--follow", "then follow changes until Ctrl-C")

@@ -9,12 +9,7 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import (
-    Parser,
-    UsageError,
-    a_text,
-    above_zero,
-)
+from acphold.faces.cli.command_line import Parser, UsageError, a_text
 from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.list import LEAST_TITLE, tells_how_to_begin
@@ -60,13 +55,7 @@ def parser() -> Parser:
     made.add_value("--agent", "NAME", "only sessions of this agent")
     made.add_cwd()
     made.add_since("only entries")
-    made.add_value(
-        "--limit",
-        "N",
-        f"at most this many [default: {bounds.SEARCH_HITS}]",
-        type=above_zero,
-        default=bounds.SEARCH_HITS,
-    )
+    made.add_limit(f"at most this many [default: {bounds.SEARCH_HITS}]", bounds.SEARCH_HITS)
     made.add_json()
     made.add_machines()
     return made

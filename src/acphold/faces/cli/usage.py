@@ -10,7 +10,7 @@ from typing import get_args
 from msgspec.structs import astuple, replace
 
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, above_zero
+from acphold.faces.cli.command_line import Exit, Parser
 from acphold.faces.cli.index_beside import unread_and_resumed
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.list import GAP, Column, Table, tells_how_to_begin
@@ -48,12 +48,7 @@ def parser() -> Parser:
     made.add_value("--agent", "NAME", "only this agent")
     made.add_cwd()
     made.add_since("only usage")
-    made.add_value(
-        "--limit",
-        "N",
-        f"at most this many lines [default: {bounds.LISTED_SESSIONS} on a terminal, else all]",
-        type=above_zero,
-    )
+    made.add_limit(f"at most this many [default: {bounds.LISTED_SESSIONS} on a terminal, else all]")
     made.add_json()
     made.add_machines()
     return made
