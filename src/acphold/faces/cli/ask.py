@@ -39,13 +39,6 @@ def parser() -> Parser:
     made.add_cwd(
         "the working folder; with --session, the session moves there [default: . or the session's]"
     )
-    made.add_value(
-        "--permission",
-        "ANSWER",
-        "how to answer permission requests: allow, reject or ask [default: ask on a "
-        "terminal, else reject]",
-        choices=("allow", "reject", "ask"),
-    )
     made.add_setup()
     made.add_value(
         "--timeout", "SECONDS", "cancel the turn after this long", type=seconds_above_zero

@@ -54,11 +54,6 @@ def parser() -> Parser:
         const=CHOOSE,
     )
     made.add_cwd("the working folder; a resumed session moves there")
-    made.add_argument(
-        "--permission",
-        choices=("ask", "allow", "reject"),
-        help="how to answer permission requests [default: ask]",
-    )
     made.add_setup()
     made.add_machines()
     return made

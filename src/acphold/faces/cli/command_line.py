@@ -314,7 +314,13 @@ class Parser(argparse.ArgumentParser):
         self.add_flag("--yes -y", "do not ask for confirmation", dest="sure")
 
     def add_setup(self) -> None:
-        """Add `--mcp-config`, `--mode` and `--option`; see `cli.session_setup`."""
+        """Add `--permission`; and `--mcp-config`, `--mode` and `--option`: see
+        `cli.session_setup`."""
+        self.add_argument(
+            "--permission",
+            choices=("ask", "allow", "reject"),
+            help="how to answer permission requests [default: ask on a terminal, else reject]",
+        )
         servers = 'MCP servers for the session: {"mcpServers": …}, as a file or inline'
         self.add_repeatable("--mcp-config", "FILE|JSON", servers)
         self.add_value("--mode", "MODE", "start the agent in this mode")
