@@ -332,12 +332,7 @@ def share_parser() -> Parser:
 
 
 async def share(
-    *,
-    session_id: str | None,
-    user: str | None,
-    prompt: bool,
-    stop: bool,
-    json: bool,
+    *, session_id: str | None, user: str | None, prompt: bool, stop: bool, json: bool
 ) -> None:
     """Share a session with another user of `acphold serve`.
 

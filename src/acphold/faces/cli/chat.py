@@ -181,10 +181,7 @@ async def _chat(wanted: WantedConversation) -> tuple[int, LeftSession | None]:
 
 
 async def _chat_with(
-    start: Start,
-    wanted: WantedConversation,
-    cwd: str,
-    kept: SessionRow | None,
+    start: Start, wanted: WantedConversation, cwd: str, kept: SessionRow | None
 ) -> tuple[int, LeftSession | None]:
     """Start an agent in `cwd` and talk to it: in the session `kept`, or as is wanted."""
     program = agent_command(start.agent).command if start.agent else start.command

@@ -53,12 +53,7 @@ def parser() -> Parser:
 
 
 def diff(
-    *,
-    session_id: str | None,
-    turn: int | None,
-    by_turn: bool,
-    root: str | None,
-    as_json: bool,
+    *, session_id: str | None, turn: int | None, by_turn: bool, root: str | None, as_json: bool
 ) -> int:
     """Show what changed in files during a session, as a patch.
 

@@ -78,13 +78,7 @@ def parser() -> Parser:
     return made
 
 
-def doctor(
-    *,
-    deep: bool,
-    repair: bool,
-    agent: str | None,
-    program: tuple[str, ...],
-) -> int:
+def doctor(*, deep: bool, repair: bool, agent: str | None, program: tuple[str, ...]) -> int:
     """Check the installation, the settings, the journal and an agent.
 
     With AGENT, a name that acphold knows or one from the settings file, or with `-- CMD`, the agent

@@ -59,13 +59,7 @@ def parser() -> Parser:
 
 
 async def inbox(
-    *,
-    only_lists: bool,
-    follow: bool,
-    history: bool,
-    limit: int,
-    as_json: bool,
-    server: str | None,
+    *, only_lists: bool, follow: bool, history: bool, limit: int, as_json: bool, server: str | None
 ) -> int:
     """Answer what agents are waiting for.
 

@@ -77,10 +77,7 @@ class InboxPerson(TerminalPerson):
 
 
 async def answer_all(
-    source: AbstractAsyncContextManager[SessionReader],
-    server: FarServer | None,
-    *,
-    follow: bool,
+    source: AbstractAsyncContextManager[SessionReader], server: FarServer | None, *, follow: bool
 ) -> int:
     """Ask all pending questions, session by session; with `follow`, new ones too, until Ctrl-C."""
     flow = Flow()
@@ -123,11 +120,7 @@ class InboxVisit:
     """One session: its questions are asked until none is open or the person leaves the rest."""
 
     def __init__(
-        self,
-        reader: SessionReader,
-        server: FarServer | None,
-        visitor: InboxPerson,
-        session_id: str,
+        self, reader: SessionReader, server: FarServer | None, visitor: InboxPerson, session_id: str
     ) -> None:
         self._reader = reader
         self._server = server

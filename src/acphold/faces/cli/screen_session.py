@@ -298,10 +298,7 @@ class LeftSession(NamedTuple):
 
 
 async def join(
-    session_id: str,
-    *,
-    watch: bool = False,
-    setup: SessionSetup = AS_IT_IS,
+    session_id: str, *, watch: bool = False, setup: SessionSetup = AS_IT_IS
 ) -> tuple[int, LeftSession | None]:
     """Attach to a session, or print what to do if it is not live; returns the exit code, and where
     the person went."""

@@ -49,10 +49,7 @@ if TYPE_CHECKING:
 
 
 async def pick_session(
-    words: str = "",
-    *,
-    acts: bool = True,
-    read: Callable[[str], Awaitable[None]],
+    words: str = "", *, acts: bool = True, read: Callable[[str], Awaitable[None]]
 ) -> Picked | None:
     """Return the person's choice, None for nothing. With `acts` they may do more than continue.
     `read` shows a session.

@@ -68,12 +68,7 @@ def parser() -> Parser:
 
 
 async def show(
-    *,
-    session_id: str | None,
-    full: bool,
-    follow: bool,
-    as_json: bool,
-    server: str | None,
+    *, session_id: str | None, full: bool, follow: bool, as_json: bool, server: str | None
 ) -> int:
     """Print a session's transcript, or the part around one entry.
 
