@@ -91,12 +91,13 @@ def test_stop_and_watching_are_offered_what_is_live(acphold: CommandLine, journa
     assert acphold.run("completion", "--", "session", "rename", "not-live", "").out == ""
 
 
-def test_no_session_of_this_machine_is_offered_where_a_server_is_meant(
+def test_no_session_of_this_machine_is_offered_where_another_one_is_meant(
     acphold: CommandLine, journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remember(journal, "here", prompt("x"))
     for command in ("show", "continue", "export"):
-        assert acphold.run("completion", "--", command, "--server", "desk", "").out == ""
+        for elsewhere in ("--server", "--host"):
+            assert acphold.run("completion", "--", command, elsewhere, "desk", "").out == ""
     monkeypatch.setenv("ACPHOLD_SERVER", "desk")
     assert acphold.run("completion", "--", "show", "").out == ""
     assert acphold.run("completion", "--", "session", "delete", "").out == "here\n"

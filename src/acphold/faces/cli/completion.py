@@ -147,7 +147,7 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
             awaited = option if option is not None and option.nargs in (None, "?") else None
         elif arguments and arguments[0].nargs in (None, "?"):
             del arguments[0]
-    is_elsewhere = any(word.startswith(("--server", "--journal")) for word in before) or (
+    is_elsewhere = any(word.startswith(("--host", "--server", "--journal")) for word in before) or (
         "--server" in options and bool(os.environ.get(SERVER_VARIABLE))
     )
     wanted = [] if awaited is None else [awaited]
@@ -158,7 +158,7 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
             wanted += arguments[:1]
     for action in wanted:
         if is_elsewhere and _names_session(command, action):
-            continue  # ids of a server or another journal are not known here
+            continue  # ids of another machine or another journal are not known here
         yield from map(Candidate, action.choices or ())
         if action.metavar == "LEVEL":
             yield from map(Candidate, LEVELS)
