@@ -42,9 +42,8 @@ CHOOSE = ""
 
 def parser() -> Parser:
     """The arguments of `chat`."""
-    made = Parser(
-        chat, "chat", "[OPTIONS] [AGENT | -- CMD...]", runs_program=True, takes_agent=True
-    )
+    made = Parser(chat, "chat", "[OPTIONS] [AGENT | -- CMD...]", runs_program=True)
+    made.add_agent()
     made.add_flag("--continue", "continue the folder's newest session", dest="newest")
     made.add_value(
         "--resume",

@@ -13,7 +13,8 @@ from acphold.faces.cli.settings import enter_agent
 def parser() -> Parser:
     """The arguments of `check`."""
     line = "[OPTIONS] {AGENT | --server URL | -- CMD...}"
-    made = Parser(check, "check", line, runs_program=True, takes_agent=True)
+    made = Parser(check, "check", line, runs_program=True)
+    made.add_agent()
     command.add_options(made)
     return made
 

@@ -98,9 +98,9 @@ class Parser(argparse.ArgumentParser):
     with them, by name. It returns the exit code; None is Exit.OK.
 
     The docstring of `execute` is the help. With `runs_program` the words after `--` are not
-    ours: `execute` gets them as `program`. With `takes_agent` as well, the name of an agent of the
-    settings file may replace them: `execute` gets it as `agent`, or None. With `is_read`
-    the output on a terminal is shown in a pager.
+    ours: `execute` gets them as `program`. After `add_agent` the name of an agent of the settings
+    file may replace them: `execute` gets it as `agent`, or None. With `is_read` the output on a
+    terminal is shown in a pager.
     """
 
     def __init__(
@@ -111,7 +111,6 @@ class Parser(argparse.ArgumentParser):
         *,
         epilog: str | None = None,
         runs_program: bool = False,
-        takes_agent: bool = False,
         is_read: bool = False,
     ) -> None:
         prog = f"acphold {name}".rstrip()
@@ -126,8 +125,6 @@ class Parser(argparse.ArgumentParser):
         self.execute = execute
         self._runs_program = runs_program
         self._takes_agent = False
-        if takes_agent:
-            self.add_agent()
         self._is_read = is_read
         if is_read:
             self.add_flag("--no-pager", "print without a pager")

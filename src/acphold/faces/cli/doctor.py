@@ -64,8 +64,8 @@ from acphold.web.page_files import is_checkout, why_missing
 
 def parser() -> Parser:
     """The arguments of `doctor`."""
-    usage = "[OPTIONS] [AGENT | -- CMD...]"
-    made = Parser(doctor, "doctor", usage, runs_program=True, takes_agent=True)
+    made = Parser(doctor, "doctor", "[OPTIONS] [AGENT | -- CMD...]", runs_program=True)
+    made.add_agent()
     made.add_flag(
         "--deep", "also read the whole journal: every page and every history, and what takes room"
     )

@@ -29,22 +29,17 @@ from acphold.live.agents.identity import display_name
 
 def parser() -> Parser:
     """The arguments of `agent sign-in`."""
-    made = Parser(
-        sign_in,
-        "agent sign-in",
-        "[OPTIONS] {AGENT | -- CMD...}",
-        runs_program=True,
-        takes_agent=True,
-    )
+    made = Parser(sign_in, "agent sign-in", "[OPTIONS] {AGENT | -- CMD...}", runs_program=True)
+    made.add_agent()
     made.add_value("--method", "ID", "use this sign-in method without asking")
     return made
 
 
 def sign_out_parser() -> Parser:
     """The arguments of `agent sign-out`."""
-    return Parser(
-        sign_out, "agent sign-out", "{AGENT | -- CMD...}", runs_program=True, takes_agent=True
-    )
+    made = Parser(sign_out, "agent sign-out", "{AGENT | -- CMD...}", runs_program=True)
+    made.add_agent()
+    return made
 
 
 def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | None) -> int:

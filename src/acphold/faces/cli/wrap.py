@@ -72,7 +72,8 @@ class WrapSettings(ServeOptions, frozen=True, kw_only=True):
 def parser() -> Parser:
     """The arguments of `wrap`."""
     usage = "[OPTIONS] {AGENT | -- CMD...}"
-    made = Parser(_without_program, "wrap", usage, runs_program=True, takes_agent=True)
+    made = Parser(_without_program, "wrap", usage, runs_program=True)
+    made.add_agent()
     made.add_value(
         "--name",
         "NAME",
