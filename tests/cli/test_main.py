@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from inspect import Parameter, signature
 from pathlib import Path
 
 import pytest
 
 from acphold import __version__
 from acphold.errors import AcpError, AgentStartError, UnknownSessionError
-from acphold.faces.cli.command_line import SERVER_VARIABLE, Exit, Parser
+from acphold.faces.cli.command_line import HOST, SERVER_VARIABLE, Exit, Parser
 from acphold.faces.cli.main import (
     COMMANDS,
     FAMILIES,
     FIRST,
+    INTERNAL,
     LISTED,
     TASKS,
     exit_code,
@@ -259,6 +261,17 @@ def test_the_option_names_the_journal_before_the_variable_does(
 ) -> None:
     done = acphold.run("show", "x", "--journal", str(tmp_path / "other.db"))
     assert (done.code, "other.db" in done.err) == (4, True)
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *INTERNAL])
+def test_a_command_takes_what_its_parser_reads(name: str) -> None:
+    parser = parser_of(name)
+    read = {action.dest for action in parser.actions}
+    read -= {"help", "no_pager", "journal", HOST}  # what `run` and `main` do for all commands
+    taken = {it.name: it.kind for it in signature(parser.execute).parameters.values()}
+    named = {name for name, kind in taken.items() if kind is Parameter.KEYWORD_ONLY} - {"program"}
+    assert named <= read
+    assert Parameter.VAR_KEYWORD in taken.values() or named == read
 
 
 def test_what_a_command_starts_uses_the_journal_that_was_typed_and_no_server(
