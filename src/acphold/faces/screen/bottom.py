@@ -86,7 +86,10 @@ class Bottom:
             backward_search_prompt=[("class:mark", "   find  ")],
         )
         live = _text_window(lambda: ANSI(self._live_lines()))
-        waiting = _text_window(self._waiting_text, style="class:faint")
+        waiting = _text_window(
+            lambda: f"{'next':>{GUTTER - 2}}  {MARGIN.join(self._waiting_lines())}",
+            style="class:faint",
+        )
         about_field = _text_window(self._field_text, wrap_lines=True)
         field = Window(
             BufferControl(screen.answer),
@@ -143,9 +146,6 @@ class Bottom:
             text.truncate(room, overflow="ellipsis")
             lines.append(text.plain)
         return lines
-
-    def _waiting_text(self) -> str:
-        return f"{'next':>{GUTTER - 2}}  " + MARGIN.join(self._waiting_lines())
 
     def _panel_text(self) -> StyleAndTextTuples:
         choice, pick = self._screen.choice, self._screen.pick

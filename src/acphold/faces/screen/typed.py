@@ -175,17 +175,13 @@ def file_names(begun: str, cwd: str) -> list[str]:
     """Return files and folders (ending in `/`) with this prefix; hidden ones if asked for."""
     folder, _, start = begun.rpartition("/")
     above = f"{folder}/" if "/" in begun else ""
+    place = os.path.join(cwd, os.path.expanduser(above or "."))
     try:
-        with os.scandir(os.path.join(cwd, os.path.expanduser(above or "."))) as entries:
-            fitting = [
-                entry
-                for entry in entries
-                if entry.name.startswith(start) and (start or not entry.name.startswith("."))
-            ]
-            names = [f"{above}{entry.name}{'/' * _is_folder(entry)}" for entry in fitting]
+        names = [it for it in os.listdir(place) if it.startswith(start) and (start or it[0] != ".")]
     except (OSError, ValueError):
         return []  # no such folder: nothing to offer
-    return sorted(names)[: bounds.OFFERED_FILES]
+    offered = sorted(names)[: bounds.OFFERED_FILES]
+    return [f"{above}{it}{'/' * os.path.isdir(os.path.join(place, it))}" for it in offered]
 
 
 LEFT_OUT = ("node_modules", "__pycache__", "target", "venv")
@@ -214,13 +210,6 @@ def fitting(words: str, cwd: str) -> list[str]:
         if walked > bounds.WALKED_FILES:
             break
     return [path for _, _, path in sorted(found)[: bounds.OFFERED_FILES]]
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself, or a folder we may not read
-        return False
 
 
 class PrivateHistory(FileHistory):

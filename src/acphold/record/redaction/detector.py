@@ -278,10 +278,6 @@ def _take_sentence(name: _Name, found: re.Match[str]) -> Candidates:
         yield from _take_word(name, found)
 
 
-def _take_nothing(name: _Name, found: re.Match[str]) -> Candidates:
-    yield from ()
-
-
 def _is_after_user(name: _Name) -> bool:
     return name.how_strong is Strength.PASSWORD and _AFTER_USER.search(name.before) is not None
 
@@ -305,7 +301,7 @@ _PLACES: Final = (
     _Place(_TO_BARE, _take_bare),
     _Place(_TO_ELEMENT, _take_sure, lambda name: _IN_ELEMENT.search(name.before)),
     # In a sentence it is an activity.
-    _Place(_TO_ANYTHING, _take_nothing, lambda name: name.word.lower() == "pass"),
+    _Place(_TO_ANYTHING, lambda *_: iter(()), lambda name: name.word.lower() == "pass"),
     _Place(_TO_ARGUMENT, _take_argument),
     _Place(_TO_CELL, _take_word, lambda name: _IN_TABLE.search(name.before)),
     _Place(_TO_SENTENCE, _take_sentence),
