@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from typing import Final, TypeAlias
 
 import msgspec
@@ -36,7 +37,6 @@ from acphold.record.journal.sqlite.connection import (
 )
 from acphold.record.journal.sqlite.file_system import network_type
 from acphold.record.journal.sqlite.migrations import (
-    WITH_HOMES,
     complete,
     migrate,
     refuse_altered,
@@ -257,8 +257,7 @@ def upgrade(path: str, busy_seconds: float) -> None:
             ]
             raise errors.OlderJournalError(path, pids)
 
-        if 0 < migrate(connection, path, refuse_owned) < WITH_HOMES:
-            leases.keep_homes(connection)
+        migrate(connection, path, refuse_owned, partial(leases.keep_homes, connection))
 
 
 def _changes(header: bytes) -> int:

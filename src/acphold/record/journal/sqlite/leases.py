@@ -43,7 +43,7 @@ from acphold.record.journal.journal import Identity, Lease
 from acphold.record.journal.lineage import lineage_of, mark_at, mark_with_place, new_era
 from acphold.record.journal.owners import At, Free, Here, Owner, Whose
 from acphold.record.journal.sqlite import file_system
-from acphold.record.journal.sqlite.connection import Connection, writing
+from acphold.record.journal.sqlite.connection import Connection
 from acphold.record.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 
 # See docs/decisions.md, 15 and 37.
@@ -328,11 +328,9 @@ def era(connection: Connection) -> str:
 
 
 def keep_homes(connection: Connection) -> None:
-    """After an upgrade to sessions with homes: the homes of those that were prompted here are here,
-    if the file is where it was."""
-    if not (meta(connection, "era") or "").endswith(f" {os.stat(connection.path).st_ino}"):
-        return
-    with writing(connection):
+    """In an upgrade to sessions with homes: the homes of those that were prompted here are here, if
+    the file is where it was."""
+    if (meta(connection, "era") or "").endswith(f" {os.stat(connection.path).st_ino}"):
         keep_identity(connection, mark := identity(connection).mark)
         connection.execute("UPDATE sessions SET home = ? WHERE start IS NOT NULL", (mark,))
 

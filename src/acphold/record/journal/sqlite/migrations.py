@@ -158,15 +158,18 @@ VERSION: Final = 26
 
 
 def migrate(
-    connection: sqlite3.Connection, path: str, refuse_owned: Callable[[], None] = lambda: None
-) -> int:
-    """Bring the journal to VERSION, all of it in one transaction; return the version that it had.
+    connection: sqlite3.Connection,
+    path: str,
+    refuse_owned: Callable[[], None] = lambda: None,
+    keep_homes: Callable[[], None] = lambda: None,
+) -> None:
+    """Bring the journal to VERSION, all of it in one transaction.
 
     `refuse_owned` is called before that if the journal has content, in the transaction, and raises
-    if somebody owns a session there. Raises NewerJournalError, JournalUnavailableError if it is too
-    old, and the sqlite3 errors of a locked, full or damaged file.
+    if somebody owns a session there; `keep_homes` at its end, if sessions had no homes. Raises
+    NewerJournalError, JournalUnavailableError if it is too old, and the sqlite3 errors of a locked,
+    full or damaged file.
     """
-    first = version_of(connection)
     while (version := version_of(connection)) < VERSION:
         if version:
             journal_location.refuse_older(version, FIRST, path)
@@ -184,6 +187,8 @@ def migrate(
                         connection.execute(statement)
                 for statement in TABLES:
                     connection.execute(if_missing(statement))
+                if 0 < version < WITH_HOMES:
+                    keep_homes()
                 # An older release that holds a lease must not write its rows to the new tables.
                 connection.execute("UPDATE leases SET epoch = 0")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -194,7 +199,6 @@ def migrate(
                 connection.execute("ROLLBACK")
             raise
     refuse_newer(version, path)
-    return first
 
 
 def _lacks(
