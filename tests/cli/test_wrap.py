@@ -81,6 +81,7 @@ def test_a_value_that_cannot_be_used_is_told_in_a_sentence_with_exit_code_2(
         (sentence,) = done.err.splitlines()
         assert sentence.startswith("acphold wrap: ")
         assert all(word in sentence for word in words), sentence
+        assert sentence.count("see `acphold wrap --help`") <= 1, sentence
 
 
 @pytest.mark.parametrize("arguments", [["wrap"], ["wrap", "--"], ["wrap", "mine", "--acp"]])

@@ -197,7 +197,7 @@ async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIt
         _let_go(frame)
         if isinstance(exc, SettingsError):
             raise
-        raise AgentStartError(f"{exc}; see `acphold wrap --help`") from None
+        raise AgentStartError(str(exc)) from None
     if (log_file := settings.log_file) is not None:
         log_file = os.path.join(within.folder, os.path.expanduser(log_file))
     settings = replace(
