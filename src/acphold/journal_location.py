@@ -83,7 +83,9 @@ def refuse_newer(found: int, known: int, where: str) -> None:
     if found > known:
         raise NewerJournalError(
             f"the journal {where} has version {found}, but this release of acphold supports only "
-            f"versions up to {known}; update acphold, or name another journal ({NAMED_BY})"
+            f"versions up to {known}; update acphold, or name another journal ({NAMED_BY}). After "
+            "an update restart the agent in your editor, and stop background processes with "
+            "`acphold agent stop --all`"
         )
 
 
