@@ -78,6 +78,9 @@ async def test_an_agent_that_does_not_answer_a_cancelled_turn_is_not_waited_for(
         again = session.prompt("again")
         with pytest.raises(AgentBusyError, match="waits"):
             session.prompt("and again")
+        session.cancel()
+        assert (await again).stop_reason == "cancelled"
+        again = session.prompt("again")
         await agent.new_session("/tmp")
         assert far.methods().count("session/prompt") == 1  # the agent would lose the second one
         far.acts.clear()

@@ -101,9 +101,10 @@ class SessionFeed:
     def begin(self, prompt: bytes) -> TurnFeed:
         """Begin a turn with these content blocks; behind one that was cancelled, and has not ended.
         AgentBusyError while there is another."""
-        before, waiting = self.turn, self._next
-        if before is not None and (waiting is not None or not before.is_cancelled):
-            state = "is running" if waiting is None else "waits"
+        before = self.turn
+        waits = self._next is not None and not self._next.is_over
+        if before is not None and (waits or not before.is_cancelled):
+            state = "waits" if waits else "is running"
             raise AgentBusyError(f"a turn of session {self.id!r} {state}; await it, or cancel it")
         turn = TurnFeed(self._uplink, self, prompt, before)
         if before is None:
