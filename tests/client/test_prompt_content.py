@@ -116,5 +116,8 @@ async def test_what_cannot_be_sent_is_reported_at_the_call(tmp_path: Path) -> No
             session.prompt(tmp_path / "gone.txt")
         with pytest.raises(DeclarationError, match="must not be empty"):
             session.prompt()
+        for content in (b"look", ["look"]):
+            with pytest.raises(TypeError, match="a piece of a prompt is text"):
+                session.prompt(content)  # type: ignore[arg-type]
         with pytest.raises(CapabilityError, match="'video'"):
             session.prompt(UnknownContent("video", b'{"type":"video"}'))

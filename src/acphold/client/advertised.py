@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 from uuid import uuid4
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire.processes.program import on_path
@@ -155,7 +156,8 @@ def content_blocks(
     """Return the blocks for a prompt.
 
     An image or a text file is sent with its contents if the agent accepts that, any other path as a
-    link, which every agent accepts. Raises CapabilityError, MissingFileError, DeclarationError.
+    link, which every agent accepts. Raises CapabilityError, MissingFileError, DeclarationError,
+    TypeError.
     """
     if not content:
         raise DeclarationError("a prompt must not be empty")
@@ -180,8 +182,13 @@ def content_blocks(
                 blocks.append(EmbeddedResource(resource=blob))
         elif isinstance(item, os.PathLike):
             blocks.append(_from_path(Path(os.path.abspath(item)), takes))
-        else:
+        elif isinstance(item, Struct | UnknownContent | dict):
             blocks.append(item)
+        else:
+            raise TypeError(
+                "a piece of a prompt is text, a path, bytes with their type or a content block, "
+                f"not {item!r}"
+            )
     for block in blocks:  # clients must send nothing else (spec v1, prompt turn)
         match block:
             case ImageContent() if not takes.image:
