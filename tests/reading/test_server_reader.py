@@ -14,7 +14,8 @@ import pytest
 from acphold.errors import ConnectionLostError, RemoteRefusalError, RuleError
 from acphold.live.presentation.json_facts import session_json
 from acphold.live.reading.server_reader import OnAway, ServerReader
-from acphold.live.reading.session_reader import News, sessions_on_hold
+from acphold.live.reading.session_reader import News, Wanted, sessions_on_hold
+from acphold.record.journal import ListFilter
 
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 REFUSED = "HTTP/1.1 401 No\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nno!"
@@ -72,10 +73,17 @@ async def feed(*answers: str, on_away: OnAway = bool) -> AsyncIterator[tuple[Fee
             await found.served.get()
 
 
-async def test_an_id_that_another_one_begins_with_is_short_as_a_whole() -> None:
-    reader = ServerReader("http://127.0.0.1:1", None, seconds=1)
-    short_ids = await reader.short_ids(["abcdefg", "abcdefgh", "abcdxy", "ab"])
-    assert short_ids == {it: it for it in ("abcdefg", "abcdefgh", "abcdxy", "ab")}
+async def test_an_id_is_short_if_the_list_tells_it_from_others_and_whole_otherwise() -> None:
+    ids = ["abcdefg", "abcdefgh", "abcdxy", "ab", "cdefghijk"]
+    alone = json_answer("200 OK", sessions=[row("other-1")])
+    all_ = json_answer("200 OK", sessions=[row(it) for it in ids])
+    async with feed(alone, all_) as (_, reader):
+        await reader.page(Wanted(ListFilter(queued=True)))
+        # No list was read: any other session may begin so.
+        assert await reader.short_ids(["other-1"]) == {"other-1": "other-1"}
+        await reader.page(Wanted(ListFilter()))
+        short_ids = await reader.short_ids(ids)
+    assert short_ids == {it: it for it in ids[:4]} | {"cdefghijk": "cdefgh"}
 
 
 @pytest.fixture(autouse=True)

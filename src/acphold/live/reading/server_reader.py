@@ -73,7 +73,7 @@ class ServerReader:
             trusted=ca or ca_for(url),
         )
         self._on_away = on_away
-        self._known: set[str] = set()
+        self._listed: set[str] = set()
 
     async def __aenter__(self) -> ServerReader:
         self._http = http_client(self._route)
@@ -98,7 +98,8 @@ class ServerReader:
         )
         page = await self.get(requests.SESSIONS, answers.RemoteRows, asked)
         sessions = [answers.to_listed(row) for row in page.sessions]
-        self._known |= {it.row.session_id for it in sessions}
+        if not (wanted.words or filter.queued):
+            self._listed |= {it.row.session_id for it in sessions}
         is_over = bool(sessions) and sessions[-1].row.updated_at < wanted.since
         found = [
             it
@@ -136,18 +137,15 @@ class ServerReader:
         return None if row.live is None else row.live.state
 
     async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
-        wanted = {*session_ids}
-        known = self._known | wanted
-
         def short(session_id: str) -> str:
-            length, others = SHORT_ID, known - {session_id}
+            length, others = SHORT_ID, self._listed - {session_id}
             while any(it.startswith(session_id[:length]) for it in others):
                 length += 1
                 if length > len(session_id):  # another id begins with the whole
                     break
             return session_id[:length]
 
-        return {session_id: short(session_id) for session_id in wanted}
+        return {it: short(it) if it in self._listed else it for it in session_ids}
 
     async def entries(self, session_id: str) -> AsyncIterator[Entry]:
         for entry in await last_entries(self, session_id):
@@ -177,7 +175,6 @@ class ServerReader:
             if page.next_cursor is None:
                 break
             asked.cursor = page.next_cursor
-        self._known |= {hit.session_id for hit in found}
         return found
 
     async def usage(
@@ -188,8 +185,6 @@ class ServerReader:
         found = await self.get(requests.USAGE, answers.RemoteSums, asked)
         key = "sessionId" if by == "session" else by
         groups = [self._sum(raw, key) for raw in found.sums]
-        if by == "session":
-            self._known |= {group.name for group in groups}
         return UsageSums(groups, self._sum(found.total, key), found.by_request)
 
     def _sum(self, raw: Raw, key: str) -> UsageSum:

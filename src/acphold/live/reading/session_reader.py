@@ -161,7 +161,7 @@ class SessionReader(Protocol):
 
     async def short_ids(self, session_ids: Iterable[str]) -> dict[str, str]:
         """Return the shortest prefix of each id that tells it from others, of SHORT_ID letters at
-        least; a server's list tells it only from those that were read."""
+        least; that of a server only from those of the list that was read, otherwise a whole id."""
 
     def entries(self, session_id: str) -> AsyncIterator[Entry]:
         """Yield the entries of a session, oldest first, without void ones."""
