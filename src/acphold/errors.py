@@ -447,8 +447,9 @@ class OlderJournalError(ReadOnlyJournalError):
         told = f" ({'process' if len(processes) == 1 else 'processes'} {', '.join(processes)})"
         super().__init__(
             f"an older acphold{told if processes else ''} is using the journal {place}, so this "
-            "release does not upgrade it now, and changes nothing in it: restart the agent in your "
-            "editor, and stop background processes with `acphold agent stop --all`"
+            "release does not upgrade it now, and changes nothing in it: once no turn runs there, "
+            "restart the agent in your editor, and stop background processes with `acphold agent "
+            "stop --all`"
         )
 
 

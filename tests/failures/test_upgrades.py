@@ -75,7 +75,7 @@ async def test_an_owner_goes_on_while_commands_of_a_newer_release_read_beside_it
             done = await newer(journal, *words)
             assert done.code == 4
             assert told in done.err
-            assert "restart the agent in your editor" in done.err
+            assert "once no turn runs there, restart the agent in your editor" in done.err
         assert version(journal) == VERSION
         goes_on.touch()
         assert (await turn)["stopReason"] == "end_turn"
