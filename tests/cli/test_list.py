@@ -129,6 +129,25 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
     }
 
 
+async def test_a_turn_that_was_cut_off_says_so_until_its_session_is_opened(
+    acphold: CommandLine, journal: Path
+) -> None:
+    kept = open_journal(journal)
+    lease = await kept.create(NewSession("a-1", "scripted", "/home/me"))
+    kind, raw = prompt("x")
+    await kept.append(lease, [(kind, [raw])])
+    await kept.change(lease, RowChange(prompted=True))
+    assert "interrupted" not in (await asyncio.to_thread(acphold.run_as_process, "list")).out
+    await kept.aclose()  # as if it was killed: nothing has ended the turn
+    assert "interrupted" in (await asyncio.to_thread(acphold.run_as_process, "list")).out
+    kept = open_journal(journal)
+    lease = await kept.acquire("a-1")
+    kind, raw = ended(interrupted=True)
+    await kept.append(lease, [(kind, [raw])])
+    await kept.aclose()
+    assert "interrupted" not in (await asyncio.to_thread(acphold.run_as_process, "list")).out
+
+
 @here_and_there
 def test_a_turn_that_was_cancelled_says_so_until_somebody_has_seen_it(
     acphold: CommandLine, journal: Path

@@ -145,7 +145,14 @@ class LocalReader:
         files = {
             its: FilesOfSession(one.state, iso(one.at), one.reason) for its, one in newest.items()
         }
-        return [as_listed(row, live, outcomes, files) for row in rows]
+        listed = [as_listed(row, live, outcomes, files) for row in rows]
+        for place, it in enumerate(listed):
+            if it.outcome == "interrupted" and outcomes[it.row.session_id] is None:
+                with suppress(UnknownSessionError):  # deleted meanwhile
+                    # Cut off, and nobody has opened it since, or its process is only silent.
+                    is_unseen = not await self.is_live(it.row.session_id)
+                    listed[place] = replace(it, row=replace(it.row, unseen=is_unseen))
+        return listed
 
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
         return await self.journal.resolve(given, cwd)
