@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -238,5 +238,12 @@ async def test_a_context_manager_is_middleware_too() -> None:
 
 def test_what_can_be_entered_in_no_way_is_refused() -> None:
     agent = acphold.Agent("a", version="1")
-    with pytest.raises(acphold.DeclarationError, match="is not middleware"):
-        agent.middleware("tracing")  # type: ignore[type-var]
+
+    async def without_yield(step: acphold.Step) -> None: ...
+
+    def without_async(step: acphold.Step) -> Iterator[None]:
+        yield
+
+    for middleware in ("tracing", without_yield, without_async):
+        with pytest.raises(acphold.DeclarationError, match="is not middleware"):
+            agent.middleware(middleware)  # type: ignore[type-var]

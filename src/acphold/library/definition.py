@@ -82,11 +82,13 @@ Around: TypeAlias = "Callable[[Step], AbstractAsyncContextManager[Any]]"
 
 def around_each(middleware: Middleware) -> Around:
     """Return the middleware as a context manager; DeclarationError if it cannot be one."""
-    from inspect import isasyncgenfunction  # late: few agents have middleware
+    import inspect  # late: few agents have middleware
 
-    if isasyncgenfunction(middleware):
+    if inspect.isasyncgenfunction(middleware):
         return asynccontextmanager(middleware)
-    if not callable(middleware):
+    # A coroutine without a `yield`, or a generator without `async`: neither could wrap a step.
+    is_wrong = inspect.iscoroutinefunction(middleware) or inspect.isgeneratorfunction(middleware)
+    if is_wrong or not callable(middleware):
         raise DeclarationError(
             f"{middleware!r} is not middleware: write an `async def` with one `yield`"
         )
