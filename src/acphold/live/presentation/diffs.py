@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from difflib import Match, SequenceMatcher
 from typing import Final
 
+from msgspec import Struct
+
 from acp_wire.schema import Diff
 from acphold.live.presentation.visible_text import quantity, visible
 
@@ -130,17 +132,21 @@ def _anchors(old: Sequence[str], new: Sequence[str], begin: int) -> list[tuple[i
 
 # -- unified diffs of agents ------------------------------------------------------------------
 
+_HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+
 PATCH_CHARACTERS: Final = 50_000
 """Most characters of a unified diff that is looked at."""
 
-_FILE: Final = re.compile(
-    r"^(?:Index: (.*)\n=+\n)?--- (.*?)\t*\n\+\+\+ (.*?)\t*\n(?=@@ )", re.MULTILINE
-)
-"""The lines before the hunks of a file: they name it twice or three times."""
-
-_HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
-
 _END: Final = "\\ No newline at end of file"
+
+
+class _Piece(Struct, frozen=True):
+    """Lines of the old version and those in their place, with where they begin, from 0."""
+
+    old_at: int
+    old: list[str]
+    new_at: int
+    new: list[str]
 
 
 def is_shown(patch: str, diffs: Sequence[Diff]) -> bool:
@@ -149,43 +155,65 @@ def is_shown(patch: str, diffs: Sequence[Diff]) -> bool:
     Each of its files has to be that of a diff, and its hunks, one behind the other, all that the
     diff changes there. A long one is not looked at: of a long diff only a part is in sight.
     """
-    if len(patch) > PATCH_CHARACTERS:
-        return False
-    before, *parts = _FILE.split(patch)
-    files = {
-        frozenset(parts[at : at + 3]) - {None}: parts[at + 3] for at in range(0, len(parts), 4)
-    }
-    return (
-        not before
-        and 4 * len(files) == len(parts) > 0  # each file once
-        and all(
-            any(names == {diff.path} and _makes(hunks, diff) for diff in diffs)
-            for names, hunks in files.items()
-        )
+    is_patch = patch.startswith(("Index: ", "--- ")) and len(patch) <= PATCH_CHARACTERS
+    found = _files(patch) if is_patch else []
+    paths = {names[0] for names, _ in found}
+    return len(found) == len(paths) > 0 and all(
+        any(set(names) == {diff.path} and _is_all(pieces, diff) for diff in diffs)
+        for names, pieces in found
     )
 
 
-def _makes(hunks: str, diff: Diff) -> bool:
-    """Return True if these hunks turn the old version into the new one."""
+def _is_all(pieces: Sequence[_Piece], diff: Diff) -> bool:
+    """Return True if these pieces turn the old version into the new one."""
     old, new, at = _lines(diff.old_text or ""), list[str](), 0
-    for line in _lines(hunks):
-        sign, text = line[:1], line[1:]
-        if hunk := _HUNK.fullmatch(line):
-            # Of no lines, it names the line before them.
-            begin, place = int(hunk[1]) - (hunk[2] != "0"), int(hunk[3]) - (hunk[4] != "0")
-            new += old[at:begin]
-            if not at <= begin <= len(old) or len(new) != place:
-                return False
-            at = begin
-        elif sign == "+":
-            new.append(text)
-        elif sign in ("-", " ") and old[at : at + 1] == [text]:
-            at += 1
-            new += [text] * (sign == " ")
-        elif line != _END:
+    for it in pieces:
+        new += old[at : it.old_at]
+        end = it.old_at + len(it.old)
+        is_in_place = at <= it.old_at <= len(old) and it.new_at == len(new)
+        if not is_in_place or old[it.old_at : end] != it.old:
             return False
+        new += it.new
+        at = end
     return new + old[at:] == _lines(diff.new_text)
 
 
 def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
+
+
+def _files(patch: str) -> list[tuple[list[str], list[_Piece]]]:
+    """Return the names of each file and its hunks; nothing if a line has no place in a patch."""
+    found: list[tuple[list[str], list[_Piece]]] = []
+    lines = _lines(patch)
+    at = 0
+    while at < len(lines):
+        names: list[str] = []
+        for begin in ("Index: ", "===", "--- ", "+++ "):
+            if at < len(lines) and lines[at].startswith(begin):
+                if begin != "===":
+                    names.append(lines[at][len(begin) :].rstrip("\t"))
+                elif lines[at].strip("="):
+                    return []
+                at += 1
+        if len(names) < 2:
+            return []
+        pieces: list[_Piece] = []
+        while at < len(lines) and (hunk := _HUNK.fullmatch(lines[at])):
+            at += 1
+            numbers = (1 if number is None else int(number) for number in hunk.groups())
+            old_at, old_count, new_at, new_count = numbers
+            old: list[str] = []
+            new: list[str] = []
+            while at < len(lines) and (len(old) < old_count or len(new) < new_count):
+                sign, text = lines[at][:1], lines[at][1:]
+                if sign not in ("-", "+", " ") and lines[at] != _END:
+                    return []
+                old += [text] * (sign in ("-", " "))
+                new += [text] * (sign in ("+", " "))
+                at += 1
+            at += at < len(lines) and lines[at] == _END
+            piece = _Piece(old_at - bool(old_count), old, new_at - bool(new_count), new)
+            pieces.append(piece)
+        found.append((names, pieces))
+    return found
