@@ -51,7 +51,9 @@ async def test_what_cannot_be_read_or_sent_fails_only_its_call(
     connection = connect(server)
     await connection.ready()
     state = connection.state
-    # On stdio a line is a message.
+    if way == "stdio":  # where a line is a message
+        with pytest.raises(McpAnswerError, match="lines to stdout that are not MCP"):
+            await connection.call("several_lines", seconds=0.2)
     for tool in UNREADABLE.keys() - ({"several_lines"} if way == "stdio" else set()):
         async with asyncio.timeout(5):
             text = READ_ALL_THE_SAME.get(tool)

@@ -112,7 +112,7 @@ class Link(Struct, eq=False):
     ) -> dict[str, object]:
         """Return the result, undecoded. Cancelling this tells the server to stop.
 
-        Raises AnswerError, FaultError (LostError if the connection is over), and TimeoutError after
+        Raises AnswerError, and FaultError (LostError if the connection is over), also after
         `seconds`; by default after CALL_SECONDS without an answer or progress.
         """
         # Not the SDK's typed methods: they fail a list for one bad tool, and make requests for
@@ -131,6 +131,10 @@ class Link(Struct, eq=False):
 
                     options["on_progress"] = report
                 return await self._dispatcher.send_raw_request(method, params, options)
+        except TimeoutError:
+            waited = "a long time without progress" if seconds is None else f"{seconds:g} s"
+            why = await self._wire.fault(f"it did not answer `{method}` for {waited}")
+            raise FaultError(why) from None
         except MCPError as exc:
             if (mark := fault_mark(exc.data)) is not None:
                 kind = UnsentError if mark in (UNSENT, FORGOTTEN) else FaultError
