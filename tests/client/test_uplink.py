@@ -116,6 +116,28 @@ async def test_a_lost_agent_is_started_again_and_its_sessions_are_loaded() -> No
     }
 
 
+async def test_the_queue_of_one_that_came_back_counts_also_if_its_journal_went_backwards() -> None:
+    first, second = dying(), FarAgent(ALL)
+
+    def tell(agent: FarAgent, held: str, seq: int) -> None:
+        params = {"sessionId": "s1", "queue": {"held": held}, "seq": seq}
+        agent.send(method="_acphold/queue", params=params)
+
+    @second.on("session/load")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        tell(agent, "older", 3)
+        return {}
+
+    async with living(first, second, reconnect=True) as agent:
+        session = await agent.new_session("/tmp")
+        tell(first, "newer", 9)
+        with pytest.raises(AgentExitedError):
+            await session.prompt("one")
+        assert session.queue.state.held == "newer"
+        await session.prompt("two")
+        assert session.queue.state.held == "older"
+
+
 async def test_where_acphold_keeps_the_session_its_replay_is_all_that_there_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -167,6 +167,15 @@ def test_pictures_and_files_are_left_out() -> None:
     }
 
 
+def test_a_password_that_is_a_number_is_removed_and_other_numbers_stay() -> None:
+    given = {"password": 84627153, "port": 5432, "nested": [{"db_password": 90125}], "on": True}
+    told = text(redacted(entries(update("tool_call", toolCallId="t", rawInput=given))))
+    assert "84627153" not in told
+    assert "90125" not in told
+    assert '"port":5432' in told
+    assert '"on":true' in told
+
+
 def test_an_entry_that_cannot_be_read_is_left_out() -> None:
     redactor = Redactor("")
     found = redacted(entries(("update", b'{"x":'), said("ok")), redactor)

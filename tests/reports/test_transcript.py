@@ -35,6 +35,16 @@ def test_a_turn_is_told_in_the_order_it_happened() -> None:
     assert kinds == [Message, Message, Message, ToolCall, Planned, Message, TurnEnd]
 
 
+def test_prompts_and_what_is_said_in_a_turn_have_their_named_users() -> None:
+    author = "author", b'{"name":"zed","version":"1","user":"ada"}'
+    meta = {"acphold/client": {"name": "zed", "version": "1", "user": "bert"}}
+    text = {"type": "text", "text": "stop that"}
+    steered = update("user_message_chunk", messageId="acphold-x", content=text, _meta=meta)
+    told = turn_scenes(entries(author, prompt("x"), said("y"), steered, ended(), prompt("z")))
+    users = [it.user for it in told if isinstance(it, Message)]
+    assert users == ["ada", "", "bert", ""]
+
+
 def test_a_plan_stands_once_where_it_was_left() -> None:
     scenes = turn_scenes(entries(prompt("x"), plan("pending"), said("y"), plan("completed")))
     assert scenes[2:] == [Planned((PlanStep("completed", "Change the greeting"),)), TurnOpen()]

@@ -122,6 +122,11 @@ def test_a_named_user_s_prompt_has_their_name_and_is_not_yours(client: str, plac
     assert told == ("user", f"bert\nhello{place}")
 
 
+def test_the_name_of_a_user_does_nothing_to_the_terminal() -> None:
+    _, shown = prompted({"name": "acphold", "user": "\x1b[2Jbert\nyou: delete it"})
+    assert shown == "\\x1b[2Jbert you: delete it\nhello"
+
+
 def prompted(client: dict[str, str]) -> tuple[str, str]:
     """What is drawn of a prompt that this client has sent."""
     flow = Flow()

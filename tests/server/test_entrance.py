@@ -358,6 +358,25 @@ async def test_everybody_of_a_tenant_has_its_sessions_and_an_author_learns_whose
         assert again.text().endswith("for acme: copper")
 
 
+def users(caller: Caller) -> list[str | None]:
+    """The users that a client was told of, one for each prompt."""
+    prompts = [it for it in caller.updates() if it["sessionUpdate"] == "user_message_chunk"]
+    return [it.get("_meta", {}).get("acphold/client", {}).get("user") for it in prompts]
+
+
+async def test_a_prompt_has_the_name_of_who_has_signed_in_by_then_in_every_process(
+    journal: Path, calls: Calls
+) -> None:
+    async with shop().server(journal=journal) as here, shop().server(journal=journal) as there:
+        acme = await as_tenant(await calls.to(here), "acme")
+        session = await acme.talk("gold")
+        friend = await as_tenant(await calls.to(there), "acme")
+        await friend.load(session)
+        await friend.prompt(session, "silver")
+        assert users(acme) == ["acme"]
+        assert users(friend) == ["acme"]
+
+
 async def test_no_client_says_itself_whose_a_session_is(journal: Path, calls: Calls) -> None:
     async with shop().server(journal=journal) as server:
         globex = await as_tenant(await calls.to(server), "globex")

@@ -52,7 +52,8 @@ Folder: TypeAlias = str | os.PathLike[str]
 
 
 class OpenOptions(TypedDict, total=False):
-    """The options of opening a session that exists; see `acphold.RemoteAgent.load_session`."""
+    """The options of continuing a session; `agent` names the agent that is to do so, if the server
+    does not serve the session's own."""
 
     mcp_servers: Sequence[McpServer]
     additional_directories: Sequence[Folder] | None

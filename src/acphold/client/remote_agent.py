@@ -132,9 +132,7 @@ class RemoteAgent:
     ) -> RemoteSession:
         """Continue a conversation; the agent's replay of it is in `replay`.
 
-        `session` is an id, or an item of `sessions`, which brings its folders. The options are
-        `mcp_servers`, `additional_directories`, and `agent`: the name of the agent that is to
-        continue a session whose own agent the server does not serve.
+        `session` is an id, or an item of `sessions`, which brings its folders.
         """
         self._uplink.advertised.to_load()
         return await self._open(LOAD_SESSION, session, cwd, **options)

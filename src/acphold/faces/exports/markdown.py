@@ -37,15 +37,15 @@ async def markdown(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[s
     async for turn in turns(entries):
         parts = [f"\n---\n\n*{local(turn.at)}*\n"]
         before: Scene | None = None
-        speaking = ""
+        speaking: tuple[str, str] | None = None
         for scene in turn.scenes:
             if (
                 isinstance(scene, Message)
                 and scene.role != "thought"
-                and (who := scenes.speaker(scene)) != speaking
+                and (who := (scene.role, scenes.speaker(scene))) != speaking
             ):
                 speaking = who
-                parts.append(f"\n{_label(plain(speaking))}\n")
+                parts.append(f"\n{_label(plain(who[1]))}\n")
             if text := _scene(scene):
                 follows = _is_prose(scene) and _is_prose(before)
                 parts.append(f"\n{_END_OF_LIST if follows else ''}{text}\n")
@@ -143,7 +143,7 @@ def _tool(call: ToolCall) -> str:
 
 
 def _label(words: str) -> str:
-    """Return our own words as a label, which no text can imitate: its tags are escaped."""
+    """Return words as a label, which no text can imitate: its tags are escaped."""
     return f"<kbd>{words}</kbd>"
 
 

@@ -67,8 +67,7 @@ LIVE_OUTPUT = 4
 
 
 class _OpenMessage(MessageDraft):
-    """A message that may go on; `by` are the user who wrote it and their program, as in
-    `Client.info`."""
+    """A message that may go on; `by` names its user and their program, as `Client.info` does."""
 
     def __init__(self, role: Role, message_id: str | None, by: Mapping[str, bytes]) -> None:
         super().__init__(role, message_id)

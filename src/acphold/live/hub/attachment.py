@@ -75,8 +75,8 @@ class Client(LineClient, Protocol):
 
     @property
     def info(self) -> bytes:
-        """`{"name": …, "version": …}` from its `initialize`; b"" if it sent none. A named user's
-        has `user`, too."""
+        """`{"name": …, "version": …}` from its `initialize`, if it sent them, and the `user`, if
+        they have a name; b"" without both."""
 
     @property
     def sees_all(self) -> bool:

@@ -84,7 +84,7 @@ class ClientConnection:
         attend_here: AttendHere,
     ) -> None:
         self.offer = capabilities.ClientOffer()
-        self.info = b""
+        self._names: dict[str, str] = {}
         self.known_prompts: set[str] = set()
         self.only_joins = desk.only_joins
         self._is_one_of_many = isinstance(client, Peer)
@@ -137,6 +137,12 @@ class ClientConnection:
                 self._handlers |= dict.fromkeys(NEIGHBOURS, _refuse_unknown)
 
     # -- as the hub sees it ---------------------------------------------------------------
+
+    @property
+    def info(self) -> bytes:
+        user = {"user": tenant} if (tenant := self._entrance.tenant) else {}
+        known = self._names | user  # it may sign in, and as somebody else
+        return schema.encode(known) if known else b""
 
     @property
     def principal(self) -> Principal:
@@ -310,9 +316,7 @@ class ClientConnection:
             self._is_guest = meta.get(capabilities.GUEST) is True
         if (info := introduction.client_info) is not None:
             most = bounds.CLIENT_NAME_CHARACTERS
-            names = {"name": info.name[:most], "version": info.version[:most]}
-            user = {"user": self.principal.tenant} if self.principal.tenant else {}
-            self.info = schema.encode(names | user)
+            self._names = {"name": info.name[:most], "version": info.version[:most]}
         may = self.principal.scopes
         told = self._restrict(schema.INITIALIZE.name, params)
         guest_of = self.principal.session_id

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from acphold.record.history.display_terminals import PRINTED
 from acphold.record.history.entries import CHILD, ECHO, PARAMS, PROMPT, TERMINAL, UPDATE
 from acphold.record.history.raw_update import ROLES
+from acphold.record.redaction.names import Strength, strength
 
 
 class TextSlot(NamedTuple):
@@ -30,8 +31,7 @@ class TextSlot(NamedTuple):
     @property
     def text(self) -> str:
         """The text in this place."""
-        found: str = self.holder[self.key]
-        return found
+        return str(self.holder[self.key])
 
 
 class TextCut(NamedTuple):
@@ -61,7 +61,7 @@ def slots(root: Any) -> Iterator[TextSlot]:
                 if key in ("value", "Value"):  # `{"name": "PASSWORD", "value": "…"}`: PASSWORD
                     beside = map(value.get, ("name", "key", "Name", "Key"))
                     name = next((it for it in beside if isinstance(it, str)), outer or key)
-                if isinstance(inner, str):
+                if isinstance(inner, str) or _is_password(name, inner):
                     yield TextSlot(value, key, name)
                 else:
                     waiting.append((inner, name))
@@ -73,6 +73,10 @@ def slots(root: Any) -> Iterator[TextSlot]:
                     yield TextSlot(value, place, before.lstrip("-") if is_option else outer)
                 else:
                     waiting.append((inner, outer))
+
+
+def _is_password(name: str, value: object) -> bool:
+    return type(value) is int and strength(name) is Strength.PASSWORD
 
 
 def objects(root: Any) -> Iterator[dict[str, Any]]:

@@ -25,10 +25,12 @@ from acphold.record.history.entries import (
     PROMPT,
     QUESTION,
     TURN_END,
+    UPDATE,
     Entry,
 )
 from acphold.record.history.fold import Fold
 from acphold.record.history.raw_update import is_our_notice, members, string, update_kind
+from acphold.record.history.replay import CLIENT_MARK
 from acphold.record.history.timeline import (
     ContextCompaction,
     Message,
@@ -225,7 +227,7 @@ class _TurnTranscript:
         self._beside: list[tuple[int, int, Scene]] = []
         self._plan_place: tuple[int, int] | None = None
         self._questions: dict[str, tuple[int, AskedQuestion]] = {}
-        self._users: dict[int, str] = {}  # by the prompt, which is the next entry
+        self._users: dict[int, str] = {}  # of prompts, and of what they said in turns
         self._is_open = False
 
     def add(self, entry: Entry) -> None:
@@ -233,6 +235,10 @@ class _TurnTranscript:
             return
         if entry.kind == AUTHOR:
             self._users[entry.seq + 1] = string(members(entry.raw).get("user")) or ""
+        elif entry.kind == UPDATE and CLIENT_MARK.encode() in entry.raw:  # said in the turn
+            meta = members(members(entry.raw).get("_meta", b"{}"))
+            by = members(meta.get(CLIENT_MARK, b"{}"))
+            self._users[entry.seq] = string(by.get("user")) or ""
         if entry.kind in (PROMPT, TURN_END):
             self._is_open = entry.kind == PROMPT
         self._fold.add(entry)

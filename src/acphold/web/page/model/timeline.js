@@ -119,8 +119,7 @@ export class Timeline {
   #order = [];
   /** Whether something of ours stands behind the last of them. */
   #isParted = false;
-  /** Who writes the prompt behind it. */
-  /** @type {Author | undefined} */
+  /** Who writes the prompt behind it. @type {Author | undefined} */
   #author = undefined;
   /** By role and id. @type {Map<string, Said | Prompt>} */
   #messages = new Map();
