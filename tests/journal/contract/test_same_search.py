@@ -1,5 +1,5 @@
-"""A search finds the same in every store: entries, order, excerpts and marks. Only what is about as
-good a match may change places."""
+"""A search finds the same in every store: entries, order, excerpts and marks; ranked hits in any
+order."""
 
 from __future__ import annotations
 

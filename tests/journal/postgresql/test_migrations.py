@@ -26,13 +26,14 @@ from tests.postgresql import Databases
 
 FIRST, VERSION = migrations.FIRST, migrations.VERSION
 
-MADE = (13, "4f8e0c027cf0ea3b")
+MADE = (12, "f27fb5ca6d6fcfc9")
 """The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 
 def test_the_version_is_raised_with_each_change_of_the_tables() -> None:
     digest = sha256("\n".join(migrations.TABLES).encode()).hexdigest()[:16]
     assert (VERSION, digest) == MADE
+    assert len(STEPS) == VERSION - FIRST + 1, "the steps to each release, for the tests here"
 
 
 COLUMNS = """
@@ -108,6 +109,26 @@ async def test_one_from_before_the_first_release_is_refused(first: str) -> None:
     with pytest.raises(JournalUnavailableError, match=f"version {FIRST - 1}, from before"):
         await journal.count()
     await journal.aclose()
+
+
+def test_who_reads_meanwhile_is_not_waited_for(databases: Databases) -> None:
+    with databases.new("template1") as url:
+        make(url, VERSION - 1)
+        with psycopg.connect(url) as reader, psycopg.connect(url, autocommit=True) as line:
+            reader.execute("SELECT 1 FROM acphold.documents, acphold.sessions, acphold.segments")
+            line.execute("SET lock_timeout = 1")
+            migrations.migrate(line, "it", create=False)
+        assert version(url) == VERSION
+
+
+def test_tables_without_a_version_are_no_empty_journal(databases: Databases) -> None:
+    with databases.new() as url:
+        with psycopg.connect(url, autocommit=True) as line:
+            migrations.migrate(line, "it", create=True)
+            line.execute("DELETE FROM acphold.meta")  # as pg_restore --schema-only leaves it
+            with pytest.raises(psycopg.errors.DuplicateTable):
+                migrations.migrate(line, "it", create=True)
+            assert line.execute("SELECT 1 FROM acphold.meta").fetchone() is None
 
 
 async def test_an_upgrade_that_fails_leaves_it_as_it_was_and_is_made_by_the_next(

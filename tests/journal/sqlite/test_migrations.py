@@ -44,6 +44,7 @@ PUT = (
 
 def test_the_version_is_raised_with_each_change_of_the_tables() -> None:
     assert (VERSION, sha256("\n".join(TABLES).encode()).hexdigest()[:16]) == MADE
+    assert len(STEPS) == VERSION - FIRST + 1, "the steps to each release, for the tests here"
 
 
 def tables_of(path: Path) -> list[object]:

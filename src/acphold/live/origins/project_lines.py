@@ -109,7 +109,10 @@ class ProjectLines:
         return {text: places[text] for text in texts if counts[text] > had[text]}
 
     def _has(self, commit: str) -> bool:
-        return bool(self._git.objects([f"{commit}^{{tree}}"]))
+        try:
+            return bool(self._git.objects([f"{commit}^{{tree}}"]))
+        except GitError:  # it is damaged, as after a power loss
+            return False
 
 
 def _is_older(commit: LineCommit, since: int) -> bool:

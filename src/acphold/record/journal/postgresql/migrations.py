@@ -1,7 +1,8 @@
 """The journal's tables, and the way of an earlier release's journal to them.
 
-Each statement makes what a journal lacks, and leaves what it has; so no column ever changes once a
-database may have it. Each change of the tables raises VERSION, and a test makes sure of that.
+A table, an index or a column of sessions that it lacks is made, and the others stay as they are,
+unlocked: others read them meanwhile. So no column ever changes once a database may have it. Each
+change of the tables raises VERSION, and a test makes sure of that.
 Everything is in a schema of its own, `acphold`, and every statement names it: so no connection
 needs settings, and PgBouncer may hand connections round.
 
@@ -12,6 +13,7 @@ can be spread over several databases. Few tables belong to no session: `meta`, `
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Any, Final, TypeAlias
 
@@ -25,7 +27,6 @@ from acphold.record.journal.postgresql.leases import LIVE_OWNERS
 from acphold.record.journal.sql.schema import (
     SchemaWords,
     common_tables,
-    if_missing,
     session_columns,
 )
 
@@ -64,8 +65,7 @@ TABLES: Final = (
         number bigint NOT NULL,
         changed xid8 NOT NULL DEFAULT pg_current_xact_id()
     )""",
-    "ALTER TABLE acphold.sessions "
-    + ", ".join(f"ADD COLUMN IF NOT EXISTS {column}" for column in session_columns(_WORDS)),
+    *(f"ALTER TABLE acphold.sessions ADD COLUMN {it}" for it in session_columns(_WORDS)),
     "CREATE INDEX changed ON acphold.sessions (changed)",
     # Deleted sessions, for followers of the list.
     """CREATE TABLE acphold.gone (
@@ -74,6 +74,7 @@ TABLES: Final = (
         PRIMARY KEY (session_id, changed)
     )""",
     "CREATE INDEX gone_changed ON acphold.gone (changed)",
+    # No compression by the server: we pack rows ourselves, mostly once they are old.
     """CREATE TABLE acphold.segments (
         session_id text COLLATE "C" NOT NULL,
         last_seq bigint NOT NULL,
@@ -82,9 +83,8 @@ TABLES: Final = (
         kind text NOT NULL,
         raw bytea NOT NULL,
         PRIMARY KEY (session_id, last_seq)
-    )""",
-    # No compression by the server: we pack rows ourselves, mostly once they are old.
-    "ALTER TABLE acphold.segments ALTER COLUMN raw SET STORAGE EXTERNAL",
+    );
+    ALTER TABLE acphold.segments ALTER COLUMN raw SET STORAGE EXTERNAL""",
     """CREATE TABLE acphold.summaries (
         session_id text COLLATE "C" PRIMARY KEY,
         summary bytea NOT NULL
@@ -99,16 +99,17 @@ TABLES: Final = (
     )""",
     # The words of an entry, with the weight A for messages, B for tools, C for diffs. `number` is
     # the order in which they came in. By `tenant`, a tenant's search skips the documents of others.
+    # `size` is for processes of an earlier release, which rank by it.
     """CREATE TABLE acphold.documents (
         session_id text COLLATE "C" NOT NULL,
         seq bigint NOT NULL,
         at bigint NOT NULL,
         number bigint NOT NULL DEFAULT nextval('acphold.epochs'),
         words tsvector NOT NULL,
+        size integer NOT NULL DEFAULT 0,
         tenant text NOT NULL DEFAULT '',
         PRIMARY KEY (session_id, seq)
     )""",
-    "ALTER TABLE acphold.documents DROP COLUMN IF EXISTS size",
     "CREATE INDEX documents_words ON acphold.documents USING gin (words)",
     "CREATE INDEX documents_at ON acphold.documents (at, number)",
     "CREATE INDEX documents_tenant ON acphold.documents (tenant, at, number) WHERE tenant <> ''",
@@ -133,8 +134,22 @@ TABLES: Final = (
 FIRST: Final = 6
 """The lowest version of a release."""
 
-VERSION: Final = 13
+VERSION: Final = 12
 """The version of journals that this release writes."""
+
+_MAKES: Final = re.compile(
+    r"CREATE (?:UNIQUE )?(?:TABLE|INDEX|SEQUENCE) (?:acphold\.)?(\w+)|ALTER .* ADD (COLUMN \w+)"
+)
+"""A statement that makes something, with its name as in `_NAMES`."""
+
+
+_NAMES: Final = """
+    SELECT relname FROM pg_class WHERE relnamespace = 'acphold'::regnamespace
+    UNION
+    SELECT 'COLUMN ' || attname FROM pg_attribute
+    WHERE attrelid = 'acphold.sessions'::regclass AND attnum > 0 AND NOT attisdropped
+"""
+"""The names of all that a journal has, and of the columns of its sessions."""
 
 
 def version(line: Line) -> int:
@@ -179,8 +194,11 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
                             f"in {name}", [f"{pid} on {host}" for host, pid in owners]
                         )
                 if found < VERSION:
+                    there = {name for (name,) in line.execute(_NAMES)} if found else set[str]()
                     for statement in TABLES:
-                        line.execute(if_missing(statement))
+                        makes = _MAKES.match(statement)
+                        if makes is None or (makes[1] or makes[2]) not in there:
+                            line.execute(statement)
                     # An older release that holds a lease must not write its rows to the new tables.
                     line.execute("UPDATE acphold.leases SET epoch = 0")
                     line.execute(

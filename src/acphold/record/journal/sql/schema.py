@@ -1,12 +1,11 @@
 """The tables that both databases have alike, but for the words of each.
 
-A column never changes once a journal may have it. A new one is NOT NULL, with a constant default:
-journals of earlier releases get it, too.
+A column never changes once a journal may have it. A new column of sessions is NOT NULL, with a
+constant default: journals of earlier releases get it, too.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
 
@@ -176,11 +175,3 @@ def session_columns(words: SchemaWords) -> list[str]:
 def common_tables(words: SchemaWords) -> list[str]:
     """The statements that make the tables, and the indexes of sessions and links."""
     return [statement.format(**words._asdict()) for statement in _TABLES]
-
-
-_CREATE: Final = re.compile("^CREATE (UNIQUE )?(TABLE|INDEX|TRIGGER|SEQUENCE)")
-
-
-def if_missing(statement: str) -> str:
-    """A statement that makes something, unless it is there."""
-    return _CREATE.sub(r"\g<0> IF NOT EXISTS", statement)

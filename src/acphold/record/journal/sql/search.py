@@ -82,7 +82,8 @@ def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> 
         held = Held(row.session_id, row.agent, row.cwd, row.title, row.archived)
         key, settled = tables.find_settled(row.session_id)
         if row.last_seq > settled:
-            with suppress(DamagedRowError):
+            # One session's damaged end keeps no other from being found.
+            with suppress(*() if sought.session_id else (DamagedRowError,)):
                 tail = tables.segments(key).tail(settled, bounds.UNSETTLED_BYTES)
                 entries = [entry for segment in compact(tail) for entry in segment.entries()]
                 candidates += [(held, entry) for entry in entries if entry.at >= sought.since]

@@ -96,7 +96,7 @@ def sweep(connection: Connection) -> Iterator[None]:
     deleted = deque(tenants)
     waiting = deleted.copy()
     # If all of a volume of the index goes, its words are not taken out one by one.
-    doomed = search_index.alone_in_volumes(connection, deleted)
+    doomed = search_index.volumes_of_these_alone(connection, deleted)
     taken_out = 0
     while parts := deque(_parts(connection, waiting, doomed)):
         while parts:
@@ -153,8 +153,9 @@ def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Ite
     left = bounds.PIECE_BYTES
     while waiting and left > 0:
         session, after = waiting[0], 0
+        is_doomed = search_index.volumes_of(connection, session) <= doomed
         while left > 0:
-            if session in doomed:
+            if is_doomed:
                 through, size = session_rows.extent(connection, session, after, bounds.PART_BYTES)
                 documents = None
             else:

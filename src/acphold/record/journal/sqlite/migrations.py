@@ -22,7 +22,6 @@ from acphold.errors import NotAJournalError
 from acphold.record.journal.sql.schema import (
     SchemaWords,
     common_tables,
-    if_missing,
     session_columns,
 )
 
@@ -186,7 +185,7 @@ def migrate(
                     for statement in _GONE:
                         connection.execute(statement)
                 for statement in TABLES:
-                    connection.execute(if_missing(statement))
+                    connection.execute(_if_missing(statement) if version else statement)
                 if 0 < version < WITH_HOMES:
                     keep_homes()
                 # An older release that holds a lease must not write its rows to the new tables.
@@ -199,6 +198,10 @@ def migrate(
                 connection.execute("ROLLBACK")
             raise
     refuse_newer(version, path)
+
+
+def _if_missing(statement: str) -> str:
+    return re.sub("^CREATE (UNIQUE )?(TABLE|INDEX|TRIGGER)", r"\g<0> IF NOT EXISTS", statement)
 
 
 def _lacks(
@@ -238,11 +241,13 @@ def refuse_altered(connection: sqlite3.Connection, path: str) -> None:
 
     Source: sqlite.org, Defense Against The Dark Arts.
     """
-    made = {_WATCHED.sub(" ON ", statement) for statement in TABLES}
+    is_older = version_of(connection) < VERSION
+    made = {*TABLES, *(_WATCHED.sub(" ON ", it) for it in TABLES if is_older)}
     for kind, name, sql in connection.execute(
         "SELECT type, name, sql FROM sqlite_schema WHERE type IN ('trigger', 'view')"
     ):
-        if _WATCHED.sub(" ON ", sql) not in made:
+        text = sql if isinstance(sql, str) else ""
+        if not made & {text, _WATCHED.sub(" ON ", text)}:
             raise NotAJournalError(
                 f"the journal {path} has a {kind} that acphold has not made, {name!r}; remove it "
                 f"if it is yours, or name another journal ({journal_location.NAMED_BY})"

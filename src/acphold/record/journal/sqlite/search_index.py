@@ -249,22 +249,28 @@ def unindex(
     _take_off(connection, [(count, volume) for volume, count in taken.items()])
 
 
-def alone_in_volumes(connection: sqlite3.Connection, sessions: Iterable[int]) -> set[int]:
-    """Those of these sessions whose documents are in full volumes that have no others."""
+def volumes_of(connection: sqlite3.Connection, session: int) -> set[int]:
+    """The volumes with documents of a session."""
+    rows = connection.execute(
+        "SELECT DISTINCT volume FROM documents WHERE entry BETWEEN ? AND ?", _entries(session)
+    )
+    return {volume for (volume,) in rows}
+
+
+def volumes_of_these_alone(connection: sqlite3.Connection, sessions: Iterable[int]) -> set[int]:
+    """The full volumes whose documents all belong to these sessions."""
     counts: Counter[int] = Counter()
-    by_session: dict[int, dict[int, int]] = {}
     for session in sessions:
         rows = connection.execute(
             "SELECT volume, count(*) FROM documents WHERE entry BETWEEN ? AND ? GROUP BY volume",
             _entries(session),
         )
-        by_session[session] = dict(rows)
-        counts.update(by_session[session])
+        for volume, count in rows:
+            counts[volume] += count
     full = connection.execute(
         "SELECT number, documents FROM volumes WHERE number < (SELECT max(number) FROM volumes)"
     )
-    theirs = {number for number, documents in full if counts[number] == documents}
-    return {session for session, its in by_session.items() if its.keys() <= theirs}
+    return {number for number, documents in full if counts[number] == documents}
 
 
 def strike_out(connection: sqlite3.Connection, session: int, through: int) -> None:
