@@ -106,6 +106,7 @@ def run_here(
             changed.delenv(name)
         for name, value in environment.items():
             changed.setenv(name, value)
+        changed.setenv("ACPHOLD_JOURNAL", os.environ.get("ACPHOLD_JOURNAL", ""))  # and put it back
         changed.setattr(sys, "stdin", stack.enter_context(open(os.devnull)))
         changed.setattr(os, "ttyname", _no_terminal)  # nor that of `pytest -s`
         out = stack.enter_context(redirect_stdout(Output(is_terminal=is_terminal)))

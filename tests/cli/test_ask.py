@@ -542,6 +542,21 @@ def test_a_named_agent_is_asked_as_the_settings_file_has_it(
     assert json.loads(line)["agent"] == "kept-as"
 
 
+def test_the_typed_journal_goes_before_one_in_the_agent_s_own_variables(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    settings, typed = tmp_path / "settings.toml", tmp_path / "typed.db"
+    settings.write_text(
+        f"[agents.mine]\ncommand = {json.dumps(scripted_agent())}\n"
+        f"env = {{ ACPHOLD_JOURNAL = {json.dumps(str(tmp_path / 'its.db'))} }}\n"
+    )
+    words = "ask", "--journal", str(typed), steps({"say": "by name"}), "mine"
+    done = acphold.run_as_process(*words, ACPHOLD_SETTINGS=str(settings))
+    assert (done.code, done.out) == (0, "by name\n"), done.err
+    assert len(acphold.run("list", "--json", "--journal", str(typed)).out.splitlines()) == 1
+    assert not (tmp_path / "its.db").exists()
+
+
 def test_ask_and_chat_without_an_agent_take_the_first_one_of_the_settings_file(
     acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

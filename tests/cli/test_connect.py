@@ -45,7 +45,9 @@ def test_only_commands_that_print_commands_learn_how_the_machine_is_called_here(
         assert packed_words.typed_host == (typed or "")
 
 
-def test_every_command_that_is_printed_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_typed_machine_is_named_whenever_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(packed_words, "typed_host", "")
     assert host_option() == ""
     assert unpack(pack("me@there", ["list"]).split()) == ["list"]

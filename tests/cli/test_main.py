@@ -286,6 +286,11 @@ def test_what_a_command_starts_uses_the_journal_that_was_typed_and_no_server(
     assert made.run(["--journal", "own.db"]) == Exit.OK
     assert inherited[VARIABLE] == str(tmp_path / "own.db")  # for any folder
     assert SERVER_VARIABLE not in inherited
+    assert made.run(["--journal", "sqlite://bad"]) == Exit.OK  # said by what opens it
+    monkeypatch.setenv(SERVER_VARIABLE, "https://far.example")
+    monkeypatch.setenv(VARIABLE, "/another/journal.db")
+    assert made.run(["--journal", ""]) == Exit.OK
+    assert (os.environ[VARIABLE], SERVER_VARIABLE in os.environ) == ("/another/journal.db", False)
 
 
 def test_errors_have_the_exit_code_of_their_kind() -> None:

@@ -67,8 +67,9 @@ def test_ctrl_c_leaves_the_journal_as_it_is(
         return copy(*paths)
 
     monkeypatch.setattr(shutil, "copyfile", interrupted)
+    monkeypatch.setenv("ACPHOLD_JOURNAL", str(journal))
     with pytest.raises(KeyboardInterrupt):
-        parser_of("journal restore").run(["--journal", str(journal), str(backup)])
+        parser_of("journal restore").run([str(backup)])
     assert listed(acphold) == {"Greeting", "Later"}
 
 

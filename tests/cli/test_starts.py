@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from acp_wire.surroundings import Surroundings
 from acphold.faces.cli.command_line import Exit
-from acphold.faces.cli.starts import Start, find_start
+from acphold.faces.cli.starts import Start, find_start, start_in
 from tests.cli.test_chat import ACPHOLD, Place, place  # noqa: F401 (a fixture)
 from tests.editor import SCRIPTED, scripted_agent
 
@@ -48,6 +49,16 @@ def test_a_session_goes_on_with_the_command_that_it_was_held_with(place: Place) 
         done = place.run("ask", MORE, *words)
         assert (done.returncode, done.stdout) == (0, "more\n"), done.stderr
     assert only(place)["messageCount"] == 12
+
+
+@pytest.mark.parametrize(
+    ("journal", "folder"), [("own.db", "/w"), ("/own.db", None), ("postgresql://me@db/x", None)]
+)
+def test_the_folder_counts_for_a_journal_in_it_and_not_for_a_database(
+    journal: str, folder: str | None
+) -> None:
+    within = Surroundings({"ACPHOLD_JOURNAL": journal}, "/w")
+    assert start_in(within, "mine", ["agent"], []).folder == folder
 
 
 def test_a_copy_goes_on_with_the_command_of_the_original(place: Place) -> None:  # noqa: F811

@@ -81,7 +81,7 @@ async def test_an_agent_that_keeps_no_queue_gets_no_prompt_for_a_moment() -> Non
         at.submit("/later 9000-01-01T02:00 one")
         while not keys.back:
             await keys.next_change()
-        assert keys.back == ["one"]
+        assert keys.back == ["/later 9000-01-01T02:00 one"]
         [(_, told)] = taken(at.flow)
         assert "cannot keep a queue of prompts: that takes an acphold in front of it" in told
         assert not at.in_turn

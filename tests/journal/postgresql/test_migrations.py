@@ -122,13 +122,12 @@ def test_who_reads_meanwhile_is_not_waited_for(databases: Databases) -> None:
 
 
 def test_tables_without_a_version_are_no_empty_journal(databases: Databases) -> None:
-    with databases.new() as url:
-        with psycopg.connect(url, autocommit=True) as line:
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        migrations.migrate(line, "it", create=True)
+        line.execute("DELETE FROM acphold.meta")  # as pg_restore --schema-only leaves it
+        with pytest.raises(psycopg.errors.DuplicateTable):
             migrations.migrate(line, "it", create=True)
-            line.execute("DELETE FROM acphold.meta")  # as pg_restore --schema-only leaves it
-            with pytest.raises(psycopg.errors.DuplicateTable):
-                migrations.migrate(line, "it", create=True)
-            assert line.execute("SELECT 1 FROM acphold.meta").fetchone() is None
+        assert line.execute("SELECT 1 FROM acphold.meta").fetchone() is None
 
 
 async def test_an_upgrade_that_fails_leaves_it_as_it_was_and_is_made_by_the_next(

@@ -113,12 +113,12 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: Any) -> int
     front = None
     if chosen.command:
         words = (*start.options, *start.words)
-        if not journal and (journal := chosen.options.get("journal")):
-            use_journal(str(journal))
         try:
             frame = first_frame(words, chosen.command, folder=folder, kind=BRIEF)
         except (OSError, ValueError) as error:
             raise AgentStartError(str(error)) from error
+        if not journal and (journal := chosen.options.get("journal")):
+            use_journal(str(journal))
         front = OwnFront(frame, journal_of((), journal))
     # Imported while the agent starts.
     load_asyncio()

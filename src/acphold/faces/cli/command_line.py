@@ -18,12 +18,14 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE, journal_path, scheme_of
+from acphold.errors import JournalUnavailableError
+from acphold.faces.cli.packed_words import typed_variables
+from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE, journal_path
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -162,7 +164,8 @@ class Parser(argparse.ArgumentParser):
         """Run the command; returns its exit code. Raises UsageError."""
         read = self.read(arguments)
         read.pop(HOST, None)
-        if journal := read.pop("journal", None):
+        typed_variables.clear()
+        if (journal := read.pop("journal", None)) is not None:
             if read.get("server") is not None:
                 raise UsageError(
                     "--server and --journal cannot be combined: a server has its own journal"
@@ -386,9 +389,11 @@ def split_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def use_journal(location: str) -> None:
     """Use this journal, and no server, here and in every program that is started from here."""
-    is_file = scheme_of(location) in (None, "sqlite")
-    os.environ[JOURNAL_VARIABLE] = journal_path(location) if is_file else location
     os.environ.pop(SERVER_VARIABLE, None)
+    if location:
+        with suppress(JournalUnavailableError):  # whoever opens it says so, and no other
+            location = journal_path(location)
+        os.environ[JOURNAL_VARIABLE] = typed_variables[JOURNAL_VARIABLE] = location
 
 
 @contextmanager

@@ -147,9 +147,9 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
             awaited = option if option is not None and option.nargs in (None, "?") else None
         elif arguments and arguments[0].nargs in (None, "?"):
             del arguments[0]
-    is_elsewhere = any(word.startswith(("--host", "--server", "--journal")) for word in before) or (
-        "--server" in options and bool(os.environ.get(SERVER_VARIABLE))
-    )
+    is_elsewhere = any(
+        word.startswith(("--host", "--server", "--journal", "--bring-from")) for word in before
+    ) or ("--server" in options and bool(os.environ.get(SERVER_VARIABLE)))
     wanted = [] if awaited is None else [awaited]
     if awaited is None or awaited.nargs is not None:  # the next word need not be its value
         if begun.startswith("-"):

@@ -256,13 +256,19 @@ def _move_to(host: str, options: _Options) -> int:
     if is_url(host):
         raise UsageError("--on takes a machine that ssh reaches, not the URL of a server")
 
+    try:
+        wanted = encode(options.place).decode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{error.object!r} is not valid Unicode; correct it") from None
+
     async def move() -> tuple[SessionRow, str, MovedSession]:
         async with existing_journal() as kept:
             text = options.words[0] if options.words else None
             row = (await place(LocalReader(kept), text, f"continues it on {host}")).row
             await let_go(kept, row.session_id)
-            take = ["take", encode(options.place).decode()]
-            moved = await over_ssh(host, take, lambda far: give(kept, far, row.session_id, host))
+            moved = await over_ssh(
+                host, ["take", wanted], lambda far: give(kept, far, row.session_id, host)
+            )
             return row, await short_id(kept, row.session_id), moved
 
     row, name, moved = asyncio.run(move())

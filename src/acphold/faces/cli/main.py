@@ -185,8 +185,9 @@ def main(arguments: Sequence[str]) -> int:
         text = str(error)  # as on the wire; a person gets more of these two
         if isinstance(error, errors.UnknownSessionError):
             from acphold.faces.cli.servers import server_option
+            from acphold.faces.cli.ssh import host_option
 
-            server = server_option(arguments)
+            server = server_option(arguments) or host_option()
             text = f"{error}; `acphold list{server} --all --archived` shows all sessions"
         elif isinstance(error, errors.RemoteError):
             from acphold.faces.cli.log import with_log

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 typed_host = ""
 """The name that the person uses for this machine, if they typed the command on another one."""
 
+typed_variables: dict[str, str] = {}
+"""Variables that this command line has as options: an agent's own ones do not replace them."""
+
 LONGEST_WORD = 900
 """Digits in a row: the csh of BSD takes no word of more than 1,024 characters."""
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acp_wire.processes.program import on_path
 from acphold.errors import SettingsError
-from acphold.faces.cli import bounds
+from acphold.faces.cli import bounds, packed_words
 from acphold.known_agents import DEMO, KNOWN_AGENTS, KnownAgent, keys_of, short_name
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class NamedAgent(NamedTuple):
 
     def enter(self) -> None:
         """Put its variables into the environment of this process, for everything it starts."""
-        os.environ.update(self.env)
+        os.environ.update({**self.env, **packed_words.typed_variables})
 
 
 def settings_path() -> str:

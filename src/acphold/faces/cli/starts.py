@@ -24,6 +24,7 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.transports.runtime_folder import state_folder, write_private
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import a_text
+from acphold.journal_location import scheme_of
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -82,7 +83,8 @@ def start_in(
     # The agent's words that name a file which exists there: `./agent`, `--config=agent.toml`.
     values = [value for word in command for value in (word, word.partition("=")[2])]
     means_files_there = any(
-        path and path[0] not in "/~" and ":////" not in path for path in paths
+        path and path[0] not in "/~" and ":////" not in path and scheme_of(path) in (None, "sqlite")
+        for path in paths
     ) or any(
         value and value[0] != "/" and os.path.lexists(os.path.join(within.folder, value))
         for value in values

@@ -48,7 +48,7 @@ def parser() -> Parser:
     made.add_value("--agent", "NAME", "only this agent")
     made.add_cwd()
     made.add_since("only usage")
-    made.add_limit(f"at most this many [default: {bounds.LISTED_SESSIONS} on a terminal, else all]")
+    made.add_limit(f"at most this many lines [default: {bounds.LISTED_SESSIONS} on a terminal]")
     made.add_json()
     made.add_machines()
     return made

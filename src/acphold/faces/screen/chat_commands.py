@@ -73,7 +73,7 @@ class ChatCommands:
                 try:
                     at, text = moment_first(words)
                     if text:
-                        await turns.later(text, at)
+                        await turns.later(text, at, f"/later {words}")
                     else:
                         usage = "/later [02:00] TEXT: sends TEXT after this turn, not before 02:00"
                         screen.show_hint(usage)

@@ -222,8 +222,6 @@ class ShownTurns:
 
     def cancel(self) -> None:
         """Cancel the running turn, or the sign-in that it needs, and hold what is queued."""
-        if isinstance(self.queue, LocalQueue) and not self._is_prompting:
-            self.queue.turn_ended("cancelled")
         self._cancelled = True
         if self._signing_in is not None:
             self._signing_in.cancel()
@@ -248,15 +246,16 @@ class ShownTurns:
             self._is_prompting = True
             self._screen.start(self._prompt_all(text), "prompts")
 
-    async def later(self, text: str, at: int | None = None) -> None:
-        """Add a prompt to those that wait, to begin not before a moment (ms since the epoch)."""
+    async def later(self, text: str, at: int | None = None, typed: str = "") -> None:
+        """Add a prompt to those that wait, to begin not before a moment (ms since the epoch). If
+        that fails, it is back in the line of input, as it was `typed`."""
         try:
             if at is None:
                 await self.queue.add(*self.content_of(text))
             else:  # in the session only: our own queue goes with this process
                 await self.session.queue.add(*self.content_of(text), at=at)
         except AcpError:
-            self._screen.face.put_back(text)
+            self._screen.face.put_back(typed or text)
             raise
 
     async def steer(self, text: str) -> None:
