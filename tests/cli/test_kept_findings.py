@@ -105,6 +105,8 @@ def test_the_doctor_says_what_is_kept_and_removes_it_once_the_settings_say_false
     assert "work/project: x (1 session)" in told
     settings.write_text('[agents.x]\ncommand = ["x"]\nsnapshots = false\n')
     assert "for all agents but x" in doctor(acphold)
+    settings.write_text("[defaults\n")
+    assert " ! not known: " in doctor(acphold)
     settings.write_text("[defaults]\nsnapshots = false\n")
     assert "`acphold doctor --repair` removes them" in doctor(acphold)
     assert len(list(project.stores)) == 1

@@ -19,7 +19,6 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
 from hmac import compare_digest
 from typing import Annotated, Final
 
@@ -212,15 +211,10 @@ class Devices:
 
 def _whose(id_: str, name: str, tenant: str | None, scopes: Sequence[Scope]) -> dict[str, object]:
     """Return WHOSE, as described in the module."""
-    return {"id": id_, "name": name, "user": tenant, "server": _server(), "scopes": scopes}
-
-
-@cache
-def _server() -> str:
-    """Return the owner shown for shared sessions: `ana@desk`."""
+    server = socket.gethostname()
     with suppress(KeyError, OSError):  # an account without a name
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    return socket.gethostname()
+        server = f"{getpass.getuser()}@{server}"
+    return {"id": id_, "name": name, "user": tenant, "server": server, "scopes": scopes}
 
 
 def _set_cookie(

@@ -349,7 +349,7 @@ def describe_snapshot(one: TurnSnapshot) -> str:
 async def check_files() -> list[Diagnosis]:
     """Say where files are kept, how large they are, and why some are not."""
     is_off = _is_off()
-    findings = [Diagnosis(_setting())]
+    findings = [_setting()]
     if not is_off and program() is None:
         what = "git is not on PATH: no files are kept until you install it"
         findings.append(Diagnosis(what, is_past=True))
@@ -392,18 +392,19 @@ async def check_files() -> list[Diagnosis]:
     return findings
 
 
-def _setting() -> str:
+def _setting() -> Diagnosis:
     try:
         values = snapshot_settings()
     except errors.SettingsError as error:
-        return visible(f"not known: {error}")
+        return Diagnosis(visible(f"not known: {error}"), is_past=True)
     if not any(values.values()):
-        return "not kept: `snapshots` is false in the settings"
+        return Diagnosis("not kept: `snapshots` is false in the settings")
     names = ", ".join(name for name in values if name and values[name])
     if values[""]:
         without = ", ".join(name for name in values if name and not values[name])
         names = f"for all agents{without and f' but {without}'}"
-    return on_one_line(f"kept at the beginning and the end of each turn: {names}")
+    kept = f"kept at the beginning and the end of each turn: {names}"
+    return Diagnosis(on_one_line(kept))
 
 
 async def remove_files(journal: Journal) -> list[Diagnosis]:

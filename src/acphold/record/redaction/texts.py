@@ -61,7 +61,9 @@ def slots(root: Any) -> Iterator[TextSlot]:
                 if key in ("value", "Value"):  # `{"name": "PASSWORD", "value": "…"}`: PASSWORD
                     beside = map(value.get, ("name", "key", "Name", "Key"))
                     name = next((it for it in beside if isinstance(it, str)), outer or key)
-                if isinstance(inner, str) or _is_password(name, inner):
+                if isinstance(inner, str) or (
+                    type(inner) is int and strength(name) is Strength.PASSWORD
+                ):
                     yield TextSlot(value, key, name)
                 else:
                     waiting.append((inner, name))
@@ -73,10 +75,6 @@ def slots(root: Any) -> Iterator[TextSlot]:
                     yield TextSlot(value, place, before.lstrip("-") if is_option else outer)
                 else:
                     waiting.append((inner, outer))
-
-
-def _is_password(name: str, value: object) -> bool:
-    return type(value) is int and strength(name) is Strength.PASSWORD
 
 
 def objects(root: Any) -> Iterator[dict[str, Any]]:

@@ -10,13 +10,11 @@ from typing import Final, NamedTuple
 
 
 class SchemaWords(NamedTuple):
-    """The words of a database: in front of each name; for types, `name` being a text that is
-    compared by its bytes; for the number of a new row; for the session that a row belongs to, with
-    the name of that column in `key`; and behind a table that is clustered by its key."""
+    """The words of a database, for types and the like."""
 
-    schema: str
+    schema: str  # in front of each name
     text: str
-    name: str
+    name: str  # a text that is compared by its bytes
     integer: str
     small: str
     real: str
@@ -24,10 +22,10 @@ class SchemaWords(NamedTuple):
     no_blob: str
     flag: str
     no: str
-    serial: str
-    session: str
-    key: str
-    clustered: str
+    serial: str  # the number of a new row
+    session: str  # the column of the session that a row belongs to
+    key: str  # its name
+    clustered: str  # behind a table that is clustered by its key
 
 
 _SESSION_COLUMNS: Final = (

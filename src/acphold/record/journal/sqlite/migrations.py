@@ -138,6 +138,8 @@ TABLES: Final = (
     " DELETE FROM shares WHERE session_id = old.session_id; END",
 )
 
+_CREATE: Final = re.compile("^CREATE (UNIQUE )?(TABLE|INDEX|TRIGGER)")
+
 _GONE: Final = (
     "DROP TABLE IF EXISTS usage_slots",
     "DROP TABLE IF EXISTS usage_costs",
@@ -185,7 +187,9 @@ def migrate(
                     for statement in _GONE:
                         connection.execute(statement)
                 for statement in TABLES:
-                    connection.execute(_if_missing(statement) if version else statement)
+                    if version:
+                        statement = _CREATE.sub(r"\g<0> IF NOT EXISTS", statement)
+                    connection.execute(statement)
                 if 0 < version < WITH_HOMES:
                     keep_homes()
                 # An older release that holds a lease must not write its rows to the new tables.
@@ -198,10 +202,6 @@ def migrate(
                 connection.execute("ROLLBACK")
             raise
     refuse_newer(version, path)
-
-
-def _if_missing(statement: str) -> str:
-    return re.sub("^CREATE (UNIQUE )?(TABLE|INDEX|TRIGGER)", r"\g<0> IF NOT EXISTS", statement)
 
 
 def _lacks(
