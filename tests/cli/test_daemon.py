@@ -201,7 +201,8 @@ def test_two_processes_are_in_one_place_unless_privileges_were_taken_from_one() 
         assert place_of(beside.pid) == place_of()
         beside.kill()
     script = (
-        "import ctypes, sys; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0); print(1); sys.stdin.read()"
+        "import ctypes, sys; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0);"
+        " print(1, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
