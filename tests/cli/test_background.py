@@ -26,6 +26,7 @@ from acphold.faces.cli import front, process_commands
 from acphold.faces.cli.daemon import log_to_file
 from acphold.faces.cli.front import daemon_socket, journal_of
 from acphold.live.reading.neighbours import Process
+from acphold.record.journal.stores import journal_name
 from tests.conftest import Defaults
 from tests.editor import (
     DEADLINE,
@@ -602,6 +603,16 @@ def test_a_journal_or_settings_of_another_folder_mean_another_process(
         monkeypatch.chdir(tmp_path / name)
         found.append(daemon_socket(journal_of(options)))
     assert (found[0] != found[1]) == is_other
+
+
+def test_a_database_has_one_process_with_a_password_in_its_url_and_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "")  # put back what `journal_name` sets
+    urls = "postgresql://me:secret@db/x?a=b", "postgresql://me@db/x?a=b"
+    assert len({daemon_socket(it) for it in (*urls, journal_name(urls[0]))}) == 1
+    others = "postgresql://you@db/x?a=b", "postgresql://me@db/y?a=b", "postgresql:///x"
+    assert len({daemon_socket(it) for it in (urls[0], *others)}) == 4
 
 
 async def test_a_command_that_cannot_be_started_is_told(home: Home) -> None:

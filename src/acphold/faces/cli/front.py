@@ -83,6 +83,11 @@ OK, ERROR, USAGE, AGENT = 0, 1, 2, 5
 
 def daemon_socket(journal: str) -> str:
     """Return the socket of the daemon of this journal in this place; RuntimeFolderError."""
+    if scheme_of(journal) is not None:  # the same with a password in its URL, and without
+        scheme, _, rest = journal.partition("://")
+        netloc, slash, name = rest.partition("/")
+        user, _, host = netloc.rpartition("@")
+        journal = f"{scheme}://{user.partition(':')[0]}@{host}{slash}{name}"
     own = [os.environ.get(name, "") for name in HOMES]
     if settings := os.environ.get(SETTINGS):
         own.append(os.path.abspath(os.path.expanduser(settings)))
