@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 import psycopg
@@ -121,6 +122,35 @@ def test_who_reads_meanwhile_is_not_waited_for(databases: Databases) -> None:
         assert version(url) == VERSION
 
 
+WAITS = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def test_who_has_waited_for_the_upgrade_of_another_takes_no_lease_away(
+    databases: Databases,
+) -> None:
+    with databases.new("template1") as url:
+        make(url, VERSION - 1)
+
+        def upgrade() -> None:
+            with psycopg.connect(url, autocommit=True) as line:
+                migrations.migrate(line, "it", create=False)
+
+        with (
+            ThreadPoolExecutor(1) as thread,
+            psycopg.connect(url) as first,
+            psycopg.connect(url, autocommit=True) as watch,
+        ):
+            first.execute("SELECT pg_advisory_xact_lock(%s)", (migrations.LOCK,))
+            waiting = thread.submit(upgrade)
+            while watch.execute(WAITS).fetchone() is None:
+                assert not waiting.done()
+            migrations.migrate(first, "it", create=False)
+            first.execute("INSERT INTO acphold.leases VALUES ('s', 'me', 5, false)")
+            first.commit()
+            waiting.result()
+            assert watch.execute("SELECT epoch FROM acphold.leases").fetchone() == (5,)
+
+
 def test_tables_without_a_version_are_no_empty_journal(databases: Databases) -> None:
     with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
         migrations.migrate(line, "it", create=True)
@@ -213,4 +243,9 @@ async def test_one_that_is_at_it_and_does_not_end_is_waited_for_within_a_bound(
         with pytest.raises(JournalBusyError, match="try again"):
             await journal.count()
     assert await journal.count() == 0
+    with psycopg.connect(first) as line:
+        line.execute("SELECT pg_advisory_xact_lock(%s)", (migrations.LOCK,))
+        later = PostgresqlJournal(first)  # which has nothing to upgrade
+        assert await later.count() == 0
+        await later.aclose()
     await journal.aclose()
