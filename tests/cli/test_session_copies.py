@@ -66,11 +66,11 @@ def test_a_copy_is_at_work_in_a_folder_that_is_there(
 
 
 @pytest.mark.usefixtures("two_turns")
-@pytest.mark.parametrize("words", [("aa@2",), ("aa-1@10",)])
+@pytest.mark.parametrize("words", [("aa@2",), ("aa-1@10",), ("aa@2", "--from", "last")])
 def test_a_place_takes_the_conversation_up_to_its_turn(
     acphold: CommandLine, words: tuple[str, ...]
 ) -> None:
-    done = acphold.run("continue", *words, "--from", "last")
+    done = acphold.run("continue", *words)
     made = done.out.strip()
     assert done.err.splitlines()[0] == "  1 turn of Greeting; 1 later turn left out"
     shown = acphold.run("show", made).out
