@@ -17,6 +17,9 @@ from acp_wire.rpc import NotificationReceived
 from acp_wire.rpc.requests import Answer
 from acp_wire.surroundings import Surroundings
 from acphold.errors import (
+    HELD_ELSEWHERE,
+    INTERNAL_ERROR,
+    OTHER_AGENT,
     AgentBusyError,
     AgentExitedError,
     AgentStartError,
@@ -47,14 +50,16 @@ class Heard:
         self.updates: list[bytes] = []
         self.order: list[str] = []
         self.asked: list[bytes] = []
+        self.notified: list[bytes] = []
 
     async def hear(self, event: Event) -> None:
         match event:
             case Updates(raws=raws):
                 self.updates += raws
                 self.order += ["update"] * len(raws)
-            case Notified(method=method):
+            case Notified(method=method, params=params):
                 self.order.append(method)
+                self.notified.append(params)
             case Unheard():
                 self.order.append("unheard")
 
@@ -199,6 +204,41 @@ async def test_a_request_cannot_say_that_a_rule_answered_for_its_call() -> None:
         [told] = map(json.loads, heard.asked)
         assert told["toolCall"] == {"toolCallId": "c", "_meta": {"vendor": 1}}
         assert (told["_meta"], told["options"]) == ({"vendor": 2}, [])
+
+
+async def test_neither_its_answers_nor_its_notifications_have_marks_of_ours() -> None:
+    marked = {"acphold/limit": {"words": "pay"}, "acphold/seq": 7, "vendor": 1}
+    async with agent() as (process, heard):
+        await process.initialize(b"{}")
+        session = await opened(process)
+        tells = {"tell": ["_x", {"sessionId": session, "_meta": marked}]}
+        ends = {"answer": {"stopReason": "end_turn", "_meta": marked}}
+        answer = await ask(process, "session/prompt", prompt(session, tells, ends))
+        assert json.loads(answer) == {"stopReason": "end_turn", "_meta": {"vendor": 1}}
+        [told] = map(json.loads, heard.notified)
+        assert told["_meta"] == {"vendor": 1}
+
+
+async def test_it_neither_calls_nor_tells_what_is_between_acphold_and_its_clients() -> None:
+    async with agent() as (process, heard):
+        await process.initialize(b"{}")
+        session = await opened(process)
+        queue = {"sessionId": session, "seq": 1, "queue": {"waiting": []}}
+        steps = [{"tell": ["_acphold/queue", queue]}, {"ask": ["_acphold/queue", queue]}]
+        await ask(process, "session/prompt", prompt(session, *steps))
+        assert (heard.order, heard.asked) == (["update"], [])
+        assert "-32601" in heard.updates[0].decode()
+
+
+@pytest.mark.parametrize("code", [HELD_ELSEWHERE, OTHER_AGENT])
+async def test_no_error_of_its_own_sends_a_client_elsewhere(code: int) -> None:
+    async with agent() as (process, _):
+        await process.initialize(b"{}")
+        session = await opened(process)
+        error = {"code": code, "message": "go", "data": {"acphold/agent": "x"}}
+        with pytest.raises(RemoteError) as refused:
+            await ask(process, "session/prompt", prompt(session, {"error": error}))
+        assert (refused.value.code, str(refused.value)) == (INTERNAL_ERROR, "go")
 
 
 async def test_a_request_that_has_begun_is_answered_once_even_when_the_program_dies() -> None:

@@ -9,7 +9,7 @@ import acphold
 from acp_wire.schema import Content, Diff, Terminal, UnknownContent
 from acphold.record.history.entries import UPDATE, Entry
 from acphold.record.history.fold import SessionState, fold
-from acphold.record.history.timeline import answer_in
+from acphold.record.history.timeline import answer_in, end_entry, turn_end
 
 
 def state_of(*updates: dict[str, Any]) -> SessionState:
@@ -115,3 +115,9 @@ def test_an_odd_answer_of_an_agent_is_the_answer_in_the_end_of_its_turn() -> Non
         b'{"stopReason":"end_turn","error":"none"}',
     ):
         assert answer_in(odd) == odd
+
+
+def test_no_answer_of_an_agent_tells_that_acphold_failed_or_crashed() -> None:
+    answer = b'{"stopReason":"end_turn","interrupted":true,"error":{"code":1,"message":"m"}}'
+    assert turn_end(end_entry(answer), 0).outcome == "completed"
+    assert end_entry(b'{"stopReason": "end_turn"}') == b'{"stopReason": "end_turn"}'

@@ -28,6 +28,8 @@ from acphold.live.server.far_line import FarLine
 
 DEADLINE = 30.0
 
+SECOND = {"acphold/seq": 2}
+
 
 class Client:
     """A client that takes whatever it is told (hub.Client)."""
@@ -106,6 +108,25 @@ async def test_what_an_owner_adds_to_a_message_of_just_the_size_limit_fits() -> 
         far.send(b'{"jsonrpc":"2.0","method":"said","params":%b}\n' % params)
         await line.call("asked", b"{}")
         assert client.told == [len(params)]
+
+
+async def test_what_only_looks_like_a_position_moves_and_hides_nothing() -> None:
+    near, far = memory_pair()
+    client, opened = Client(), OpenSession(b"{}", 1)
+    async with line_to(100_000, client, Peer(far, Owner(), name="client"), near) as line:
+        line.follow("t", opened)
+        nothing = {"sessionUpdate": "session_info_update"}
+        for method, params in (
+            ("_x", {"sessionId": "t", "x": {"acphold/seq": 99}}),
+            ("session/update", {"update": {"sessionUpdate": "tool_call", "rawInput": nothing}}),
+            ("session/update", {"update": nothing}),
+        ):
+            whole = params if method == "_x" else {"sessionId": "t", **params, "_meta": SECOND}
+            told = {"jsonrpc": "2.0", "method": method, "params": whole}
+            far.send(json.dumps(told, separators=(",", ":")).encode() + b"\n")
+        await line.call("asked", b"{}")
+        assert opened.position == 2
+        assert len(client.told) == 2  # the last one is only a position
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,10 @@ from acp_wire.surroundings import Surroundings
 from acphold.errors import AgentExitedError, AgentStartError, AgentTimeoutError
 from acphold.live.agents.capabilities import answer_without_agent
 from acphold.record.history.raw_update import (
+    OUR_METHODS,
     may_have_marks,
     members,
+    message_without_marks,
     params_without_marks,
     without_marks,
 )
@@ -309,7 +311,7 @@ def runs(
     """Yield the batch in order: runs of updates, and notifications of other kinds.
 
     A `session/update` without an update is left out: no client could read it either. With
-    `unmarked`, marks that only acphold may set are removed.
+    `unmarked`, marks that only acphold may set are removed, and notifications of its own.
     """
     session_id, kind, raws = "", "", list[bytes]()
     # One search in all of a read takes a fifth of the time.
@@ -319,7 +321,11 @@ def runs(
             if raws:
                 yield Updates(session_id, kind, raws)
             session_id, kind, raws = "", "", []
-            yield Notified(notification.method, notification.params)
+            method, params = notification.method, notification.params
+            if unmarked and method.startswith(OUR_METHODS):
+                log.warning("dropped %s: it is not for an agent to say", method)
+                continue
+            yield Notified(method, message_without_marks(params) if may_be_marked else params)
             continue
         try:
             plain = _decode(notification.params)

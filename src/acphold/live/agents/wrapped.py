@@ -52,7 +52,7 @@ from acphold.live.agents.interface import (
     session_of,
 )
 from acphold.record.history import raw_update
-from acphold.record.history.raw_update import request_without_marks, string
+from acphold.record.history.raw_update import OUR_METHODS, message_without_marks, string
 from acphold.record.journal.lineage import identity
 
 if TYPE_CHECKING:
@@ -147,6 +147,9 @@ class AddedServers:
         self._make = None
         return True
 
+
+OUR_CODES = (errors.HELD_ELSEWHERE, errors.OTHER_AGENT)
+"""Codes by which acphold sends a client elsewhere; an agent's errors have others."""
 
 START_TIMEOUT = 60.0
 """Seconds for the answer to `initialize`; programs that download themselves first are slow."""
@@ -344,6 +347,10 @@ class ProcessAgent:
             return
         if isinstance(answer, errors.ConnectionLostError):
             answer = await exit_error(self.called, self._process)
+        elif isinstance(answer, bytes):
+            answer = message_without_marks(answer)
+        elif isinstance(answer, errors.RemoteError) and answer.code in OUR_CODES:
+            answer = errors.RemoteError(errors.INTERNAL_ERROR, answer.message)
         await call.take(answer)
 
     def withdraw(self, call: AgentCall) -> None:
@@ -375,7 +382,9 @@ class ProcessAgent:
                 pass  # it has ended: the next request will fail
 
     async def on_request(self, request: Request) -> bytes:
-        params = request_without_marks(request.params)
+        if request.method.startswith(OUR_METHODS):
+            raise errors.MethodNotFoundError(request.method)
+        params = message_without_marks(request.params)
         return await self._listener.answer(AgentRequest(request.method, params))
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:

@@ -32,6 +32,7 @@ from acp_wire.rpc import CutNotification, NotificationReceived, Peer, Transport,
 from acp_wire.rpc.requests import Answer, Request, hand_on
 from acp_wire.schema.methods import CANCEL_REQUEST, OPENING
 from acp_wire.schema.splice import session_id_in, splice
+from acp_wire.schema.updates import OPENCODE_CHILD
 from acp_wire.tasks import beside, first
 from acphold import errors
 from acphold.live.agents.capabilities import asking_for_positions, keeps_positions
@@ -456,7 +457,8 @@ class FarLine:
             return None
         for notification in batch:
             method, params = notification.method, notification.params
-            position = position_of_update(params)
+            is_update = method in (schema.UPDATE.name, OPENCODE_CHILD)
+            position = position_of_update(params) if is_update else None
             if position is None:
                 self._client.tell(method, params)
                 continue

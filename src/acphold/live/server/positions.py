@@ -179,7 +179,8 @@ def place_of_cut(cut: CutNotification) -> tuple[str | None, int | None]:
 
 def is_only_position(params: bytes) -> bool:
     """Return True if the params of an update have only its position."""
-    return len(params) < BARE_BYTES and EMPTY_UPDATE in params
+    is_short = len(params) < BARE_BYTES and EMPTY_UPDATE in params
+    return is_short and members(params).get("update") == EMPTY_UPDATE
 
 
 class _UpdateMeta(Struct):

@@ -229,6 +229,9 @@ def encode_object(values: Mapping[str, bytes]) -> bytes:
 KEYS: Final = "acphold/"
 """The beginning of each `_meta` key of ours."""
 
+OUR_METHODS: Final = "_acphold/"
+"""The beginning of each method of ours: agents neither call it nor tell it."""
+
 MESSAGES: Final = "acphold-"
 """The beginning of the id of each message that the person sent through acphold."""
 
@@ -270,8 +273,9 @@ def params_without_marks(params: bytes) -> bytes:
     return _params_without_marks(params, "update")
 
 
-def request_without_marks(params: bytes) -> bytes:
-    """Return the params of an agent's request, and a tool call in it, without the same marks."""
+def message_without_marks(params: bytes) -> bytes:
+    """Return the params of any other message of an agent, or its answer, and a tool call in it,
+    without the same marks."""
     return _params_without_marks(params, "toolCall") if may_have_marks(params) else params
 
 

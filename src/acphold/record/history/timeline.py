@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire import schema
-from acp_wire.schema.splice import with_meta
+from acp_wire.schema.splice import splice, with_meta
 from acphold.errors import AcpError, InterruptedTurnError, InvalidParamsError, RemoteError
 from acphold.record.history.display_terminals import (
     DisplayTerminal,
@@ -253,8 +253,9 @@ class _AnswerInEnd(Struct):
 
 def end_entry(answer: bytes | AcpError) -> bytes:
     """Return the `turn_end` entry of a turn with this answer."""
-    if isinstance(answer, bytes):
-        return answer
+    if isinstance(answer, bytes):  # it tells neither a failure of ours nor a crash
+        is_plain = members(answer).keys().isdisjoint(("error", "interrupted"))
+        return answer if is_plain else splice(answer, {"error": None, "interrupted": None})
     return msgspec.json.encode({"error": {"code": answer.code, "message": str(answer)}})
 
 
