@@ -432,18 +432,15 @@ def _rules_for_run(
     return _each_once(used)
 
 
-_CHANGES: Final = (
-    *("pushd", "popd", "chdir", "prevd", "nextd", "cdh", "pushln", "source", ".", "eval", "export"),
-    *("alias", "unalias", "command", "builtin", "exec", "enable", "trap", "declare", "typeset"),
-    *("set", "unset", "hash"),
-)
-"""Words of shells by which a later line may run in another folder, or run something else."""
-
 _LEADS: Final = re.compile(
     r"\b(cd|pushd|popd|chdir|prevd|nextd|cdh|pushln|source|eval|export|alias|enable|PATH)\b"
     r"|\(\s*\)"  # of a function
-    r"|(?:^|[\n;&|({`!]|\b(?:then|do|else)\s)\s*(?:\.\s|\$|\{\S)"  # where a command begins
+    # Where a command begins.
+    r"|(?:^|[\n;&|({`!]|\b(?:then|do|else)\s)\s*(?:\.\s|\$|\{\S"
+    r"|(?:(?:command|builtin)\s+)?(?:hash|trap|function|declare|typeset|unalias|unset|exec)\b)"
 )
+"""Signs in a line that `read_line` cannot read, by which a later one may run in another folder, or
+run something else."""
 
 
 def leads_away(line: str, folder: str) -> bool:
@@ -455,11 +452,10 @@ def leads_away(line: str, folder: str) -> bool:
     for command in commands:
         match command.argv:
             case ("cd", target) if _FOLDER.fullmatch(target):
-                leads = real(os.path.join(folder, target)) != real(folder)
-            case (program, *_):
-                leads = program == "cd" or program in _CHANGES
-        if leads:
-            return True
+                if real(os.path.join(folder, target)) != real(folder):
+                    return True
+            case ("cd", *_):
+                return True
     return False
 
 
