@@ -153,7 +153,8 @@ async def test_a_session_of_another_tenant_is_answered_like_one_that_does_not_ex
         session = await first.new(_meta=OF_B)
         other = Principal(name="other", tenant="other", is_here=False)
         async with place.client(other) as client:
-            for method in ("session/prompt", "session/close", "session/load"):
+            methods = ("session/prompt", "session/close", "session/load", "_acphold/presence")
+            for method in methods:
                 told = []
                 for asked in (session, "nobody-has-this"):
                     with pytest.raises(Refused) as refused:

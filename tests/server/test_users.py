@@ -18,7 +18,7 @@ from tests.served import Caller
 from tests.server.test_entrance import Calls, asked_of, calls as calls
 from tests.watched_processes import until
 
-READS: Final = ("session/load", "session/resume", "_acphold/changed")
+READS: Final = ("session/load", "session/resume")
 PROMPTS: Final = ("session/prompt", "session/set_mode", "session/set_config_option")
 
 LEAVING: Final = ("session/archive", "session/unarchive")
@@ -162,6 +162,19 @@ async def test_a_share_permits_no_more_than_the_token(journal: Path, calls: Call
         await paul.load(session)
         error = await paul.refused("session/prompt", asked_of(session)["session/prompt"])
         assert "prompt" in error.message
+
+
+async def test_who_may_only_read_does_not_archive_a_session_in_the_agents_own_list(
+    journal: Path, calls: Calls
+) -> None:
+    async with served(journal) as server:
+        alice = await calls.to(server, person("alice"))
+        session = await alice.talk("hello")
+        await share(journal, session, "rita")
+        rita = await calls.to(server, person("rita"))
+        changed = {"sessionId": session, "archived": True}
+        assert await outcome(rita, "_acphold/changed", changed, session) == "forbidden"
+        assert await outcome(alice, "_acphold/changed", changed, session) == "done"
 
 
 @pytest.mark.parametrize("left", ["nothing", "reading"])

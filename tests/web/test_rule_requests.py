@@ -129,6 +129,11 @@ async def test_everybody_has_their_own_rules_and_guests_have_none_of_them(tmp_pa
         assert offers.json == {"offers": []}
         said = {"sessionId": "s1", "questionId": "q1", "text": "run pytest -q"}
         assert (await web.post("/rules", bob, **said)).status == 409
+        eve = await token_of(web, "eve", *ALL)
+        for session in ("s1", "nobody-has-this"):
+            path = f"/rules/offers?session={session}&question=q1"
+            assert (await web.get(path, eve)).status == 404
+            assert (await web.post("/rules", eve, **said | {"sessionId": session})).status == 404
         one = await token_of(web, None, "watch", "answer", "rules", session="s1")
         assert (await web.get("/rules", one)).status == 403
         assert (await web.post("/rules", one, **said)).status == 403

@@ -25,6 +25,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from acp_wire.schema import LOAD_SESSION
 from acphold.live.presentation.json_facts import offer_json, rule_json
 from acphold.live.reading.requests import OFFERS, RULES, AcceptedOffer, OffersQuery
 from acphold.live.reading.rule_offers import accept_offer, rule_offers
@@ -73,6 +74,7 @@ class RuleRequests:
             case (("GET" | "HEAD"), path) if path == OFFERS:
                 person = _person(admitted, "rules", "add rule")
                 asked = exchange.query(OffersQuery)
+                await self._check_there(admitted, asked.session)
                 offered = await self._reader.ask(
                     lambda it: rule_offers(it, asked.session, asked.question, person)
                 )
@@ -83,6 +85,7 @@ class RuleRequests:
                 accepted = await exchange.read_json(
                     AcceptedOffer, UNREADABLE, bounds.RULE_REQUEST_BYTES
                 )
+                await self._check_there(admitted, accepted.session_id)
                 made = await self._reader.ask(
                     lambda it: accept_offer(
                         *(it, accepted.session_id, accepted.question_id, accepted.text),
@@ -125,6 +128,10 @@ class RuleRequests:
                 await self._answer(exchange, found)
             case _:
                 raise RefusedError(404, "there is nothing at this address")
+
+    async def _check_there(self, admitted: Admitted, session_id: str) -> None:
+        """Refuse a session that is not there for this client like one that does not exist."""
+        await self._reader.session(admitted.principal, session_id, LOAD_SESSION.name)
 
     async def _rules_of(self, person: str) -> list[StandingRule]:
         return await self._reader.ask(lambda it: it.access.rules(person))

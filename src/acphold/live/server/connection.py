@@ -233,6 +233,8 @@ class ClientConnection:
         self._principal.check(request.method, request.params)
         handler = self._handlers.get(request.method, _refuse_unknown)
         needs_no_entry = request.method in BEFORE_ENTRY and handler is not _refuse_unknown
+        if request.method in NEIGHBOURS and session_id_in(request.params) is not None:
+            needs_no_entry &= self._principal.vouches  # anybody else may not know the session
         if needs_no_entry or self._has_access(request.params):
             return self._handle(request)
         return self._once_in(request)
