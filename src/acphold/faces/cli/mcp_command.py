@@ -211,7 +211,8 @@ async def read_answer(journal: Journal, request: ReadRequest, cwd: str | None) -
         more = f"…\n({left_out} more characters)" if left_out > 0 else ""
         quote = f"@{entry.seq} {author}:\n{quoted[:most]}{more}"
         if len(quote) > room:
-            quotes.append(f"Go on with {place_name(row.session_id, entry.seq)}, before: 0")
+            further = on_one_line(place_name(row.session_id, entry.seq))
+            quotes.append(f"Go on with {further}, before: 0")
             break
         quotes.append(quote)
         room -= len(quote) + 1
@@ -302,7 +303,7 @@ def make_server(cwd: str | None) -> Server[Any]:
                     text = await tool.answer(found, request, cwd)
             failed = False
         except (UsageError, AcpError, msgspec.ValidationError) as error:
-            text, failed = str(error), True
+            text, failed = on_one_line(str(error)), True
         content = types.TextContent(type="text", text=text.encode(errors="replace").decode())
         return types.CallToolResult(content=[content], is_error=failed)
 
