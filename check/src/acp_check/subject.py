@@ -162,9 +162,7 @@ class ServerSubject:
         """Return a way to the server that no connection has gone yet: it has no cookies."""
         from acp_wire.transports.route import Route
 
-        return Route(
-            self.url, seconds=self._seconds, limit=MAX_MESSAGE, token=self._token, trusted=self._ca
-        )
+        return Route(self.url, seconds=self._seconds, token=self._token, trusted=self._ca)
 
     async def start(self) -> RunningAgent:
         self._dial.forget()

@@ -10,7 +10,7 @@ import logging
 from contextlib import suppress
 
 from acp_wire import schema
-from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
+from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.tasks import beside, end, first
 from acp_wire.transports.dial import Dial
@@ -100,7 +100,7 @@ class ServerEndpoint(Endpoint):
         token: Token | None,
         *,
         seconds: float,
-        limit: int,
+        limit: int = MAX_MESSAGE,
         on_away: OnAway = bool,
         ca: str | None = None,
     ) -> None:

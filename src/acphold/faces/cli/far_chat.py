@@ -10,7 +10,6 @@ from functools import partial
 import msgspec
 from msgspec import Struct, field
 
-from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.schema import SessionInfo
 from acp_wire.transports.known_servers import at_agent, names_no_agent, origin_of
 from acphold import errors
@@ -49,7 +48,6 @@ async def talk(server: FarServer, wanted: WantedConversation, *, watch: bool = F
         url if agent is None else at_agent(url, agent),
         token,
         seconds=bounds.SERVER_SECONDS,
-        limit=MAX_MESSAGE,
         on_away=frontend.chat.away,
         ca=server.ca,
     )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
-from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.transports.known_servers import names_no_agent
 from acphold.client import PermissionQuestion, RemoteAgent, connected_to
 from acphold.client.answers import Answers, PermissionAnswer
@@ -191,9 +190,7 @@ class InboxVisit:
             from acphold.faces.cli.remote import obtain_token
 
             (url, ca), token = self._server, await obtain_token(self._server)
-            endpoint = ServerEndpoint(
-                url, token, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, ca=ca
-            )
+            endpoint = ServerEndpoint(url, token, seconds=bounds.SERVER_SECONDS, ca=ca)
         on_form = partial(self._ask, self._answers.on_form)
         on_page = partial(self._ask, self._answers.on_page)
         can = Answers(on_form=on_form, on_page=on_page).capabilities

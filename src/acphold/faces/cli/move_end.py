@@ -151,13 +151,10 @@ async def from_server(
         require_wanted(session_id, text)
     # Moves only work over a WebSocket.
     url = f"{origin_of(server.url)}{MOVES}{quote(session_id, safe='')}?transport=websocket"
-    transport = await Dial(
-        url,
-        token,
-        seconds=bounds.SERVER_SECONDS,
-        limit=hub_bounds.MOVE_LINE_BYTES,
-        ca=server.ca,
-    )()
+    dial = Dial(
+        url, token, seconds=bounds.SERVER_SECONDS, limit=hub_bounds.MOVE_LINE_BYTES, ca=server.ca
+    )
+    transport = await dial()
     try:
         return await work(transport, session_id)
     except ConnectionLostError as error:

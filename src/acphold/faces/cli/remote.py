@@ -104,7 +104,7 @@ async def obtain_token(server: FarServer) -> str | None:
     from acp_wire.transports.http_client import http_client
 
     ca, origin = ca or ca_for(url), origin_of(url)
-    route = Route(url, seconds=bounds.SERVER_SECONDS, limit=MAX_MESSAGE, trusted=ca)
+    route = Route(url, seconds=bounds.SERVER_SECONDS, trusted=ca)
     request = json.dumps({"code": code, "name": socket.gethostname()})
     try:
         async with http_client(route) as http:

@@ -16,7 +16,6 @@ import httpx2
 from msgspec import MsgspecError, Raw, Struct, json, to_builtins
 from msgspec.json import Decoder
 
-from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.schema.splice import members
 from acp_wire.transports.http_client import beginning, http_client
 from acp_wire.transports.known_servers import ca_for, origin_of, token_for
@@ -66,11 +65,7 @@ class ServerReader:
         require("serve", "a connection to a server")
         self.origin = origin_of(url)
         self._route = Route(
-            url,
-            token=token or token_for(url),
-            seconds=seconds,
-            limit=MAX_MESSAGE,
-            trusted=ca or ca_for(url),
+            url, seconds=seconds, token=token or token_for(url), trusted=ca or ca_for(url)
         )
         self._on_away = on_away
         self._listed: set[str] = set()

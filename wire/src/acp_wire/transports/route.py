@@ -19,6 +19,7 @@ from msgspec.json import decode
 
 from acp_wire.errors import AcpError, ConnectionLostError, RemoteRefusalError, SettingsError
 from acp_wire.extras import require_remote
+from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.transports.known_servers import (
     REALM,
     endpoint_of,
@@ -123,7 +124,7 @@ class Route:
         url: str,
         *,
         seconds: float,
-        limit: int,
+        limit: int = MAX_MESSAGE,
         token: str | None = None,
         trusted: str | None = None,
     ) -> None:
