@@ -33,7 +33,7 @@ async def test_where_somebody_else_was_first_nothing_is_imported_again(
     offer: ImportOffer, acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert acphold.run_as_process("import").code == 0
-    monkeypatch.delattr(import_offer, "start_own")  # no process is started
+    monkeypatch.delattr(import_offer, "run_beside")  # no process is started
     assert await offer.run() == ""
 
 

@@ -15,7 +15,7 @@ import asyncio
 import os
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import AsyncExitStack, suppress
@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire.processes.exit_status import describe
-from acp_wire.processes.own_program import output_of, own_python, start_own
+from acp_wire.processes.own_program import own_python, run_beside, start_beside
 from acphold.errors import AcpError, TranscriptError
 from acphold.imports.heads import unread_in
 from acphold.imports.intake import OUTCOMES, ImportSelection, Intake, PieceReader, read_here
@@ -183,7 +183,7 @@ class _Worker:
         if self._process is None:
             # A process that starts while we are cancelled is registered, and ended, too.
             starting = asyncio.ensure_future(
-                start_own(own_python("-c", _WORKER), stdin=PIPE, stdout=PIPE)
+                start_beside(own_python("-c", _WORKER), stdin=PIPE, stdout=PIPE)
             )
             try:
                 await asyncio.shield(starting)
@@ -233,11 +233,8 @@ async def read_beside(path: str, session_id: str) -> None:
 
     Cancelling ends the process; the part it has read is kept.
     """
-    process = await start_own(
-        own_python("-c", _READ_LISTED, path, session_id), stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
-    )
-    _, complaints = await output_of(process)
-    if process.returncode:
+    code, _, complaints = await run_beside(own_python("-c", _READ_LISTED, path, session_id))
+    if code:
         why = complaints.decode(errors="replace").strip()
         raise TranscriptError(why or f"the transcript of session {session_id!r} cannot be read")
 

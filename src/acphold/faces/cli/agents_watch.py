@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import time
-from asyncio.subprocess import DEVNULL
 from contextlib import suppress
 
 from acp_wire.processes.folder_watch import (
@@ -24,7 +23,7 @@ from acp_wire.processes.folder_watch import (
     FolderWatch,
 )
 from acp_wire.processes.installation import is_replaced
-from acp_wire.processes.own_program import output_of, own_command, start_own
+from acp_wire.processes.own_program import own_command, run_beside
 from acphold.faces.cli import bounds
 from acphold.faces.cli.index_beside import growth, memory_file
 from acphold.record.journal import stores
@@ -61,9 +60,7 @@ async def _look(watch: FolderWatch, location: str) -> float:
         grown = growth(location)
         watch.add([folder] if grown is None else [folder, *filter(os.path.isdir, grown.stamps)])
         if grown:
-            command = own_command("index-beside", "--journal", location)
-            process = await start_own(command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
-            await output_of(process)
+            await run_beside(own_command("index-beside", "--journal", location))
             await asyncio.sleep(bounds.WATCH_REST * (time.monotonic() - began))
             return bounds.WATCH_SECONDS
     except OSError as error:

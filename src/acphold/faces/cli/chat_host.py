@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from io import StringIO
 from pathlib import Path
 
-from acp_wire.processes.own_program import output_of, own_command, start_own
+from acp_wire.processes.own_program import own_command, run_beside
 from acphold.faces.cli.log import with_log
 from acphold.faces.cli.terminal_text import on_one_line
 from acphold.faces.screen.sign_in import SignInProgram
@@ -62,7 +61,5 @@ class CommandHost(FarHost):
 
     async def _output_of(self, name: str, *words: str) -> str:
         """Run a command of ours; return its output."""
-        command = own_command(name, *words)
-        running = await start_own(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
-        output, _ = await output_of(running)
-        return output.decode(errors="replace").strip()
+        _, output, errors = await run_beside(own_command(name, *words))
+        return (errors + output).decode(errors="replace").strip()

@@ -20,7 +20,7 @@ import msgspec
 from rich.text import Text
 
 from acp_wire.processes import process_tree
-from acp_wire.processes.own_program import own_command, start_own
+from acp_wire.processes.own_program import own_command, start_beside
 from acp_wire.schema import Implementation
 from acphold.client import RemoteAgent, RemoteSession, RemoteTurn, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
@@ -130,7 +130,7 @@ class Demo:
             self.line("$", " ".join(["acphold", *arguments]), "command")
             self._console.print()
             self._console.file.flush()  # before another program prints
-            code = await (await start_own(own_command(*arguments), env=here)).wait()
+            code = await (await start_beside(own_command(*arguments), env=here)).wait()
             self._console.print()
             if code:
                 self.claim(False, f"`acphold {arguments[0]}` works: exit code {code}")

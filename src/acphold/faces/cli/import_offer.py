@@ -6,11 +6,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Iterable
 from pathlib import Path
 
-from acp_wire.processes.own_program import output_of, own_command, start_own
+from acp_wire.processes.own_program import own_command, run_beside
 from acphold.faces.cli import bounds
 from acphold.faces.cli.index_beside import memory_file
 from acphold.faces.cli.settings import agents_without_import
@@ -61,22 +60,16 @@ class ImportOffer:
         if not (agents := self._agents()):
             return ""  # somebody else was first
         names = [word for name in agents for word in ("--agent", name)]
-        process = await start_own(
-            own_command("import", "--json", *names),
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            stderr=PIPE,
-            env={**os.environ, JOURNAL: self._location},  # it may have a password
-        )
+        command = own_command("import", "--json", *names)
+        env = {**os.environ, JOURNAL: self._location}  # it may have a password
         try:
-            async with asyncio.timeout(bounds.OFFERED_IMPORT_SECONDS):
-                _, told = await output_of(process)
+            code, _, told = await run_beside(command, bounds.OFFERED_IMPORT_SECONDS, env=env)
         except TimeoutError:
             return "it took too long; run `acphold import` on the server"
         lines = told.decode(errors="replace").strip().splitlines()
-        if process.returncode == 0:
+        if code == 0:
             return ""
-        return lines[-1] if lines else f"the import ended with exit code {process.returncode}"
+        return lines[-1] if lines else f"the import ended with exit code {code}"
 
     def _agents(self) -> list[str]:
         """Return the agents to import from; none once something was imported."""

@@ -18,13 +18,12 @@ import logging
 import os
 import platform
 import pwd
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 
 from acp_wire.processes import process_tree
-from acp_wire.processes.own_program import output_of, start_own
+from acp_wire.processes.own_program import run_beside
 from acp_wire.processes.program import Program, on_path
 from acphold.faces.cli import bounds
 from acphold.live.agents.wrapped import ProcessAgent
@@ -115,16 +114,12 @@ async def _move(busctl: str, name: str, find: Callable[[], Collection[int]]) -> 
 async def _ask(busctl: str, *words: str) -> bytes:
     """Return the answer of systemd; raises ScopeError."""
     try:
-        process = await start_own((busctl, *words), stdin=DEVNULL, stdout=PIPE, stderr=PIPE)
+        code, answer, said = await run_beside((busctl, *words), bounds.SCOPE_ANSWER_SECONDS)
+    except TimeoutError:
+        code, answer, said = 1, b"", b"no answer"
     except OSError as error:
         raise ScopeError from error
-    answer, said = b"", b"no answer"
-    try:
-        async with asyncio.timeout(bounds.SCOPE_ANSWER_SECONDS):
-            answer, said = await output_of(process)
-    except TimeoutError:
-        pass  # and ended
-    if process.returncode:
+    if code:
         log.info("systemd, %s: %s", " ".join(words), said.decode(errors="replace").strip())
         raise ScopeError
     return answer

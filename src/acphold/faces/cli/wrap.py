@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from acp_wire.surroundings import Surroundings
@@ -295,27 +292,20 @@ class AgentWithImport(ProcessAgent):
 
 async def _import(name: str, journal: str) -> None:
     # Late: few agents need it.
-    from acp_wire.processes.own_program import output_of, own_command, start_own
+    from acp_wire.processes.own_program import own_command, run_beside
 
+    command = own_command("import", "--agent", name, "--since", SINCE, "--journal", journal)
     try:
-        process = await start_own(
-            own_command("import", "--agent", name, "--since", SINCE, "--journal", journal),
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=PIPE,
+        _, output, errors = await run_beside(
+            command, bounds.IMPORT_BESIDE_SECONDS, niceness=bounds.NICENESS
         )
-    except OSError as error:
-        log.warning("the agent's other conversations were not imported: %s", error)
-        return
-    try:
-        with suppress(ProcessLookupError, PermissionError):
-            os.setpriority(os.PRIO_PROCESS, process.pid, bounds.NICENESS)
-        async with asyncio.timeout(bounds.IMPORT_BESIDE_SECONDS):
-            output, errors = await output_of(process)
-        log.info("imported: %s", output.decode(errors="replace").strip())
-        if errors:
-            log.info("import: %s", errors.decode(errors="replace").strip())
     except TimeoutError:
         log.info(
             "importing the agent's other conversations took too long; the next import continues"
         )
+    except OSError as error:
+        log.warning("the agent's other conversations were not imported: %s", error)
+    else:
+        log.info("imported: %s", output.decode(errors="replace").strip())
+        if errors:
+            log.info("import: %s", errors.decode(errors="replace").strip())

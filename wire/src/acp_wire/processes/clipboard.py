@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from asyncio.subprocess import DEVNULL, PIPE
 from contextlib import suppress
 
+from acp_wire.processes.own_program import run_beside
 from acp_wire.processes.program import on_path
 
 COMMANDS = (
@@ -26,19 +25,8 @@ async def picture() -> bytes:
     for name, *arguments in COMMANDS:
         if (path := on_path(name)) is None:
             continue
-        process = await asyncio.create_subprocess_exec(
-            path, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
-        )
-        try:
-            async with asyncio.timeout(SECONDS):
-                found, _ = await process.communicate()
-        except TimeoutError:
-            continue
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        if found.startswith(PNG):
-            return found
+        with suppress(TimeoutError):
+            _, found, _ = await run_beside((path, *arguments), SECONDS)
+            if found.startswith(PNG):
+                return found
     return b""

@@ -19,7 +19,7 @@ TYPE_CHECKING = False  # as typing has it; importing that would take longer than
 if TYPE_CHECKING:
     import signal
     from asyncio.subprocess import Process
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 else:
     import _signal as signal  # without its enums, which take two milliseconds
 
@@ -42,15 +42,15 @@ def own_command(*words: str) -> tuple[str, ...]:
     return own_python("-m", "acphold", *words)
 
 
-async def start_own(
-    command: tuple[str, ...],
+async def start_beside(
+    command: Sequence[str],
     *,
     stdin: int | None = None,
     stdout: int | None = None,
     stderr: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Process:
-    """Start one of the above as our child; streams as in asyncio. Raises OSError."""
+    """Start a program as our child; streams as in asyncio. Raises OSError."""
     import asyncio
 
     return await asyncio.create_subprocess_exec(
@@ -58,13 +58,31 @@ async def start_own(
     )
 
 
-async def output_of(process: Process) -> tuple[bytes, bytes]:
-    """Return what one of the above prints on stdout and stderr until it ends.
+async def run_beside(
+    command: Sequence[str],
+    seconds: float | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    niceness: int = 0,
+) -> tuple[int | None, bytes, bytes]:
+    """Run a program beside us, without input, to its end; return its exit status, and what it
+    prints on stdout and stderr. With a `niceness` above 0 it leaves the processors to others.
 
-    If this is cancelled, it is killed.
+    It is killed if this is cancelled, and after `seconds`, with TimeoutError. Raises OSError.
     """
+    import asyncio
+    from asyncio.subprocess import DEVNULL, PIPE
+
+    process = await start_beside(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=env)
     try:
-        return await process.communicate()
+        if niceness:
+            try:
+                os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
+            except OSError:
+                pass  # it has ended
+        async with asyncio.timeout(seconds):
+            output, errors = await process.communicate()
+        return process.returncode, output, errors
     finally:
         try:
             process.kill()
