@@ -290,11 +290,7 @@ def agents_in_file() -> list[NamedAgent | SettingsError]:
 
 def agent_names() -> list[str]:
     """Return the names in the file, and those of the known agents and ours; for completion."""
-    try:
-        named = [*_own_table("agents")]
-    except SettingsError:
-        named = []
-    return [*dict.fromkeys([*named, *KNOWN_AGENTS, DEMO])]
+    return [*dict.fromkeys([*_readable_agents(), *KNOWN_AGENTS, DEMO])]
 
 
 def agent_keys(name: str | None) -> tuple[str, ...]:
@@ -305,11 +301,7 @@ def agent_keys(name: str | None) -> tuple[str, ...]:
     if name is None:
         return ()
     keys = [*keys_of(name)]
-    try:
-        own = _own_table("agents").get(name)
-    except SettingsError:  # commands that only read still work
-        own = None
-    if isinstance(own, dict):
+    if isinstance(own := _readable_agents().get(name), dict):
         command = own.get("command")
         given = [*map(str, command)] if isinstance(command, list) else []
         words = {*given, *map(os.path.basename, given)}
@@ -326,12 +318,8 @@ def agent_name(key: str) -> str:
     It is the settings file's name, if exactly one fits; otherwise that of the table.
     """
     if (path := settings_path()) not in _NAMES:
-        try:
-            own = [*_own_table("agents")]
-        except SettingsError:
-            own = []  # commands that only read still work
         names: dict[str, str] = {}
-        for name in own:
+        for name in _readable_agents():
             for its in {its.casefold() for its in agent_keys(name)}:
                 names[its] = name if its not in names else ""
         _NAMES[path] = names
@@ -413,6 +401,14 @@ def _own_table(key: str) -> dict[str, object]:
     """Return a table of the file; empty if that, or the table, is missing. SettingsError."""
     path = settings_path()
     return table_of(read_settings(path) or {}, key, path)
+
+
+def _readable_agents() -> dict[str, object]:
+    """Return the agents of the file; none if it is invalid: commands that only read still work."""
+    try:
+        return _own_table("agents")
+    except SettingsError:
+        return {}
 
 
 def snapshot_settings() -> dict[str, object]:
