@@ -53,12 +53,13 @@ from acphold.live.reading.local_reader import LocalReader, entries_of
 from acphold.live.server.principals import Principal
 from acphold.record.history import Entry
 from acphold.record.history.entries import PROMPT, TURN_END
-from acphold.record.history.raw_update import ROLES, items, members, string, update_kind
+from acphold.record.history.raw_update import ROLES, members, string, update_kind
 from acphold.record.history.timeline import turn_end
 from acphold.record.history.words import document
 from acphold.record.journal import Journal, SessionRow
 from acphold.record.journal.hits import Held, hit, patterns_of, speaker, terms
 from acphold.record.journal.journal import history
+from acphold.record.reports.file_edits import diffs_in
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.file_changes import SessionChanges
@@ -142,8 +143,7 @@ def glance(session_id: str, entries: Iterable[Entry], *, is_all: bool) -> Glance
         elif words and role != "thought":
             is_said = True
         if b'"diff"' in entry.update:
-            content = map(members, items(members(entry.update).get("content", b"[]")))
-            diffs = [parts for parts in content if parts.get("type") == b'"diff"']
+            diffs = diffs_in(members(entry.update))
             paths |= {path for parts in diffs if (path := string(parts.get("path"))) is not None}
     said = " ".join("".join(reversed(words)).split())
     short = (

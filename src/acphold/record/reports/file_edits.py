@@ -102,7 +102,7 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
             if closed.question in asked:
                 question, call = asked.pop(closed.question)
                 if closed.came(question).how.startswith("allow_"):
-                    call.asked[:] = _diffs_in(question.tool_call) or call.asked
+                    call.asked[:] = diffs_in(question.tool_call) or call.asked
         if segment.kind not in TELLING_OF_CALLS or b'"toolCallId"' not in segment.raw:
             continue
         for entry in segment.entries():
@@ -149,7 +149,7 @@ class _ReportedCall(Struct, frozen=True):
         for location in items(fields.get("locations", b"[]")):
             digits = members(location).get("line", b"")
             lines.append(int(digits) if digits.isdigit() and len(digits) < 10 else None)
-        diffs = _diffs_in(fields) or (self.asked if status == "completed" else [])
+        diffs = diffs_in(fields) or (self.asked if status == "completed" else [])
         if len(lines) != len(diffs):  # it is unclear which line belongs to which diff
             lines = [None] * len(diffs)
         for parts, line in zip(diffs, lines, strict=True):
@@ -171,7 +171,7 @@ class _ReportedCall(Struct, frozen=True):
             )
 
 
-def _diffs_in(fields: Mapping[str, bytes]) -> list[dict[str, bytes]]:
+def diffs_in(fields: Mapping[str, bytes]) -> list[dict[str, bytes]]:
     """Return the members of each diff in the content of a tool call."""
     content = map(members, items(fields.get("content", b"[]")))
     return [parts for parts in content if parts.get("type") == b'"diff"']
