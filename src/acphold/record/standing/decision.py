@@ -436,8 +436,8 @@ _LEADS: Final = re.compile(
     r"\b(cd|pushd|popd|chdir|prevd|nextd|cdh|pushln|source|eval|export|alias|enable|PATH)\b"
     r"|\(\s*\)"  # of a function
     # Where a command begins.
-    r"|(?:^|[\n;&|({`!]|\b(?:then|do|else)\s)\s*(?:\.\s|\$|\{\S"
-    r"|(?:(?:command|builtin)\s+)?(?:hash|trap|function|declare|typeset|unalias|unset|exec)\b)"
+    r"|(?:^|[\n;&|({`!]|\b(?:then|do|else)\s)[^\S\n]*(?:(?:command|builtin|time|\w+=\S{,99})[^\S\n]+)*"
+    r"(?:\.\s|\$|\{\S|(?:hash|trap|function|declare|typeset|unalias|unset|exec)\b)"
 )
 """Signs in a line that `read_line` cannot read, by which a later one may run in another folder, or
 run something else."""
