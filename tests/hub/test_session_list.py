@@ -30,17 +30,17 @@ async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_
         assert found == [session, "theirs"]  # the sessions listed before it hung
 
 
-async def test_a_session_of_the_agent_whose_id_has_a_nul_is_not_taken_for_another(
+async def test_a_session_of_the_agent_whose_id_has_a_nul_or_is_none_is_not_taken_for_another(
     journal: Path,
 ) -> None:
-    """A store looks up text before the NUL."""
+    """A store looks up text before the NUL; an empty id is that of what is about no session."""
     async with shared(journal) as house:
         house.agent.can("list")
         client, session = await house.opened()
         [(_, its)] = await house.journal.links.of(session)
         listed = [
             {"sessionId": it, "cwd": "/", "updatedAt": "2031-01-01T00:00:00Z"}
-            for it in (f"{its}\0more", "theirs")
+            for it in (f"{its}\0more", "", "x" * 1001, "theirs")
         ]
         house.agent.results["session/list"] = json.dumps({"sessions": listed}).encode()
         found = [info["sessionId"] for info in await client.sessions()]

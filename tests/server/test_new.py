@@ -266,8 +266,9 @@ async def test_modes_options_and_unknown_fields_of_the_answer_reach_the_client(
 
 
 async def test_a_new_session_without_an_id_is_an_error_and_leaves_nothing(journal: Path) -> None:
-    async with wrapped(journal, replies={"session/new": [{"oops": 1}, None]}) as client:
-        for _ in range(2):
+    replies = [{"oops": 1}, None, *({"sessionId": it} for it in ("", "a\0b", "x" * 1001))]
+    async with wrapped(journal, replies={"session/new": replies}) as client:
+        for _ in replies:
             error = await client.refused("session/new", new())
             assert error.code == -32603
         assert await client.sessions() == []

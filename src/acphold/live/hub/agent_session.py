@@ -56,7 +56,7 @@ from acphold.live.agents.interface import (
 )
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import without_its_title
-from acphold.live.hub.routes import Child, Routes
+from acphold.live.hub.routes import Child, Routes, is_usable_id
 from acphold.live.hub.session import HubSession
 from acphold.record.history import children
 from acphold.record.history.attributes import Attributes, fold_update
@@ -250,9 +250,9 @@ def _is_same(left: Setup, right: Setup) -> bool:
 
 
 def new_session_id(answer: bytes) -> str:
-    """Return the id in the answer to `session/new`; RemoteError if there is none that a store can
-    look up."""
-    if (found := session_id_in(answer)) is None or "\0" in found:
+    """Return the id in the answer to `session/new`; RemoteError if there is none that can be
+    used."""
+    if not is_usable_id(found := session_id_in(answer) or ""):
         raise RemoteError(INTERNAL_ERROR, "the agent made a session without an id")
     return found
 

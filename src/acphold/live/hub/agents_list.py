@@ -32,6 +32,7 @@ from acphold.live.agents.interface import HubAgent, ask
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import as_title, first_words
 from acphold.live.hub.handover import is_named_by_it
+from acphold.live.hub.routes import is_usable_id
 from acphold.newest import Newest
 from acphold.record.history.entries import Segment, milliseconds
 from acphold.record.history.raw_update import may_have_marks, members, meta_without_marks
@@ -325,7 +326,7 @@ class _Page(Struct, rename="camel"):
 
 def _read(raw: bytes | Raw) -> ListLine | None:
     """Return a line of the agent's list, without our marks; None if it cannot be read, or if its id
-    has a NUL: no store can look that up."""
+    cannot be used."""
     raw = bytes(raw)
     if may_have_marks(raw) and "_meta" in (parts := members(raw)):
         raw = splice(raw, {"_meta": meta_without_marks(parts["_meta"])})
@@ -334,7 +335,7 @@ def _read(raw: bytes | Raw) -> ListLine | None:
     except InvalidParamsError:
         return None
     info = read.value
-    if "\0" in info.session_id:
+    if not is_usable_id(info.session_id):
         return None
     key = ListKey(milliseconds(info.updated_at), info.session_id)
     archived = air.fields_in(raw).get("archived") == b"true"

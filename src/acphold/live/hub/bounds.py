@@ -146,6 +146,9 @@ AHEAD_MS: Final = 5000
 """Milliseconds by which the agent's list must be ahead of our last entry: some agents write a title
 after a turn."""
 
+SESSION_ID_CHARACTERS: Final = 1000
+"""Most characters of an agent's id of a session: it is in every message about it."""
+
 # Sessions that are closed.
 
 AGENT_CLOSE_SECONDS: Final = 10.0

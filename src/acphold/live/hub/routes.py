@@ -165,5 +165,11 @@ class Routes:
         )
 
 
+def is_usable_id(agent_session: str) -> bool:
+    """Return False for an id of the agent that is none: an empty one, one that no store can look
+    up, or one that would fill every message and list."""
+    return 0 < len(agent_session) <= bounds.SESSION_ID_CHARACTERS and "\0" not in agent_session
+
+
 def _size(updates: Updates) -> int:
     return sum(map(len, updates.raws))
