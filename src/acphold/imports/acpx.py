@@ -35,7 +35,12 @@ from acphold.imports.values import (
     text,
 )
 from acphold.record.history.entries import PARAMS, SETTINGS, UPDATE
-from acphold.record.history.raw_update import params_without_marks, without_marks
+from acphold.record.history.raw_update import (
+    message_without_marks,
+    params_without_marks,
+    without_marks,
+)
+from acphold.record.history.timeline import end_entry
 
 NAME: Final = "acpx"
 KEY: Final = "acpx"
@@ -172,7 +177,8 @@ class _AcpxWire:
                 asked = self._asked_by_agent if is_of_client else self._asked
                 method = asked.pop(message.id, "")
                 if method == "session/prompt":
-                    self._writer.relay_end(b'{"error":%b}' % error if error else result)
+                    told = end_entry(message_without_marks(result))
+                    self._writer.relay_end(b'{"error":%b}' % error if error else told)
                 elif method in _OURS and result:
                     found = _decode_names(result)
                     names = ("modes", "configOptions")
