@@ -10,6 +10,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve as serve_websockets
 
 import acphold
+from acphold.errors import ConnectionLostError
 
 
 async def test_a_server_that_nobody_has_paired_with_is_tried_without_a_token(
@@ -96,3 +97,26 @@ async def test_a_server_of_others_gets_no_prompt_twice_and_the_gap_is_told(
                 await session.prompt("once")
     begun = ["initialize", "session/new", "session/prompt"]
     assert came == [*begun, "initialize", "session/resume"]
+
+
+async def test_a_redirect_takes_nobody_and_no_token_to_another_server() -> None:
+    came: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(said)
+        await writer.drain()
+        writer.close()
+
+    async with (
+        await asyncio.start_server(answer, "127.0.0.1", 0) as other,
+        await asyncio.start_server(answer, "127.0.0.1", 0) as server,
+    ):
+        there, here = (it.sockets[0].getsockname()[1] for it in (other, server))
+        head = f"Location: ws://127.0.0.1:{there}/acp\r\nContent-Length: 0\r\nConnection: close"
+        said = f"HTTP/1.1 302 Found\r\n{head}\r\n\r\n".encode()
+        with pytest.raises(ConnectionLostError, match="use the address that it leads to"):
+            async with acphold.connect(f"http://127.0.0.1:{here}/acp", token="one"):
+                pass
+    assert came
+    assert all(f"127.0.0.1:{here}".encode() in it for it in came)

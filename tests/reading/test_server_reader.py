@@ -15,7 +15,7 @@ from acphold.errors import ConnectionLostError, RemoteRefusalError, RuleError
 from acphold.live.presentation.json_facts import session_json
 from acphold.live.reading.server_reader import OnAway, ServerReader
 from acphold.live.reading.session_reader import News, Wanted, sessions_on_hold
-from acphold.record.journal import ListFilter
+from acphold.record.journal import ListFilter, Sought
 
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 REFUSED = "HTTP/1.1 401 No\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nno!"
@@ -175,6 +175,24 @@ async def test_a_cursor_of_decisions_that_is_no_number_is_an_answer_that_cannot_
         assert await pages.decisions(5) == ([], 9)
         with pytest.raises(ConnectionLostError, match="cannot read the answer"):
             await pages.decisions(5)
+
+
+async def test_a_list_or_an_answer_without_an_end_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("acphold.live.reading.bounds.WHOLE_ANSWER_BYTES", 1 << 20)
+    again = json_answer("200 OK", sessions=[], hits=[], entries=[], nextCursor="x", before=7)
+    endless = "HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n" + " " * (1 << 21)
+    missing = json_answer("404 Not Found")
+    async with feed(missing, *[again] * 5, endless) as (_, reader):
+        with pytest.raises(ConnectionLostError, match="the same page"):
+            await reader.session("s")
+        with pytest.raises(ConnectionLostError, match="the same page"):
+            await reader.search(Sought("word"))
+        with pytest.raises(ConnectionLostError, match="the same page"):
+            await reader.read_back("s", 7, 9)
+        with pytest.raises(ConnectionLostError, match="endless"):
+            await reader.page(Wanted(ListFilter()))
 
 
 async def test_a_rule_is_made_of_an_offer_at_the_server() -> None:

@@ -57,5 +57,10 @@ FEED_SILENCE_SECONDS: Final = 40.0
 POST_SECONDS: Final = 30.0
 """Seconds that an answer to a POST may take: a server gives up its work after 20."""
 
+WHOLE_ANSWER_SECONDS: Final = 300.0
+WHOLE_ANSWER_BYTES: Final = 256 << 20
+"""Time and size of the whole answer of a server that we read from; a page with a few of the longest
+entries fits."""
+
 EVENT_BYTES: Final = 16 << 20
 """Most bytes of an event: a snapshot has some hundred sessions."""

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 from msgspec import MsgspecError, Raw, Struct, json, to_builtins
@@ -41,6 +41,7 @@ from acphold.record.journal import ListFilter, PageBack, SearchHit, SessionRow, 
 from acphold.record.journal.access import token_id
 from acphold.record.journal.seams import Grouping, UsageSum, UsageSums
 
+C = TypeVar("C", str, int)
 T = TypeVar("T")
 
 OnAway = Callable[[errors.ConnectionLostError | None], object]
@@ -101,7 +102,7 @@ class ServerReader:
             for it in sessions
             if it.row.updated_at >= wanted.since and (it.live or not wanted.only_live)
         ]
-        return SessionPage(found, None if is_over else page.next_cursor)
+        return SessionPage(found, None if is_over else self._next(page.next_cursor, cursor))
 
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
         with suppress(errors.UnknownSessionError):
@@ -151,7 +152,7 @@ class ServerReader:
         address = f"{requests.place_of(session_id)}{requests.ENTRIES}"
         page = await self.get(address, answers.RemoteEntries, asked)
         entries = [answers.entry_of(it) for it in page.entries]
-        return PageBack(entries, page.before, is_settled=False)
+        return PageBack(entries, self._next(page.before, before), is_settled=False)
 
     async def search(self, sought: Sought) -> list[SearchHit]:
         asked = requests.SearchQuery(
@@ -167,9 +168,9 @@ class ServerReader:
             asked.limit = min(sought.limit - len(found), bounds.PAGE)
             page = await self.get(requests.SEARCH, answers.RemoteHits, asked)
             found += map(answers.hit_of, page.hits)
-            if page.next_cursor is None:
+            if (following := self._next(page.next_cursor, asked.cursor)) is None:
                 break
-            asked.cursor = page.next_cursor
+            asked.cursor = following
         return found
 
     async def usage(
@@ -198,6 +199,12 @@ class ServerReader:
         page = await self.get(requests.DECISIONS, answers.RemoteDecisions, asked)
         following = None if page.next_cursor is None else int(page.next_cursor)
         return [answers.question_of(it) for it in page.decisions], following
+
+    def _next(self, following: C | None, asked: C | None) -> C | None:
+        """Return the place of the next page; ConnectionLostError if that would never end."""
+        if following is not None and following == asked:
+            raise errors.ConnectionLostError(f"{self.origin} sends the same page again and again")
+        return following
 
     # -- standing answers ---------------------------------------------------------------------
 
@@ -293,7 +300,7 @@ class ServerReader:
         """Raise SilentPeerError and ConnectionLostError for HTTP errors in the block."""
         try:
             yield
-        except httpx2.TimeoutException:
+        except (httpx2.TimeoutException, TimeoutError):
             raise errors.SilentPeerError(f"{self.origin} does not answer") from None
         except (httpx2.ReadError, httpx2.RemoteProtocolError):
             raise errors.ConnectionLostError(f"the connection to {self.origin} was lost") from None
@@ -308,20 +315,19 @@ class ServerReader:
         address = f"{self.origin}{path}"
         head = {"Content-Type": "application/json"}
         timeout = httpx2.Timeout(self._route.seconds, read=bounds.POST_SECONDS)
-        with self._translate_errors():
-            answer = await self._http.post(
-                address, content=json.encode(body), headers=head, timeout=timeout
-            )
+        said = json.encode(body)
+        answer, raw = await self._fetch(
+            "POST", address, content=said, headers=head, timeout=timeout
+        )
         if answer.status_code == 409:
-            reason = explanation(answer.headers, answer.content)
+            reason = explanation(answer.headers, raw)
             raise errors.RuleError(reason or "this rule cannot be made")
-        return self._taken(answer, kind)
+        return self._taken(answer, raw, kind)
 
     async def get(self, path: str, kind: type[T], asked: Struct | None = None) -> T:
         """Return the answer to a GET of this path and query; raises the errors of SessionReader."""
         address = f"{self.origin}{path}"
-        with self._translate_errors():
-            answer = await self._http.get(address, params=to_builtins(asked))
+        answer, raw = await self._fetch("GET", address, params=to_builtins(asked))
         match answer.status_code:
             case 404 if path.count("/") > 1:
                 raise errors.UnknownSessionError(path.split("/")[2])
@@ -331,16 +337,32 @@ class ServerReader:
             case 409:
                 raise errors.RewrittenError(f"{address}: the session changed while it was read")
             case 400:
-                reason = explanation(answer.headers, answer.content) or "HTTP 400"
+                reason = explanation(answer.headers, raw) or "HTTP 400"
                 raise errors.RemoteError(-32603, f"{address}: {reason}")
-        return self._taken(answer, kind)
+        return self._taken(answer, raw, kind)
 
-    def _taken(self, answer: httpx2.Response, kind: type[T]) -> T:
+    async def _fetch(
+        self, method: str, address: str, **request: Any
+    ) -> tuple[httpx2.Response, bytes]:
+        """Return the answer to a request and its body; ConnectionLostError if that has no end."""
+        body = bytearray()
+        with self._translate_errors():
+            async with (
+                asyncio.timeout(bounds.WHOLE_ANSWER_SECONDS),
+                self._http.stream(method, address, **request) as answer,
+            ):
+                async for chunk in answer.aiter_bytes():
+                    body += chunk
+                    if len(body) > bounds.WHOLE_ANSWER_BYTES:
+                        raise errors.ConnectionLostError(f"{self.origin} sends an endless answer")
+        return answer, bytes(body)
+
+    def _taken(self, answer: httpx2.Response, raw: bytes, kind: type[T]) -> T:
         """Return the content of an answer; raises RemoteRefusalError for one that is none."""
         if not answer.is_success:
             status, where = answer.status_code, str(answer.url)
-            raise self._route.refusal_error(status, answer.headers, answer.content, where)
-        return self._read(answer.content, kind)
+            raise self._route.refusal_error(status, answer.headers, raw, where)
+        return self._read(raw, kind)
 
     def _read(self, raw: bytes, kind: type[T]) -> T:
         try:

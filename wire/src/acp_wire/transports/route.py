@@ -213,7 +213,8 @@ class Route:
         elif status in REFUSALS:
             meaning = REFUSALS[status]
         else:  # perhaps for the moment
-            return ConnectionLostError(f"{self.origin} cannot be reached: HTTP {status}")
+            hint = "; it redirects: use the address that it leads to" if 300 <= status < 400 else ""
+            return ConnectionLostError(f"{self.origin} cannot be reached: HTTP {status}{hint}")
         return RemoteRefusalError(where, status, meaning, explanation(headers, body))
 
     # -- cookies of a connection that is no HTTP any more --------------------------------------

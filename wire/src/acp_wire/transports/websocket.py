@@ -33,6 +33,14 @@ class NoUpgradeError(Exception):
         self.status = status
 
 
+class _ConnectThere(client.connect):
+    """Connects to the server itself: a redirect could take our token and cookies to another, and
+    `websockets` follows it; before its version 17 it even takes them along."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
 async def connect(route: Route) -> MessageTransport:
     """Connect to a server.
 
@@ -43,7 +51,7 @@ async def connect(route: Route) -> MessageTransport:
     if (cookie := route.cookie()) is not None:
         headers["Cookie"] = cookie
     try:
-        connection = await client.connect(
+        connection = await _ConnectThere(
             route.socket_url,
             additional_headers=headers,
             ssl=route.context(),
