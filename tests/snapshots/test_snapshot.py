@@ -13,9 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
 from acphold.record.snapshots.bounds import SnapshotLimits
 from acphold.record.snapshots.checkouts import Checkout, checkout_of, object_format
+from acphold.record.snapshots.git import Git
 from acphold.record.snapshots.packs import has_base
 from acphold.record.snapshots.sieve import Sieve
 from acphold.record.snapshots.snapshot import NotTaken, Taken, take
@@ -307,6 +309,9 @@ def test_without_git_nothing_is_kept_and_it_says_so(
 # -- hostile and odd ------------------------------------------------------------------------
 
 
+HOOKS = ("post-checkout", "pre-commit", "post-index-change", "reference-transaction")
+
+
 @pytest.fixture
 def hostile(project: Project) -> tuple[Project, Path]:
     """A project that runs a program by every way that git has, and the proof that it ran."""
@@ -314,7 +319,7 @@ def hostile(project: Project) -> tuple[Project, Path]:
     script = project.write(".git/evil", f"#!/bin/sh\necho ran >>{proof}\ncat\n")
     script.chmod(0o755)
     evil = str(script)
-    for hook in ("post-checkout", "pre-commit", "post-index-change", "reference-transaction"):
+    for hook in HOOKS:
         path = project.write(f".git/hooks/{hook}", f"#!/bin/sh\necho ran >>{proof}\n")
         path.chmod(0o755)
     project.write(".gitattributes", "* filter=evil diff=evil text eol=crlf\n")
@@ -337,6 +342,8 @@ def hostile(project: Project) -> tuple[Project, Path]:
         "credential.helper": evil,
         "gpg.program": evil,
         "post-checkout.command": evil,
+        **{f'hook.it="{hook}".event': hook for hook in HOOKS},  # git 2.54
+        **{f'hook.it="{hook}".command': evil for hook in HOOKS},
     }.items():
         project.git("config", key, value)
     return project, proof
@@ -362,6 +369,19 @@ def test_a_hostile_project_runs_nothing(hostile: tuple[Project, Path]) -> None:
     assert laid.why_plain == ""
     assert (Path(laid.folder) / "a.txt").read_bytes() == b"two\r\n"
     assert not proof.exists()
+
+
+def test_each_hook_in_the_configuration_of_a_hostile_project_is_off(
+    hostile: tuple[Project, Path],
+) -> None:
+    """Also by its name: git 2.54 knows no other way."""
+    project, _ = hostile
+    with ProgramGroup(time.monotonic() + 30) as group:
+        git = Git.within(group, str(project.top), str(project.folder))
+        for hook in HOOKS:
+            assert git.run("config", f'hook.it="{hook}".enabled') == b"false\n"
+        for event in ("post-checkout", "post-index-change", "reference-transaction"):
+            assert git.run("config", f"hook.{event}.enabled") == b"false\n"
 
 
 def test_configuration_that_hangs_git_hangs_nothing_here(project: Project) -> None:

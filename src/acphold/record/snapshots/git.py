@@ -21,8 +21,12 @@ from acphold.errors import AcpError, AgentStartError
 HARMLESS = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"),
     *("-c", "protocol.allow=never", "-c", "gc.auto=0", "-c", "maintenance.auto=false"),
+    # Hooks that are named in the configuration (git 2.55).
+    *("-c", "hook.post-checkout.enabled=false", "-c", "hook.post-index-change.enabled=false"),
+    *("-c", "hook.reference-transaction.enabled=false"),
 )
-"""Options that keep the configuration of a project from running or fetching anything."""
+"""Options that keep the configuration of a project from running or fetching anything; but see
+`Git.within` for hooks."""
 
 
 class GitError(AcpError):
@@ -91,6 +95,22 @@ class Git:
             quoted = objects.replace("\\", "\\\\").replace('"', '\\"')  # a colon would end it
             self._env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f'"{quoted}"'
         self._start = [path, *(["-C", work_tree] if work_tree is not None else [])]
+
+    @classmethod
+    def within(cls, group: ProgramGroup, folder: str, home: str) -> Git:
+        """Return a git that may change the index and the work trees of a project: of its
+        configuration nothing runs. Raises the errors of `run`."""
+        git = cls(group, None, home=home)
+        git._start += ["-C", folder, *HARMLESS]
+        # Git 2.54 turns hooks in the configuration off by their names alone.
+        listed = ("config", "-z", "--name-only", "--get-regexp", r"^hook\..*\.event$")
+        names = git.run(*listed, fine=(0, 1)).split(b"\0")
+        hooks = dict.fromkeys(os.fsdecode(it.rpartition(b".")[0]) for it in names if it)
+        for number, hook in enumerate(hooks):
+            git._env[f"GIT_CONFIG_KEY_{number}"] = f"{hook}.enabled"
+            git._env[f"GIT_CONFIG_VALUE_{number}"] = "false"
+        git._env["GIT_CONFIG_COUNT"] = str(len(hooks))
+        return git
 
     def run(
         self,

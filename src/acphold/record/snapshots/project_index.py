@@ -27,7 +27,7 @@ from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.regular_files import contents
 from acphold.record.snapshots.checkouts import Checkout, checkout_at, object_format
 from acphold.record.snapshots.comparison import SnapshotReader, bare_folder
-from acphold.record.snapshots.git import HARMLESS, Git, GitError
+from acphold.record.snapshots.git import Git, GitError
 from acphold.record.snapshots.objects import StoreObjects
 from acphold.record.snapshots.sieve import LeftOut, as_text
 from acphold.record.snapshots.store import SnapshotStore
@@ -133,7 +133,7 @@ def keep_staged(
         require_room(size)
         texts = SnapshotReader(project).contents(missing, most)
     ids = {it: it for it in there}
-    ids |= zip(texts, _write_objects(store, own, (), [*texts.values()]), strict=True)
+    ids |= zip(texts, _write_objects(store, own, [*texts.values()]), strict=True)
     kept: list[_Line] = []
     left_out: dict[str, LeftOut] = {}
     for line in lines:
@@ -144,7 +144,7 @@ def keep_staged(
             # Not its path alone: the file itself is kept.
             left_out[line.path] = LeftOut(f"{as_text(line.path)} as it is staged", how_large)
     listed = b"".join(line.text(ids.get(line.id, line.id)) for line in kept)
-    [list_id] = _write_objects(store, own, (), [listed])
+    [list_id] = _write_objects(store, own, [listed])
     entries = {it: it for line in kept if line.has_content for it in [ids[line.id]]}
     rows = [f"100644 blob {it}\t{name}\0" for name, it in {"list": list_id, **entries}.items()]
     tree = own.run("mktree", "-z", stdin="".join(rows).encode()).decode().strip()
@@ -176,19 +176,18 @@ def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str)
     texts = SnapshotReader(own).contents(wanted, MOST_BYTES)
     if len(texts) < len(wanted):
         raise GitError("some of the staged content is missing")
-    project = Git(group, None, home=store.path)
-    top = ("-C", folder, *HARMLESS)
-    ids = dict(zip(texts, _write_objects(store, project, top, [*texts.values()]), strict=True))
+    project = Git.within(group, folder, store.path)
+    ids = dict(zip(texts, _write_objects(store, project, [*texts.values()]), strict=True))
     laid = checkout_at(folder)
     ids[NONE] = NONE if laid is None or object_format(laid) == "sha1" else "0" * 64
     changed = [line.text(ids.get(line.id, line.id)) for line in lines if line.mode not in MARKS]
     if changed:
         # A file with conflicts has no entry of its own beside them.
-        project.run(*top, "update-index", "-z", "--index-info", stdin=b"".join(changed))
+        project.run("update-index", "-z", "--index-info", stdin=b"".join(changed))
     intended = [line.path for line in lines if line.mode == "N"]
     if intended := [it for it in intended if os.path.lexists(os.path.join(folder, it))]:
         project.run(
-            *(*top, "add", "--force", "--intent-to-add"),
+            *("add", "--force", "--intent-to-add"),
             *("--pathspec-from-file=-", "--pathspec-file-nul"),
             stdin=b"".join(os.fsencode(it) + b"\0" for it in intended),
         )
@@ -196,9 +195,9 @@ def stage(store: SnapshotStore, group: ProgramGroup, snapshot: str, folder: str)
         marked = {line.path for line in lines if line.mode == mode}
         folders = tuple(path for path in marked if path.endswith("/"))
         if marked:
-            names = project.run(*top, "ls-files", "-z").split(b"\0")[:-1]
+            names = project.run("ls-files", "-z").split(b"\0")[:-1]
             project.run(
-                *(*top, "update-index", option, "-z", "--stdin"),
+                *("update-index", option, "-z", "--stdin"),
                 stdin=b"".join(
                     name + b"\0"
                     for name in dict.fromkeys(names)
@@ -287,9 +286,7 @@ def _staged_lines(project: Git, full: Git, head: str) -> list[_Line]:
     return lines
 
 
-def _write_objects(
-    store: SnapshotStore, git: Git, options: Sequence[str], contents: Sequence[bytes]
-) -> list[str]:
+def _write_objects(store: SnapshotStore, git: Git, contents: Sequence[bytes]) -> list[str]:
     """Write contents as objects, exactly as they are; return their ids."""
     if not contents:
         return []
@@ -299,7 +296,7 @@ def _write_objects(
             with open(path, "wb") as file:
                 file.write(content)
         output = git.run(
-            *(*options, "hash-object", "-w", "--no-filters", "--stdin-paths"),
+            *("hash-object", "-w", "--no-filters", "--stdin-paths"),
             stdin=b"".join(os.fsencode(path) + b"\n" for path in paths),
         )
     return output.decode().split()

@@ -38,7 +38,7 @@ from acp_wire.workspace.threads import Checkpoint
 from acphold.errors import WorkspaceError
 from acphold.record.snapshots import bounds
 from acphold.record.snapshots.checkouts import checkout_at, checkout_of, work_trees
-from acphold.record.snapshots.git import HARMLESS, Git, GitError
+from acphold.record.snapshots.git import Git, GitError
 from acphold.record.snapshots.project_index import stage
 from acphold.record.snapshots.snapshot import find_ignored_names
 from acphold.record.snapshots.store import SNAPSHOT_KINDS, SnapshotStore
@@ -267,18 +267,17 @@ def _add_work_tree(
         return "the project is not a git repository here"
     if commit is None:
         return "the repository had no commits at that time"
-    git = Git(group, None, home=store.path)
-    top = ["-C", project, *HARMLESS]
     try:
-        git.run(*top, "cat-file", "-e", f"{commit}^{{commit}}")
+        git = Git.within(group, project, store.path)
+        git.run("cat-file", "-e", f"{commit}^{{commit}}")
     except GitError:
         return f"commit {commit[:12]} is no longer in the repository, or git refuses to use it"
     try:
-        git.run(*top, "worktree", "add", "--detach", "--no-checkout", "--", folder, commit)
+        git.run("worktree", "add", "--detach", "--no-checkout", "--", folder, commit)
     except GitError as error:
         return str(error)
     try:
-        git.run("-C", folder, *HARMLESS, "read-tree", commit)
+        Git.within(group, folder, store.path).run("read-tree", commit)
     except GitError as error:
         unlay(Laid(folder), project)
         return str(error)
