@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,12 @@ from acphold.live.hub import move_taker
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace, take
 from acphold.live.hub.moves import (
+    VERSION,
+    Again,
+    Ask,
     EndOfEntries,
+    EntryPiece,
+    Have,
     Marked,
     MovedSession,
     MoveLine,
@@ -415,6 +421,29 @@ async def test_what_is_no_frame_is_refused_on_either_end(tmp_path: Path, line: b
             with pytest.raises(MoveRefusedError, match="something unexpected"):
                 await end
         assert await here.owns("s-1")
+
+
+@pytest.mark.parametrize("begins_again", [False, True])
+async def test_a_taker_gets_no_entries_of_other_sessions_whatever_it_says_it_has(
+    tmp_path: Path, *, begins_again: bool
+) -> None:
+    async with machines(tmp_path) as (here, _):
+        await here.remember("s-1", prompt("a secret"))
+        await here.remember("s-2", *CONVERSATION)
+        near, far = memory_pair(1 << 20)
+        line = MoveLine(far)
+        giving = asyncio.ensure_future(give(here.journal, near, "s-2", "there"))
+        await line.send(Ask(VERSION, "another", "there"))
+        await line.receive(SessionOffer)
+        if begins_again:
+            await line.send(Have(1, "unknown", "move", is_new=True))
+            await line.receive(Again)
+        await line.send(Have(-5, sha256().hexdigest(), "move", is_new=False))
+        with pytest.raises(MoveRefusedError, match="something unexpected"):
+            await line.receive(EntryPiece)
+        with pytest.raises(MoveRefusedError):
+            await giving
+        assert await here.owns("s-2")
 
 
 @pytest.mark.parametrize(

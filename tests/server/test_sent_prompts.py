@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from acp_wire.rpc import Peer
+from acphold.errors import InvalidParamsError
 from acphold.live.server.far_line import FarLine
+from acphold.live.server.positions import find_sent
 from acphold.record.history import Entry
 from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, received, scripted_agent
@@ -245,3 +247,10 @@ async def test_a_turn_that_is_cancelled_while_the_line_to_its_owner_is_cut_ends_
         await owner.prompt(session, {"say": "next"})  # it waits for the end of the one before
         ends = [entry.raw for entry in await entries(journal, session) if entry.kind == "turn_end"]
         assert b"cancelled" in ends[1]
+
+
+@pytest.mark.parametrize("after", [-2, 1 << 32, 10**30, 0.5, "1"])
+def test_a_position_that_no_entry_has_is_none(after: object) -> None:
+    sent = {"acphold/sent": {"id": "a", "after": after}}
+    with pytest.raises(InvalidParamsError, match="acphold/seq"):
+        find_sent(json.dumps({"_meta": sent}).encode())

@@ -58,6 +58,7 @@ from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, InvalidParamsError
 from acphold.live.agents.capabilities import asking_for_positions
 from acphold.live.hub.frames import PARENT
+from acphold.live.reading.requests import LAST_SEQ
 from acphold.live.server import positions
 from acphold.newest import Newest
 from acphold.record.history.raw_update import members
@@ -417,7 +418,8 @@ class HttpClients:
                 if session_id is not None and only not in (None, session_id):
                     raise RefusedError(404, "there is no such session")
                 position = exchange.headers.get(LAST_EVENT_ID, "")
-                after = int(position) if position.isdecimal() else None
+                is_number = position.isdecimal() and len(position) <= len(str(LAST_SEQ))
+                after = int(position) if is_number else None
                 events = transport.stream(session_id, after, exchange.send_at_once)
                 if events is None:
                     raise RefusedError(429, "too many streams are open; try again later")

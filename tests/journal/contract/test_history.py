@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from acphold.errors import RewrittenError
 from acphold.record.history import Segment
-from acphold.record.journal import Journal, bounds, history
+from acphold.record.journal import Journal, NewSession, bounds, history
 from acphold.record.journal.stores import open_journal
 from tests.journal.conversations import CONVERSATIONS, Pieces, append, begun
 from tests.journal.promises.sessions import TEXT, long_turn, numbers
@@ -31,6 +31,24 @@ async def test_what_is_too_long_to_be_read_at_once_is_never_told_twice(
     with pytest.raises(RewrittenError, match="try again"):
         await read()
     assert numbers(found) == [0]
+
+
+@pytest.mark.parametrize("number", [-(1 << 40), -5, -1, 1 << 31, 1 << 32, (1 << 32) + 1, 1 << 40])
+async def test_no_number_of_an_entry_leads_into_another_session(
+    journal: Journal, number: int
+) -> None:
+    for session_id in ("a", "b", "c"):
+        lease = await journal.create(NewSession(session_id, "agent", "/"))
+        await append(journal, lease, [("prompt", [b'["%b"]' % session_id.encode()])])
+    found = [
+        *await journal.read("b", number, 1 << 20),
+        *[it async for it in history(journal, "b", 0, number)],
+        *[it async for it in history(journal, "b", number, number + 9)],
+    ]
+    if number > 0:
+        page = await journal.read_back("b", number, 9)
+        assert [entry.raw for entry in page.entries] == [b'["b"]']
+    assert {segment.raw for segment in found} == {b'["b"]'}
 
 
 @settings(max_examples=30)

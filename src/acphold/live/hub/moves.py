@@ -39,10 +39,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from acp_wire.rpc.framing import LineBuffer, Oversize
 from acp_wire.rpc.transport import Transport
@@ -143,7 +143,7 @@ class Have(Struct, frozen=True, tag="have"):
     files, without those of the commit `base`, and those of the `earlier` snapshots with these ids:
     it has all others. With `is_new` it can begin again."""
 
-    last: int
+    last: Annotated[int, Meta(ge=0)]
     digest: str
     taking: str
     is_new: bool

@@ -35,10 +35,14 @@ from acphold.errors import InvalidParamsError
 from acphold.live.agents.interface import session_of
 from acphold.live.hub.frames import EMPTY_UPDATE, PARENT, POSITION
 from acphold.live.hub.questions import QUESTION_KEY, SENT
+from acphold.live.reading.requests import LAST_SEQ
 from acphold.record.history.raw_update import string
 
 AFTER = "acphold/after"
 LINEAGE = "acphold/lineage"
+
+Position = Annotated[int, Meta(ge=0, le=LAST_SEQ)]
+"""The number of an entry, 0 before the first."""
 
 BARE_BYTES = 1024
 """More bytes than params that have only a position; ids are shorter than this."""
@@ -83,7 +87,7 @@ class Resuming(Struct, frozen=True):
 
 _IDS = tuple[str, ...], "a list of ids"
 _SAID: Mapping[str, tuple[str, Any, str]] = {
-    "after": (AFTER, Annotated[int, Meta(ge=0)], "the `acphold/seq` of an update"),
+    "after": (AFTER, Position, "the `acphold/seq` of an update"),
     "lineage": (LINEAGE, str | None, "the lineage from the answer that opened the session"),
     "sent": (SENT, *_IDS),
     "answered": (ANSWERED, *_IDS),
@@ -119,7 +123,7 @@ class Sent(Struct, frozen=True, omit_defaults=True):
     """
 
     id: str
-    after: int | None = None
+    after: Position | None = None
 
 
 def find_sent(params: bytes) -> Sent | None:
@@ -141,7 +145,8 @@ def find_sent_in_meta(meta: bytes) -> Sent | None:
             raise msgspec.ValidationError
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise InvalidParamsError(
-            f'{SENT}: must be {{"id": "…"}}, with an id of at most 100 characters',
+            f'{SENT}: must be {{"id": "…"}}, with an id of at most 100 characters, and perhaps '
+            "`after`, the `acphold/seq` of an update",
             field=f"_meta.{SENT}",
         ) from None
     return sent

@@ -153,7 +153,9 @@ class SqliteTables(Tables):
         return (key << SEQ_BITS | seq,)
 
     def span(self, key: int, first: int, last: int) -> tuple[int, int]:
-        return key << SEQ_BITS | first, key << SEQ_BITS | last
+        # Whatever the numbers are, that of a session: beyond its own keys are those of others.
+        begin, end = min(max(first, 0), SEQ_MASK + 1), min(last, SEQ_MASK)
+        return (key << SEQ_BITS) + begin, (key << SEQ_BITS) + end
 
     def segments(self, key: int) -> SqliteSegments:
         return SqliteSegments(self, key)
