@@ -33,6 +33,17 @@ class Rollout:
     def event(self, kind: str, **fields: Json) -> None:
         self.add("event_msg", type=kind, **fields)
 
+    def screen(self, kind: str, /, **item: Json) -> None:
+        """An item of the screen, as the program of autumn 2026 writes it."""
+        self.event("item_completed", turn_id="turn", item={"type": kind, **item})
+
+    def script(self, call: str, output: Json, *items: Json) -> None:
+        """A script of the model, the items on the screen of what it did, and its result."""
+        self.item("custom_tool_call", name="exec", input=f"await {call}()", call_id=call)
+        for item in items:
+            self.event("item_completed", item=item)
+        self.item("custom_tool_call_output", call_id=call, output=output)
+
     def program(self, words: str) -> None:
         """A message of the program in the role of the person."""
         self.item("message", role="user", content=[{"type": "input_text", "text": words}])

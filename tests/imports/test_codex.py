@@ -194,6 +194,156 @@ def test_a_rollout_of_summer_2025_is_told_from_the_models_side(tmp_path: Path) -
     assert told.facts.missed == {}
 
 
+def on_screen() -> Rollout:
+    """A conversation whose screen side is items, as far as the first prompt."""
+    rollout = Rollout(history_mode="paginated")
+    rollout.event("task_started", turn_id="turn")
+    rollout.program("<environment_context>\n<cwd>/home/ada/project</cwd>\n</environment_context>")
+    rollout.program("Words that a plugin added.")
+    rollout.program("Hello")
+    rollout.screen("UserMessage", id="u1", content=[{"type": "text", "text": "Hello"}])
+    return rollout
+
+
+def command(call: str, script: str, *purposes: Json, code: int = 0) -> Json:
+    return {
+        "type": "CommandExecution",
+        "id": call,
+        "command": ["/bin/bash", "-lc", script],
+        "cwd": "file:///home/ada/my%20project",
+        "parsed_cmd": [*purposes],
+        "status": "failed" if code else "completed",
+        "aggregated_output": "done\n",
+        "exit_code": code,
+    }
+
+
+def test_each_item_of_the_screen_is_told_once_though_the_model_has_it_too(tmp_path: Path) -> None:
+    rollout = on_screen()
+    rollout.screen("Reasoning", id="r1", summary_text=["Someone is there.", "Who?"])
+    rollout.item("reasoning", summary=[{"type": "summary_text", "text": "Someone is there."}])
+    rollout.screen("WebSearch", id="w1", query="Ada", action={"type": "search", "query": "Ada"})
+    rollout.item("web_search_call", id="w1", action={"type": "search", "query": "Ada"})
+    rollout.item("image_generation_call", id="i1", result="AA")
+    rollout.screen("ImageGeneration", id="i1", status="completed", result="AA")
+    rollout.screen("AgentMessage", id="m1", content=[{"type": "Text", "text": "Hello Ada."}])
+    parts = [{"type": "output_text", "text": "Hello Ada."}]
+    rollout.item("message", role="assistant", content=parts)
+    rollout.screen("Plan", id="p1", text="1. Greet her.")
+    rollout.screen("ContextCompaction", id="x1")
+    rollout.add("token_usage_record", usage={"input_tokens": 1})
+    rollout.item("additional_tools", role="developer", tools=[])
+    rollout.end()
+    told = story(rollout, tmp_path)
+    assert told.said() == [
+        ("user", "Hello"),
+        ("thought", "Someone is there.\n\nWho?"),
+        ("call", "Web search: Ada"),
+        ("agent", "Hello Ada.1. Greet her."),
+    ]
+    shown = [update["content"] for update in told.updates("agent_message_chunk")]
+    assert [it for it in shown if it["type"] == "image"] == [
+        {"type": "image", "data": "AA", "mimeType": "image/png"}
+    ]
+    assert told.facts.missed == {}
+
+
+def test_a_script_of_the_model_is_told_by_what_it_did(tmp_path: Path) -> None:
+    rollout = on_screen()
+    read = {"type": "read", "name": "a.txt", "path": "a.txt"}
+    search = {"type": "search", "query": "Ada", "path": "."}
+    ls = {"type": "list_files", "path": None}
+    commands = [
+        command("exec-1", "cat a.txt", read),
+        command("exec-2", "rg Ada .", search),
+        command("exec-3", "ls", ls),
+        command("exec-4", "cat a.txt; ls", read, ls, code=3),
+    ]
+    rollout.script("c1", "Script completed\nOutput:\n", *commands)
+    changes = {f"{CWD}/b.txt": {"type": "add", "content": "new\n"}}
+    edit = {"type": "FileChange", "id": "exec-5", "changes": changes, "status": "completed"}
+    tool = {"type": "McpToolCall", "id": "exec-6", "server": "s", "tool": "t", "status": "failed"}
+    look = {"type": "ImageView", "id": "exec-7", "path": f"file://{CWD}/c.png"}
+    rollout.script("c2", "Script failed\nOutput:\n", edit, tool, look)
+    rollout.call("c3", "wait", "Script completed", cell_id="1")
+    rollout.end()
+    told = story(rollout, tmp_path)
+    folder = "/home/ada/my project"
+    assert [(call.title, call.kind, call.status) for call in told.calls()] == [
+        (f"Read file '{folder}/a.txt'", "read", "completed"),
+        ("Search for 'Ada' in .", "search", "completed"),
+        ("List files", "read", "completed"),
+        ("cat a.txt; ls", "execute", "failed"),
+        (f"Edit {CWD}/b.txt", "edit", "completed"),
+        ("mcp.s.t", "execute", "failed"),
+        (f"View Image {CWD}/c.png", "read", "completed"),
+    ]
+    by_id = {call["toolCallId"]: call for call in told.updates("tool_call")}
+    ran = by_id["exec-4"]
+    assert ran["rawInput"] == {"command": "cat a.txt; ls", "cwd": folder}
+    assert ran["rawOutput"] == {"exit_code": 3}
+    assert ran["content"][0]["content"]["text"] == "```sh\ndone\n```\n"
+    assert by_id["exec-1"]["locations"] == [{"path": f"{folder}/a.txt"}]
+    made = {"type": "diff", "path": f"{CWD}/b.txt", "oldText": None, "newText": "new\n"}
+    assert by_id["exec-5"]["content"] == [made]
+
+
+def test_a_script_that_did_nothing_on_the_screen_is_told_itself(tmp_path: Path) -> None:
+    rollout = on_screen()
+    rollout.script("c1", "Script failed\nOutput:\n")
+    rollout.script("c2", "Script completed\nOutput:\n")
+    failed = [{"type": "input_text", "text": "Script failed\nOutput:\nError: wrong"}]
+    rollout.script("c3", failed)
+    rollout.script("c4", "aborted by user after 2.0s")
+    rollout.event("turn_aborted", reason="interrupted")
+    rollout.event("task_started", turn_id="two")
+    rollout.screen("UserMessage", id="u2", content=[{"type": "text", "text": "Again"}])
+    rollout.item("custom_tool_call", name="exec", input="await killed()", call_id="c5")
+    told = story(rollout, tmp_path)
+    assert [(call.tool_call_id, call.title, call.status) for call in told.calls()] == [
+        (name, "Run a script", "failed") for name in ("c1", "c3", "c4", "c5")
+    ]
+    *_, killed = told.updates("tool_call")
+    assert killed["rawInput"] == "await killed()"
+    assert [end.get("stopReason") for end in told.ends()] == ["cancelled", None]
+
+
+def test_a_call_on_both_sides_is_one_with_what_the_screen_says_of_it(tmp_path: Path) -> None:
+    rollout = on_screen()
+    rollout.item("function_call", name="exec_command", arguments='{"cmd": "ls"}', call_id="c1")
+    ls = command("c1", "ls", {"type": "list_files", "path": "src"})
+    rollout.event("item_completed", item=ls)
+    rollout.item("function_call_output", call_id="c1", output="Exit code: 0\nOutput:\ndone\n")
+    rollout.call("c2", "exec_command", "aborted by user", cmd="sleep 60")
+    calls = story(rollout, tmp_path).calls()
+    assert [(call.tool_call_id, call.title, call.status) for call in calls] == [
+        ("c1", "List files in 'src'", "completed"),
+        ("c2", "sleep 60", "failed"),
+    ]
+
+
+def test_a_subagent_on_the_screen_is_told_inside_its_call(tmp_path: Path) -> None:
+    agent = "01a1f8c2-199d-7110-9c2d-6f8d1b114418"
+    rollout = on_screen()
+    rollout.item("function_call", name="spawn_agent", arguments="{}", call_id="c1")
+    started = {"agent_thread_id": agent, "agent_path": "/root/count"}
+    rollout.screen("SubAgentActivity", id="c1", kind="started", **started)
+    rollout.item("function_call_output", call_id="c1", output='{"task_name": "/root/count"}')
+    rollout.item("agent_message", author="/root/count", recipient="/root", content=[])
+    rollout.screen("SubAgentActivity", id="done-1", kind="completed", **started)
+    rollout.write(tmp_path)
+    child = Rollout(session=agent, source={"subagent": {"thread_spawn": {}}})
+    child.screen("UserMessage", id="u9", content=[{"type": "text", "text": "Count."}])
+    child.event("item_completed", item=command("c2", "wc -l notes.txt"))
+    child.screen("AgentMessage", id="m9", content=[{"type": "Text", "text": "3"}])
+    child.write(tmp_path)
+    stories = [Story(READER, source) for source in sources(READER, tmp_path)]
+    assert [len(told.prompts()) for told in stories] == [1, 0]
+    titles = [call.title for call in stories[0].calls()]
+    assert titles == ["Start subagent count", "wc -l notes.txt", "Complete subagent count"]
+    assert stories[0].facts.missed == {}
+
+
 def test_a_subagent_is_told_inside_its_call_and_is_no_conversation_of_its_own(
     tmp_path: Path,
 ) -> None:

@@ -2,8 +2,9 @@
 
 A rollout has two sides: `response_item` is the model's input and output, `event_msg` the screen's
 content. Texts are taken from the screen, calls from the model; without a screen side (CLI of summer
-2025), everything from the model. A subagent is a rollout of its own, told inside the call that
-spawned it.
+2025), everything from the model. Since autumn 2026 the screen's content is `item_completed` events,
+with calls among them: the model may only write scripts (`exec`), whose commands are such items. A
+subagent is a rollout of its own, told inside the call that spawned it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from acphold.imports.codex_tools import (
     command_fields,
     edit_fields,
     event_diffs,
+    fenced,
     is_patch,
+    item_fields,
     language,
     output_of,
     patch_diffs,
@@ -27,7 +30,6 @@ from acphold.imports.codex_tools import (
     script_of,
 )
 from acphold.imports.content_blocks import (
-    content,
     contents,
     image,
     link,
@@ -80,17 +82,30 @@ _PASSED_EVENTS: Final = frozenset(
         "exec_command_begin", "exec_command_end", "guardian_assessment", "image_generation_begin",
         "image_generation_end", "sub_agent_activity", "thread_goal_updated",
         "thread_settings_applied",
-        "exec_command_output_delta", "item_completed", "item_started", "mcp_tool_call_begin",
+        "exec_command_output_delta", "item_started", "mcp_tool_call_begin",
         "mcp_tool_call_end", "patch_apply_begin", "session_configured", "task_started",
         "thread_name_updated", "thread_rolled_back", "turn_diff", "turn_started", "undo_completed",
         "view_image_tool_call", "warning", "web_search_begin", "web_search_end",
+        "CollabAgentToolCall", "ContextCompaction", "EnteredReviewMode", "FunctionCallOutput",
+        "HookPrompt", "Sleep",
     }
 )  # fmt: skip
 """Events that repeat an item, or were only for the moment."""
 
-_PASSED_RECORDS: Final = frozenset({"inter_agent_communication_metadata", "world_state"})
+_PASSED_RECORDS: Final = frozenset(
+    {
+        "dynamic_tools_updated", "id_allocation", "inter_agent_communication_metadata",
+        "security_risk_score", "token_usage_record", "world_state",
+    }
+)  # fmt: skip
 
-_PASSED_ITEMS: Final = frozenset({"compaction", "ghost_snapshot", "other"})
+_PASSED_ITEMS: Final = frozenset(
+    {
+        "additional_tools", "agent_message", "compaction", "compaction_trigger",
+        "configuration_update", "context_compaction", "ghost_snapshot", "other",
+        "tool_search_call", "tool_search_output",
+    }
+)  # fmt: skip
 
 
 def find(home: Home) -> Iterator[Source]:
@@ -109,7 +124,14 @@ def find(home: Home) -> Iterator[Source]:
                     yield replace(source, title=names.get(name[1], ""))
 
 
-_SHOWN: Final = re.compile(rb'"type":\s*"(user_message|agent_message|agent_reasoning)"')
+_SHOWN: Final = re.compile(
+    rb'"type":\s*"(user_message|agent_message|agent_reasoning|UserMessage|AgentMessage|Reasoning)"'
+)
+_SHOWN_AS: Final = {
+    "UserMessage": "user_message",
+    "AgentMessage": "agent_message",
+    "Reasoning": "agent_reasoning",
+}
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -120,7 +142,8 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     shown: set[str] = set()
     for line in lines(path, Missed()):
         if b'"event_msg"' in line.raw and (event := _SHOWN.search(line.raw)):
-            shown.add(event[1].decode())
+            kind = event[1].decode()
+            shown.add(_SHOWN_AS.get(kind, kind))
             if len(shown) == 3:
                 break
     converter = _CodexConverter(writer, path, frozenset(shown))
@@ -129,6 +152,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         if converter.is_subagent:
             return
         yield
+    converter.tell_scripts()
     title = source.title
     if title is None:  # it was not looked up: see `Source`
         for folder in path.parents:
@@ -165,6 +189,7 @@ class _CodexConverter(AgentConverter):
         self._spent: Object = {}
         self._cwd = ""
         self._seen_meta = False
+        self._items: set[str] = set()
         self.is_subagent = False
 
     def take(self, record: Object) -> None:
@@ -180,6 +205,8 @@ class _CodexConverter(AgentConverter):
             if not self._writer.caller:
                 self._writer.model(text(payload, "model"))
         elif kind == "event_msg":
+            if text(payload, "type") == "item_completed":
+                payload = obj(payload, "item")
             self._event(text(payload, "type"), payload)
         elif kind == "response_item":
             self._item(text(payload, "type"), payload)
@@ -226,25 +253,44 @@ class _CodexConverter(AgentConverter):
                 fields["rawOutput"] = {name: event[name] for name in event if name != "type"}
                 self._writer.update(call_id, fields)
             return
+        if fields := item_fields(event):
+            self._thinking = False
+            call_id = text(event, "id")
+            is_told = self._calls.pop(call_id, None) is not None
+            self._calls = {at: it for at, it in self._calls.items() if it[0] != "script"}
+            if is_told:
+                self._writer.update(call_id, fields)
+            elif self._is_new(call_id):
+                self._writer.call(call_id, fields)
+            if text(event, "kind") == "started":
+                self._tell_subagent(call_id, text(event, "agent_thread_id"))
+            return
         if self._writer.caller:
             return
         match kind:
             case "user_message":
-                # The model's side of the prompt, unless that has no text.
-                self._prompted_in_task = True
-                words = text(event, "message")
-                blocks = prompt_blocks(self._waiting)
-                if words and not any(text(block, "text") for block in blocks):
-                    blocks = prompt_blocks([text_block(words)])
-                    blocks += filter(None, map(picture, strings(event, "images")))
-                    blocks += map(link, strings(event, "local_images"))
-                self._waiting = []
-                self._writer.prompt(blocks)
+                images, files = strings(event, "images"), strings(event, "local_images")
+                self._prompt(text(event, "message"), images, files)
+            case "UserMessage":
+                parts = objects(event, "content")
+                words = "".join(text(part, "text") for part in parts)
+                images = [first_text(part, ("image_url", "url")) for part in parts]
+                self._prompt(words, images, [*filter(None, (text(it, "path") for it in parts))])
             case "agent_message":
                 self._say(text(event, "message"))
+            case "AgentMessage":
+                self._say("".join(text(part, "text") for part in objects(event, "content")))
+            case "Plan":
+                self._say(text(event, "text"))
             case "agent_reasoning":
                 self._think(text(event, "text"))
+            case "Reasoning":
+                for words in strings(event, "summary_text"):
+                    self._think(words)
+            case "ImageGeneration":
+                self._show(event)
             case "task_started" | "turn_started":
+                self.tell_scripts()
                 self._turn = text(event, "turn_id") or self._turn
                 self._prompted_in_task = False
             case "task_complete" | "turn_complete":
@@ -254,7 +300,7 @@ class _CodexConverter(AgentConverter):
                 self._writer.end_turn("cancelled")
             case "error":
                 self._writer.fail_turn(text(event, "message"))
-            case "exited_review_mode":
+            case "exited_review_mode" | "ExitedReviewMode":
                 self._say(text(event, "review_output", "overall_explanation"))
             case "token_count":
                 info = obj(event, "info")
@@ -268,6 +314,32 @@ class _CodexConverter(AgentConverter):
                     self._writer.usage(number(last, "total_tokens") or 0, size)
             case _ if kind not in _PASSED_EVENTS:
                 self._missed.kind("events", kind, event)
+
+    def _is_new(self, item_id: str) -> bool:
+        """Return False for an item that the other side had before."""
+        is_new = item_id not in self._items
+        self._items.add(item_id)
+        return is_new
+
+    def _show(self, item: Object) -> None:
+        if (made := text(item, "result")) and self._is_new(text(item, "id")):
+            self._writer.show(image(made, "image/png"))
+
+    def _prompt(self, words: str, images: list[str], files: list[str]) -> None:
+        """Write the model's side of a prompt; what the screen had if that has no text."""
+        self._prompted_in_task = True
+        blocks = prompt_blocks(self._waiting)
+        if words and not any(text(block, "text") for block in blocks):
+            blocks = prompt_blocks([text_block(words)])
+            blocks += filter(None, map(picture, images))
+            blocks += map(link, files)
+        self._waiting = []
+        self._writer.prompt(blocks)
+
+    def tell_scripts(self) -> None:
+        """Tell the scripts that never ended, such as at a kill."""
+        for call_id in [at for at, it in self._calls.items() if it[0] == "script"]:
+            self._writer.call(call_id, self._calls.pop(call_id)[1])
 
     def _say(self, words: str) -> None:
         self._thinking = False
@@ -303,10 +375,10 @@ class _CodexConverter(AgentConverter):
             call_id = text(item, "id") or text(item, "call_id") or f"search-{query}"
             fields: Object = {"title": f"Search {query}" if query else "Web search"}
             fields |= {"kind": "fetch", "status": "completed", "rawInput": obj(item, "action")}
-            self._writer.call(call_id, fields)
+            if self._is_new(call_id):
+                self._writer.call(call_id, fields)
         elif kind == "image_generation_call":
-            if made := text(item, "result"):
-                self._writer.show(image(made, "image/png"))
+            self._show(item)
         elif kind not in _PASSED_ITEMS:
             self._missed.kind("items", kind, item)
 
@@ -346,6 +418,11 @@ class _CodexConverter(AgentConverter):
         if name == "update_plan":
             self._plan(objects(arguments, "plan"), "step")
             return
+        if (name == "exec" and isinstance(arguments, str)) or text(arguments, "cell_id"):
+            # What a script does is on the screen: it is told itself if it does nothing.
+            told: Object = {"title": "Run a script", "kind": "execute", "rawInput": arguments}
+            self._calls[call_id] = "script", told
+            return
         command = strings(arguments, "command")
         script = text(arguments, "cmd") or text(arguments, "command")
         script = script or (script_of(command) if command else "")
@@ -379,6 +456,12 @@ class _CodexConverter(AgentConverter):
             return
         words, code = output_of(output)
         refused = words.lstrip().startswith(_REFUSED) or "\naborted by user" in words
+        if purpose == "script":
+            head = output if isinstance(output, str) else words
+            if not head.startswith(("Script failed", *_REFUSED)):
+                return
+            refused = True
+            self._writer.call(call_id, fields)
         failed = refused or code not in (None, 0)
         ended: Object = {"status": "failed" if failed else "completed"}
         if purpose == "command" and not refused:
@@ -389,13 +472,14 @@ class _CodexConverter(AgentConverter):
                 "formatted_output": words,
             }
             if words:
-                end = "" if words.endswith("\n") else "\n"
-                ended["content"] = [content(f"```{language(fields)}\n{words}{end}```\n")]
+                ended["content"] = [fenced(words, language(fields))]
         elif purpose == "other" or refused:
             ended["rawOutput"] = from_json(output)
             ended["content"] = contents(words)
         self._writer.update(call_id, ended)
-        agent = text(from_json(output), "agent_id")
+        self._tell_subagent(call_id, text(from_json(output), "agent_id"))
+
+    def _tell_subagent(self, call_id: str, agent: str) -> None:
         if not re.fullmatch(r"[0-9a-f-]{36}", agent) or self._writer.caller:
             return  # subagents of subagents are not followed
         if path := next(files_below(self._path.parent, f"rollout-*-{agent}.jsonl*"), None):

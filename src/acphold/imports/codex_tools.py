@@ -10,11 +10,13 @@ import re
 import shlex
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 
-from acphold.imports.content_blocks import diff
-from acphold.imports.values import Object, from_json, number, objects, text
+from acphold.imports.content_blocks import content, diff
+from acphold.imports.readers import call_fields
+from acphold.imports.values import Object, from_json, number, obj, objects, strings, text
 
 _HEADER: Final = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
 _MOVED: Final = "*** Move to: "
@@ -114,6 +116,13 @@ _LISTING: Final = frozenset({"ls", "tree", "eza", "exa", "fd", "find"})
 _READING: Final = frozenset({"cat", "bat", "less", "more", "nl", "head", "tail", "sed"})
 _SEARCHING: Final = frozenset({"rg", "grep", "egrep", "ag", "ack"})
 _SHELLS: Final = frozenset({"bash", "sh", "zsh"})
+_DONE_TO_AGENT: Final = {
+    "started": "Start",
+    "interacted": "Interact with",
+    "interrupted": "Interrupt",
+    "completed": "Complete",
+}
+_OUTPUTS: Final = ("exit_code", "stdout", "stderr", "result", "error")
 _EXIT: Final = re.compile(r"(?:Process exited with code|Exit code:) (-?\d+)")
 _OUTPUT: Final = re.compile(r"^Output:\n", re.MULTILINE)
 
@@ -203,6 +212,62 @@ def command_fields(found: list[Object], cwd: str, *, old: bool) -> Object:
         "kind": descriptions[-1][1],
     }
     return fields | ({"locations": places} if places else {})
+
+
+def item_fields(item: Object) -> Object:
+    """Return the fields of a call on the screen, as codex-acp 2 shows it; empty for other items."""
+    purposes, cwd = objects(item, "parsed_cmd"), _local(text(item, "cwd"))
+    only = purposes[0] if len(purposes) == 1 else {}
+    path, query = _local(text(item, "path") or text(only, "path")), text(only, "query")
+    server, tool = text(item, "server"), text(item, "tool")
+    match text(item, "type"), text(only, "type"):
+        case "CommandExecution", "read":
+            path = os.path.join(cwd, path)
+            fields = call_fields(f"Read file '{path}'", "read", only, path)
+        case "CommandExecution", "search":
+            title = f"Search for '{query}'" if query else "Search"
+            fields = call_fields(f"{title} in {path}" if path else title, "search", only)
+        case "CommandExecution", "list_files":
+            fields = call_fields(f"List files in '{path}'" if path else "List files", "read", only)
+        case "CommandExecution", _:
+            script = script_of(strings(item, "command"))
+            fields = call_fields(script, "execute", {"command": script, "cwd": cwd})
+        case "FileChange", _:
+            fields = edit_fields(event_diffs(obj(item, "changes")))
+        case (("McpToolCall" | "DynamicToolCall"), _):
+            asked: Object = {"server": server, "tool": tool, "arguments": item.get("arguments")}
+            fields = call_fields(f"mcp.{server}.{tool}" if server else tool, "execute", asked)
+        case "WebSearch", _:
+            query = text(item, "query")
+            asked = {"query": query, "action": item.get("action")}
+            fields = call_fields(f"Web search: {query}" if query else "Web search", "search", asked)
+        case "ImageView", _:
+            fields = call_fields(f"View Image {path}", "read", {"path": path}, path)
+        case "SubAgentActivity", _:
+            done, name = text(item, "kind"), text(item, "agent_path").rpartition("/")[2]
+            asked = {"agentPath": item.get("agent_path"), "activityKind": done}
+            fields = call_fields(
+                f"{_DONE_TO_AGENT.get(done, done)} subagent {name}", "other", asked
+            )
+        case _:
+            return {}
+    if words := text(item, "aggregated_output"):
+        fields["content"] = [fenced(words, language(fields))]
+    if output := {name: item[name] for name in _OUTPUTS if item.get(name) not in (None, "")}:
+        fields["rawOutput"] = output
+    failed = text(item, "status") not in ("", "completed")
+    return fields | {"status": "failed" if failed else "completed"}
+
+
+def _local(uri: str) -> str:
+    """Return the path of a file's address; a path as it is."""
+    return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
+
+
+def fenced(words: str, language: str) -> Object:
+    """Return a command's output as a call's content."""
+    end = "" if words.endswith("\n") else "\n"
+    return content(f"```{language}\n{words}{end}```\n")
 
 
 def language(fields: Object) -> str:
