@@ -19,7 +19,7 @@ from tests.npm import NODE, installed
 PEERS = Path(__file__).resolve().parent / "peers"
 EXAMPLES = PEERS.parent.parent / "examples"
 TS_SDK = "@agentclientprotocol/sdk@2.4.0"
-WS = "ws@8.18.3"
+WS = "ws@8.23.0"
 NEWER_PYTHON_SDK = "agent-client-protocol==1.0.0rc3"
 
 Command = list[str]

@@ -29,7 +29,7 @@ SCHEMES: dict[Transport, str] = {"WebSocket": "ws", "HTTP": "http"}
 
 OPERATIONS = ("new", "prompt", "permission", "cancel", "load", "list")
 
-WS = "ws@8.18.3"
+WS = "ws@8.23.0"
 
 SECONDS = 60.0
 """For a server to listen."""

@@ -101,7 +101,7 @@ def _codex_home(home: Path, url: str) -> dict[str, str]:
 
 
 def _opencode_command() -> list[str]:
-    return [str(platform_package("opencode", "1.18.33") / "opencode"), "acp"]
+    return [str(platform_package("opencode", "1.18.34") / "opencode"), "acp"]
 
 
 def _opencode_home(home: Path, url: str) -> dict[str, str]:

@@ -87,7 +87,7 @@ def ran(script: str, package: str, file: Path) -> Any:
 
 def parsed(file: Path) -> Any:
     """The values of a file in YAML."""
-    return ran(PARSE, "yaml@2.8.1", file)
+    return ran(PARSE, "yaml@2.9.1", file)
 
 
 def test_the_action_is_one_as_github_reads_it(tmp_path: Path) -> None:

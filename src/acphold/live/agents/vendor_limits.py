@@ -301,7 +301,7 @@ VENDOR_LIMITS: Final[Mapping[str, VendorLimits]] = {
         VendorLimits("claude", "claude-agent-acp 0.101.0", _claude, _claude_moment),
         VendorLimits("codex", "codex-acp 2.6.0", _codex),
         VendorLimits("gemini", "gemini-cli 0.61.0", _gemini, waits=True),
-        VendorLimits("opencode", "opencode 1.18.33", _opencode, waits=True),
+        VendorLimits("opencode", "opencode 1.18.34", _opencode, waits=True),
     )
 }
 """The table, by the agent's name."""
