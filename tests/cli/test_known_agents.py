@@ -142,6 +142,8 @@ def test_an_agent_of_the_settings_file_is_called_as_it_is_there(
 def test_an_agent_has_one_short_name_whatever_it_calls_itself() -> None:
     assert short_name("@zed-industries/claude-code-acp") == "claude"
     assert short_name("opencode") == short_name("OpenCode") == "opencode"
+    assert short_name("Kimi Code CLI") == short_name("Kimi CLI") == "kimi"
+    assert short_name("@factory/cli") == "droid"
     assert short_name("my-agent 2") == "my-agent 2"
     assert set(keys_of("codex")) > {"codex", "codex-acp"}
 
