@@ -89,6 +89,18 @@ def test_a_conversation_is_told_without_the_context_that_the_program_put_in(
     assert told.facts.session_id == SESSION
 
 
+def test_a_call_that_never_ran_is_told_by_its_file_and_not_by_what_its_tool_is(
+    tmp_path: Path,
+) -> None:
+    log = Log()
+    log.user("u1", "Go.")
+    tool = "Writes content to a specified file.\n\n The user has the ability to modify it."
+    never = call("c1", "write_file", status="error", description=tool)
+    log.message("g1", "gemini", "One.", toolCalls=[never])
+    log.result("c1", error="no such file")
+    assert story(log, tmp_path).said()[-1] == ("call", "notes.txt")
+
+
 def test_each_call_is_told_where_it_was_made_though_all_pile_up_on_one_message(
     tmp_path: Path,
 ) -> None:

@@ -93,6 +93,8 @@ def test_a_conversation_with_calls_is_told(store: Store, tmp_path: Path) -> None
     store.message("user", response("c1", "no", failed=True, structuredContent={"exit_code": 1}))
     store.message("assistant", request("c2", "edit", path="/a", before="x", after="y"))
     store.message("user", response("c2", "Edited"))
+    store.message("assistant", request("c3", "read", path="/b"))
+    store.message("user", response("c3", "It."))
     store.message("assistant", "Done.")
     told = Story.of(READER, tmp_path)
     assert told.said() == [
@@ -101,9 +103,11 @@ def test_a_conversation_with_calls_is_told(store: Store, tmp_path: Path) -> None
         ("agent", "Running."),
         ("call", "shell · false"),
         ("call", "edit · /a"),
+        ("call", "read · /b"),
         ("agent", "Done."),
     ]
-    failed, edited = told.calls()
+    failed, edited, read = told.calls()
+    assert (read.kind, json.loads(read.fields["locations"])) == ("read", [{"path": "/b"}])
     assert failed.status == "failed"
     assert failed.raw_output == b'{"exit_code":1}'
     assert json.loads(edited.fields["content"])[1]["newText"] == "y"

@@ -226,7 +226,8 @@ class _GeminiConverter(AgentConverter):
         where = file_places(name, arguments, cwd)
         self._files.update(text(place, "path") for place in where)
         title, status = text(call, "description"), text(call, "status")
-        if status == "error" and len(title) > DESCRIPTION_CHARACTERS:
+        is_tools = len(title) > DESCRIPTION_CHARACTERS or (where and "\n" in title)
+        if status == "error" and is_tools:
             # A call that never ran has its tool's description instead.
             title = text(where[0], "path") if where else ""
             title = title.removeprefix(f"{cwd}/") if cwd else title

@@ -33,10 +33,13 @@ NAME: Final = "goose"
 KEY: Final = "goose acp"
 """goose gives no name in `initialize`; so it is identified by its command."""
 
-KINDS: Final = {"edit": "edit", "shell": "execute", "text_editor": "edit", "write": "edit"}
-
-_SHOWN: Final = {"edit": "path", "shell": "command", "text_editor": "path", "write": "path"}
-"""The argument shown in a call's title."""
+KINDS: Final = {
+    "edit": "edit",
+    "read": "read",
+    "shell": "execute",
+    "text_editor": "edit",
+    "write": "edit",
+}
 
 _MADE_UP: Final = re.compile(r"(New (Chat|Session)|ACP Session)", re.IGNORECASE)
 _LINKED: Final = re.compile(r"\n*# (/[^\n]+)\n```\n(.*)\n```\n*", re.DOTALL)
@@ -179,12 +182,12 @@ class _GooseConverter(AgentConverter):
             self._calls[call_id] = name, arguments
             short = name.rpartition("__")[2]
             title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
-            if detail := text(arguments, _SHOWN.get(short, "")):
-                title = f"{short} · {detail}"
             fields: Object = {"title": title, "rawInput": arguments}
             fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
-            if short in KINDS:
-                fields["kind"] = KINDS[short]
+            if kind := KINDS.get(short, ""):
+                fields["kind"] = kind
+                if detail := text(arguments, "command" if kind == "execute" else "path"):
+                    fields["title"] = f"{short} · {detail}"
             self._writer.call(call_id, fields)
             if short == "todo_write" and not self._writer.caller:
                 self._writer.plan(checklist(text(arguments, "content")))
@@ -223,11 +226,11 @@ class _GooseConverter(AgentConverter):
                 shown.append(content(text(part, "text") or text(part, "resource", "text")))
         shown += contents(text(result, "error"))
         fields: Object = {"status": "failed" if failed else "completed", "content": shown}
-        path = text(arguments, "path") if KINDS.get(name.rpartition("__")[2]) == "edit" else ""
-        if path:
-            fields["locations"] = [{"path": path, "line": 1}]
+        kind, path = KINDS.get(name.rpartition("__")[2], ""), text(arguments, "path")
+        if path and kind:
+            fields["locations"] = [{"path": path}]
         # The result of an edit does not contain the change.
-        if path and not failed:
+        if path and kind == "edit" and not failed:
             old = first_text(arguments, ("before", "old_str"))
             shown += diffs(
                 path, old, first_text(arguments, ("after", "new_str", "content", "file_text"))
