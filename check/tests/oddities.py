@@ -12,7 +12,7 @@ from acp_check.errands import COUNT, ExemplarSession, ExemplarTurn, Script
 from acp_check.exemplar import Exemplar
 from acp_check.exemplar_line import ExemplarError
 from acp_check.grammar import NEEDS
-from acp_check.record import Json
+from acp_check.record import Json, objects
 from acp_wire.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from tests.faults.register import Faults, chunk, tell_later
 from tests.faults.tools import PlansWithTool
@@ -284,6 +284,15 @@ class _Least(Exemplar):
 
     def auth_methods(self) -> list[Json]:
         return []
+
+
+@odd("takes a text block without `text` for an empty one")
+class _TakesEmptyTexts(Exemplar):
+    def fits(self, method: str, params: Json) -> None:
+        for block in objects(params.get("prompt")):
+            if block["type"] == "text":
+                block.setdefault("text", "")
+        super().fits(method, params)
 
 
 @odd("answers null to methods that it does not advertise")

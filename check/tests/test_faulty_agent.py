@@ -105,6 +105,7 @@ COMPANIONS = {
     "load.again": {"load.grows"},
     "resume.goes-on": {"resume.remembers"},
     "json-rpc.string-id:number": {"json-rpc.same-id"},
+    "resume.no-history:as-load": {"resume.after-restart"},  # a load names its servers
     "resume.no-history:late": {"tool.unique-ids"},
     "json-rpc.same-id:fractional": {"json-rpc.zero-id", "json-rpc.large-id"},
     # A result that is no answer does not fit the schema either.

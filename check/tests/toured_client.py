@@ -32,7 +32,7 @@ class PlayedTerminal:
     def __init__(self, command: str, params: Json) -> None:
         self.params = params
         self.printed, self.code = "", 0
-        self.is_over = asyncio.Event()
+        self.is_over, self.waits = asyncio.Event(), 0
         if command == SHOWS:
             self.printed, self.code = f"set|{ARGUMENT}|{params['cwd']}\n", 3
         elif command == PRINTS_LONG:
@@ -101,6 +101,7 @@ class Toured:
 
     async def wait(self, params: Json) -> Json:
         terminal = self.terminal(params)
+        terminal.waits += 1
         await terminal.is_over.wait()
         return {"exitCode": terminal.code}
 
@@ -284,6 +285,21 @@ async def _kill_in_vain(toured: Toured, params: Json) -> Json:
 
 
 _answers("client.terminal-kill", "terminal/kill", lambda it, params: _kill_in_vain(it, params))
+
+
+async def _kill_behind_wait(toured: Toured, params: Json) -> Json:
+    terminal = toured.terminal(params)
+    if terminal.waits:
+        asyncio.get_running_loop().call_later(10, terminal.is_over.set)
+        await terminal.is_over.wait()
+    return terminal.kill()
+
+
+_answers(
+    "client.terminal-kill:waits",
+    "terminal/kill",
+    lambda it, params: _kill_behind_wait(it, params),
+)
 _answers("client.terminal-kill:gone", "terminal/kill", lambda it, params: it.release(params))
 _answers("client.terminal-kill:hangs", "terminal/kill", lambda it, params: {})
 _answers("client.terminal-released", "terminal/release", lambda *_: {})

@@ -230,9 +230,14 @@ class Tour(Script):
         limited = await self.terminal(PRINTS_LONG, outputByteLimit=LIMIT)
         await self._use(shown, "wait_for_exit", "output", "release", "output")
         await self._use(limited, "wait_for_exit", "output", "release")
-        await self._use(
-            await self.terminal(RUNS_ON), "output", "kill", "wait_for_exit", "output", "release"
+        running = await self.terminal(RUNS_ON)
+        await self._use(running, "output")
+        # The kill comes while a wait is pending, as after a timeout.
+        await asyncio.gather(
+            self._use(running, "wait_for_exit"),
+            self._use(running, "kill", "wait_for_exit", "output"),
         )
+        await self._use(running, "release")
 
     async def _look(self) -> None:
         """Look for a trace of the command whose terminal was released while it ran."""

@@ -479,6 +479,14 @@ class _ReplaysOnResume(Exemplar):
         return await self.load_session(params)
 
 
+@FAULTS.breaks("resume.no-history:as-load")
+class _ResumesAsItLoads(Exemplar):
+    async def resume_session(self, params: Json) -> Json:
+        if "mcpServers" not in params:
+            raise ExemplarError(INVALID_PARAMS, "mcpServers is missing")
+        return await self.load_session(params)
+
+
 @FAULTS.breaks("resume.no-history:late")
 class _ReplaysSoonAfter(Exemplar):
     async def resume_session(self, params: Json) -> Json:

@@ -311,6 +311,7 @@ class _ShowsForms(_Asker):
 FAULTS.asks("fs.absolute", "fs/read_text_file", lambda _: {"path": "walnut.txt"})
 FAULTS.asks("fs.lines", "fs/read_text_file", lambda _: {"line": 0})
 FAULTS.asks("terminal.absolute", "terminal/create", lambda _: {"cwd": "."})
+FAULTS.asks("terminal.folder", "terminal/create", lambda _: {"cwd": os.getcwd()})
 
 
 @FAULTS.scripted("terminal.released")

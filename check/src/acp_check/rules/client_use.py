@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
-from acp_check.checks import MUST, Rules, Witness
+from acp_check.checks import MUST, SHOULD, Rules, Witness
 from acp_check.record import Record, objects
 from acp_check.rules.tool_reports import CALLS
 from acp_check.verdicts import RuleSource
@@ -122,6 +124,28 @@ def terminal_folder(record: Record, witness: Witness) -> None:
         cwd = line.params.get("cwd")
         if cwd is not None:
             witness.check(str(cwd).startswith("/"), f"{cwd!r} is not absolute", line)
+
+
+@RULES.observer(
+    "terminal.folder",
+    SHOULD,
+    RuleSource("Session Setup", "Working Directory"),
+    over=CALLS,
+    unless="the agent set no folder for a terminal",
+)
+def terminal_inside(record: Record, witness: Witness) -> None:
+    """A terminal starts in one of the session's folders."""
+    roots: dict[object, list[str]] = {}
+    for opened in record.exchanges("client", "session/new", "session/load", "session/resume"):
+        params = opened.request.params
+        named = (params.get("cwd"), *params.get("additionalDirectories", ()))
+        roots.setdefault(opened.session_id, []).extend(os.path.realpath(str(it)) for it in named)
+    for line in record.calls("agent", "terminal/create"):
+        cwd = str(line.params.get("cwd"))
+        if cwd.startswith("/") and line.session_id in roots:
+            above = {os.path.realpath(cwd), *map(str, Path(os.path.realpath(cwd)).parents)}
+            is_inside = above.intersection(roots[line.session_id])
+            witness.check(is_inside, f"{cwd!r} is outside of the session's folders", line)
 
 
 @RULES.observer(

@@ -318,7 +318,6 @@ async def misfits(stage: Stage) -> list[AnswerLine]:
         asked += [
             ("session/prompt", {"prompt": hello}),
             ("session/prompt", {"sessionId": session.id, "prompt": "Hello"}),
-            ("session/prompt", {"sessionId": session.id, "prompt": [{"type": "text"}]}),
         ]
     return [await dialogue.ask(method, params) for method, params in asked]
 

@@ -531,10 +531,14 @@ async def after_kill_in_turn(stage: Stage) -> None:
 
 
 class ResumedSession(Struct, frozen=True):
-    """A session resumed in another process: the answer, and the updates without a prompt."""
+    """A session resumed in another process: the answer, and the updates without a prompt.
+
+    `bare` is the answer to a request without servers, and differs from `answer` if it was refused.
+    """
 
     dialogue: Dialogue
     session: CheckedSession
+    bare: AnswerLine
     answer: AnswerLine
     updates: tuple[WireLine, ...]
 
@@ -545,11 +549,14 @@ async def resume(stage: Stage, *errands: Errand) -> ResumedSession:
     session = await stage.session_to_reopen("before a resume", *errands)
     dialogue = await stage.meet("a resume", is_restart=True)
     params = {"sessionId": session.id, "cwd": session.cwd}
-    answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
+    bare = answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
+    if bare.error is not None:
+        params = stage.params(**params)
+        answer = await dialogue.ask("session/resume", params, seconds=3 * dialogue.timeout)
     await dialogue.settle()
     answer.fitting(ResumeSessionResponse)
     updates = tuple(dialogue.record.updates(session.id, since=answer.asked.number))
-    return ResumedSession(dialogue, session, answer, updates)
+    return ResumedSession(dialogue, session, bare, answer, updates)
 
 
 async def plain_resume(stage: Stage) -> ResumedSession:
@@ -560,7 +567,7 @@ async def plain_resume(stage: Stage) -> ResumedSession:
 @RULES.case("resume.after-restart", MUST, RuleSource(PAGE, "Resuming Sessions"), "resume")
 async def resume_after_restart(stage: Stage) -> None:
     """A session can be resumed after a restart, with or without MCP servers."""
-    await stage.judge(plain_resume)
+    (await stage.judge(plain_resume)).bare.require_result()
 
 
 @RULES.case("resume.no-history", MUST, RESUMING, "resume")
