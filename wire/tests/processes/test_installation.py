@@ -15,12 +15,12 @@ KEEPS = """
 import json, shutil, sys
 sys.path.insert(0, sys.argv[1])
 import house
-from acp_wire.processes.installation import is_replaced, keep_code
-before = is_replaced()
+from acp_wire.processes.installation import is_kept, is_replaced, keep_code
+before = is_kept(), is_replaced()
 keep_code("house")
-kept = is_replaced()
+kept = is_kept(), is_replaced()
 change(sys.argv[1] + "/house")
-changed = is_replaced()
+changed = is_kept(), is_replaced()
 import house.rooms.kitchen as kitchen
 print(json.dumps([before, kept, changed, kitchen.NAME, kitchen.__file__, house.rooms.__name__]))
 """
@@ -52,6 +52,6 @@ def test_what_is_imported_later_is_what_was_there_at_first(
         check=True,
     )
     assert json.loads(told.stdout) == [
-        *(False, False, True),
+        *([False, False], [True, False], [True, True]),
         *("kitchen", str(kitchen), "house.rooms"),
     ]

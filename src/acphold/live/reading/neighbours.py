@@ -16,7 +16,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Raw, Struct
 
-from acp_wire.processes.installation import is_replaced
+from acp_wire.processes.installation import is_kept, is_replaced
 from acp_wire.processes.process_tree import condition
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
@@ -83,13 +83,17 @@ class EditorFront(Struct, frozen=True, rename="camel"):
 
 class Process(Struct, frozen=True, rename="camel"):
     """A process that serves sessions; `path` is its socket, `agent` the keys of its agents, and
-    `fronts` are those of the editors that it serves. It `is_replaced` once it was upgraded."""
+    `fronts` are those of the editors that it serves.
+
+    `keeps_code` is True if it can be upgraded while it runs, and `is_replaced` once it was.
+    """
 
     pid: int
     agent: str
     sessions: list[LiveSession]
     path: str = ""
     release: str = ""
+    keeps_code: bool = False
     is_replaced: bool = False
     fronts: tuple[EditorFront, ...] = ()
 
@@ -112,6 +116,7 @@ def answer(agent: str, sessions: list[LiveSession], fronts: Sequence[EditorFront
             agent,
             sessions,
             release=__version__,
+            keeps_code=is_kept(),
             is_replaced=is_replaced(),
             fronts=tuple(fronts),
         )

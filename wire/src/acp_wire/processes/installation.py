@@ -43,9 +43,18 @@ def keep_code(*packages: str) -> None:
     sys.meta_path.insert(0, _Installation(packages))
 
 
+def is_kept() -> bool:
+    """Return True once the code is kept."""
+    return _installation() is not None
+
+
 def is_replaced() -> bool:
     """Return True if the code is kept, and a file of it is another one by now, or gone."""
-    return any(it.is_replaced() for it in sys.meta_path if isinstance(it, _Installation))
+    return (found := _installation()) is not None and found.is_replaced()
+
+
+def _installation() -> _Installation | None:
+    return next((finder for finder in sys.meta_path if isinstance(finder, _Installation)), None)
 
 
 class _Installation:
