@@ -406,7 +406,7 @@ async def test_what_waits_goes_on_for_nobody_who_only_reads(journal: Path) -> No
             await reader.load(session)
             assert waiting(await state(reader, session)) == ["second"]
             assert other.hub.is_asleep(session)
-            assert not other.hub.is_busy
+            assert not other.desk.is_busy
             assert not other.agent.alive
             await other.loaded(session)
             await other.agent.prompted(session)
@@ -475,7 +475,7 @@ async def test_a_prompt_begins_no_sooner_than_its_moment(
         await house.agent.prompted(session)
         assert prompts(house) == ["at once"]
         await house.agent.end(session)
-        assert house.hub.is_busy  # a background process stays for it
+        assert house.desk.is_busy  # a background process stays for it
         clock[0] += 3_600_000  # the machine has slept
         await house.agent.prompted(session)
         assert prompts(house) == ["at once", "late"]

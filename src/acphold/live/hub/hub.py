@@ -60,7 +60,7 @@ class Hub:
     `adopting` are the adoptions under way, by session.
     """
 
-    def __init__(self, journal: Journal, activity: Activity | None = None) -> None:
+    def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self.live: dict[str, Conversation] = {}
         self.desks: list[DeskInHub] = []
@@ -68,7 +68,7 @@ class Hub:
         self.adopting: dict[str, asyncio.Task[None]] = {}
         self.tasks = EagerTasks()
         self.release = CommonRelease(journal, self.tasks)
-        self.activity = activity or Activity()
+        self.activity = Activity()
         self.ownership = Ownership(self.live, journal)
         self.undoing = TaskSet()
         """Work at agents that undoes something, for seconds after their desks."""
@@ -188,11 +188,6 @@ class Hub:
     def open_ids(self) -> frozenset[str]:
         """The ids of the sessions that a client has open here."""
         return frozenset(key for key, item in self.live.items() if item.session.attachments)
-
-    @property
-    def is_busy(self) -> bool:
-        """True while a turn runs, an agent waits for an answer, or a prompt waits for its time."""
-        return any(conversation.is_busy for conversation in self.live.values())
 
     # -- closing --------------------------------------------------------------------------
 

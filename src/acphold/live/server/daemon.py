@@ -88,7 +88,7 @@ async def serve_journal(
     """
     journal = journal_at(service.journal)
     try:
-        hub = Hub(journal, service.activity)
+        hub = Hub(journal)
         # For clients that join live sessions, and start no agent.
         joining = Desk(hub, lambda _: AbsentAgent(), service.options, only_joins=True)
         addresses = Addresses(journal, held)

@@ -27,7 +27,7 @@ from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import note_place, own_socket
 from acp_wire.transports.unix import listening
 from acphold.errors import AcpError, AuthRequiredError, JournalError, RuntimeFolderError
-from acphold.live.hub.alerts import NO_ALERTS, Activity, Alerts
+from acphold.live.hub.alerts import NO_ALERTS, Alerts
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
@@ -59,7 +59,6 @@ class Service(Struct, frozen=True, kw_only=True):
     door: Door | None = None
     share: bool = True
     alerts: Alerts = NO_ALERTS
-    activity: Activity | None = None
     stays: bool = False
 
     @property
@@ -109,7 +108,7 @@ async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desk]:
     After the block its turns, its agent and the journal have ended.
     """
     try:
-        hub = Hub(journal, service.activity)
+        hub = Hub(journal)
         desk = new_desk(hub, service)
         attend_neighbour = partial(attend, desk, service, principal=NEIGHBOUR)
         shared = reachable(journal, attend_neighbour) if service.share else nullcontext()
