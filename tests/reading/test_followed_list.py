@@ -49,11 +49,11 @@ async def test_a_turn_that_was_never_seen_to_run_is_told_once_it_is_over(
     may_answer.set()
     idle = {"s1": (LiveSession("s1", clients=1), Process(1, "agent", []))}
 
-    async def live_sessions() -> Mapping[str, tuple[LiveSession, Process]]:
+    async def live_at(_: object) -> Mapping[str, tuple[LiveSession, Process]]:
         await may_answer.wait()
         return idle
 
-    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_at", live_at)
     journal = open_journal(tmp_path / "journal.db")
     lease = await begun(journal)
     prompt, *rest = turn("One", chunk("agent_message", "two"))

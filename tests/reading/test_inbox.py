@@ -11,7 +11,7 @@ from typing import Any
 
 from acphold.live.presentation.json_facts import question_json
 from acphold.live.reading.inbox import ALL, InboxQuestion, Whose, decisions, open_questions
-from acphold.live.reading.neighbours import live_sessions
+from acphold.live.reading.neighbours import live_anywhere
 from acphold.record.history.decisions import answer_entry
 from acphold.record.history.entries import ANSWER, QUESTION
 from acphold.record.journal import NewSession, Origin, RowChange
@@ -49,7 +49,7 @@ async def reading(journal: Path) -> AsyncIterator[Any]:
 async def waiting(kept: Any, count: int, only: Whose = ALL) -> list[InboxQuestion]:
     """Return the open questions as soon as there are `count`."""
     async with asyncio.timeout(DEADLINE):
-        while len(found := await open_questions(kept, await live_sessions(), only)) != count:  # noqa: ASYNC110 - no event
+        while len(found := await open_questions(kept, await live_anywhere(kept), only)) != count:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.02)
     return found
 
@@ -78,7 +78,7 @@ async def test_every_open_question_is_there_with_all_that_was_said_of_its_call(
         await turn
         await other
         assert await waiting(kept, 0) == []
-        found, following = await decisions(kept, await live_sessions(), 5)
+        found, following = await decisions(kept, await live_anywhere(kept), 5)
         assert following is None
         assert {(it.asks, it.row.session_id) for it in found} == {
             ("Edit /a", first),
@@ -91,7 +91,7 @@ async def test_every_open_question_is_there_with_all_that_was_said_of_its_call(
             "answered",
         )
     async with reading(journal) as kept:  # the turns are put in order now
-        assert {it.asks for it in (await decisions(kept, await live_sessions(), 5))[0]} == {
+        assert {it.asks for it in (await decisions(kept, await live_anywhere(kept), 5))[0]} == {
             "Edit /a",
             "Run",
         }
@@ -107,7 +107,7 @@ async def test_decisions_are_read_page_by_page_each_once_over_all_sessions(journ
         before: int | None = None
         async with asyncio.timeout(DEADLINE):
             while True:
-                page, before = await decisions(kept, await live_sessions(), 2, before)
+                page, before = await decisions(kept, await live_anywhere(kept), 2, before)
                 found += [each.asks for each in page]
                 if before is None:
                     break
@@ -125,10 +125,10 @@ async def test_what_is_asked_elsewhere_or_left_by_a_crash_is_not_open(journal: P
         editor.begin_prompt(session_id, ask("t1", title="Run"))
         await waiting(kept, 1)
         async with reading(journal.with_name("other.db")) as other:
-            assert await open_questions(other, await live_sessions()) == []
+            assert await open_questions(other, await live_anywhere(other)) == []
     async with reading(journal) as kept:
-        assert await open_questions(kept, await live_sessions()) == []
-        (gone,), _ = await decisions(kept, await live_sessions(), 5)
+        assert await open_questions(kept, await live_anywhere(kept)) == []
+        (gone,), _ = await decisions(kept, await live_anywhere(kept), 5)
         assert gone.decided is not None
         assert gone.decided.outcome == "cancelled"
 

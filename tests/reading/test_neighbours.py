@@ -10,7 +10,7 @@ import pytest
 
 from acp_wire.transports.addresses import NODE_TOKEN, are_here, can_be_tried, unix_address
 from acphold.errors import ConnectionLostError
-from acphold.live.reading.neighbours import is_answering, live_at_nodes, tell_owner
+from acphold.live.reading.neighbours import is_answering, live_anywhere, tell_owner
 from acphold.record.journal import NewSession, RowChange
 from acphold.record.journal.owners import At
 from acphold.record.journal.stores import open_journal
@@ -71,8 +71,11 @@ async def test_what_is_live_in_a_container_beside_us_is_told_as_at_any_other_mac
         await asyncio.start_unix_server(serve, path),
         owning(journal, "s1", unix_address(str(path))),
     ):
-        live = await live_at_nodes(opened)
+        live = await live_anywhere(opened)
         assert {name: session.state for name, (session, _) in live.items()} == {"s1": "waiting"}
+        other = open_journal(tmp_path / "other.db")
+        assert await live_anywhere(other) == {}
+        await other.aclose()
     await opened.aclose()
 
 

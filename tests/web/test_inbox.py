@@ -32,10 +32,10 @@ def live(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[LiveSession, Proces
     """The sessions that are live, as the test says."""
     found: dict[str, tuple[LiveSession, Process]] = {}
 
-    async def live_sessions() -> Live:
+    async def live_at(_: object) -> Live:
         return found
 
-    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_at", live_at)
     return found
 
 

@@ -399,12 +399,12 @@ async def test_processes_are_asked_once_for_all_who_list(
 ) -> None:
     asked = 0
 
-    async def counted() -> Live:
+    async def counted(_: object) -> Live:
         nonlocal asked
         asked += 1
         return {}
 
-    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", counted)
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_at", counted)
     monkeypatch.setattr("acphold.web.bounds.LIVE_SECONDS", 3600.0)
     async with asyncio.TaskGroup() as group:
         for _ in range(10):

@@ -253,11 +253,11 @@ async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_
     monkeypatch.setattr("acphold.live.reading.bounds.JOURNAL_LOOK_SECONDS", 3600.0)
     monkeypatch.setattr("acphold.live.reading.bounds.PROCESSES_LOOK_SECONDS", 3600.0)
 
-    async def live_sessions() -> dict[str, tuple[LiveSession, Process]]:
+    async def live_at(_: object) -> dict[str, tuple[LiveSession, Process]]:
         found = await processes(30.0)  # nobody asks again where we are too busy to answer
         return {it.session_id: (it, process) for process in found for it in process.sessions}
 
-    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_at", live_at)
     agents: list[PuppetAgent] = []
 
     def make_agent(listener: Any, _: object) -> PuppetAgent:
@@ -389,7 +389,7 @@ async def test_what_goes_on_elsewhere_keeps_back_no_sign_of_life(
         assert watcher.arrived.get_nowait() == b":\n\n"
 
 
-async def test_the_sessions_of_another_journal_of_this_user_are_not_told_of(
+async def test_a_live_session_that_is_deleted_meanwhile_is_not_told_of(
     web: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.live.reading.bounds.JOURNAL_LOOK_SECONDS", 0.01)
@@ -397,7 +397,7 @@ async def test_the_sessions_of_another_journal_of_this_user_are_not_told_of(
     loop, looked = asyncio.get_running_loop(), asyncio.Event()
     looks = 0
 
-    async def live_sessions() -> dict[str, tuple[LiveSession, Process]]:
+    async def live_at(_: object) -> dict[str, tuple[LiveSession, Process]]:
         nonlocal looks
         looks += 1
         if looks == 4:
@@ -405,7 +405,7 @@ async def test_the_sessions_of_another_journal_of_this_user_are_not_told_of(
         elsewhere = {"foreign": (LiveSession("foreign", clients=1), Process(1, "x", []))}
         return elsewhere if looks == 2 else {}
 
-    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.live.reading.neighbours.live_at", live_at)
     await web.remember("s1", said(1))
     async with watching(web) as watcher:
         await watcher.next()

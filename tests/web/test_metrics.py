@@ -6,10 +6,8 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
-from acphold.live.reading.neighbours import LiveSession, Process
 from tests.web.conftest import Served
 from tests.web.in_process import Site, site
 from tests.web.test_journal_pages import said
@@ -97,17 +95,3 @@ async def test_a_turn_over_a_websocket_shows_in_the_figures_of_a_real_server(
     assert "acphold_sessions 1" in told
     [count] = [line for line in told if line.startswith("acphold_journal_append_seconds_count")]
     assert int(count.split()[1]) >= 3
-
-
-async def test_the_sessions_of_another_journal_of_this_user_are_not_counted(
-    web: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await web.remember("s1", said(1))
-
-    async def live_sessions() -> dict[str, tuple[LiveSession, Process]]:
-        process = Process(1, "x", [])
-        return {id_: (LiveSession(id_, running=True), process) for id_ in ("s1", "foreign")}
-
-    monkeypatch.setattr("acphold.live.reading.neighbours.live_sessions", live_sessions)
-    told = await figures(web)
-    assert (told["acphold_live_sessions"], told["acphold_running_turns"]) == (1, 1)

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import accumulate
 from typing import Final
 
 from acp_wire.schema import LIST_SESSIONS
-from acphold.errors import UnknownSessionError
-from acphold.live.reading.neighbours import LiveSession
-from acphold.record.journal import Journal
 from acphold.record.journal.stored_journal import BOUNDS
 from acphold.web.connections import Message, Receive, Send
 from acphold.web.exchange import HttpExchange, RefusedError
@@ -72,17 +68,8 @@ class Metrics:
         principal.check(LIST_SESSIONS.name, b"{}")
         if not principal.sees_all:
             raise RefusedError(403, "metrics need a token for all sessions")
-        anywhere = await self._reader.live()
-        live = list[LiveSession]()
-
-        async def count(journal: Journal) -> int:
-            for session_id, (session, _) in anywhere.items():
-                with suppress(UnknownSessionError):  # in another journal of this user
-                    await journal.session(session_id)
-                    live.append(session)
-            return await journal.count()
-
-        sessions = await self._reader.ask(count)
+        live = [session for session, _ in (await self._reader.live()).values()]
+        sessions = await self._reader.ask(lambda journal: journal.count())
         running = sum(session.running for session in live)
         waiting = sum(session.waiting for session in live)
         clients = {

@@ -38,7 +38,7 @@ from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
 from acphold.live.reading.local_reader import LocalReader
-from acphold.live.reading.neighbours import let_go, live_sessions
+from acphold.live.reading.neighbours import let_go, live_anywhere
 from acphold.record.journal import SessionRow
 
 
@@ -313,7 +313,7 @@ async def _watch(words: str) -> int:
             session_id = (await place(reader, words, "watches it")).row.session_id
         elif named_one := words and await find_id(words):
             session_id = named_one
-        elif live := {*await live_sessions()}:
+        elif live := {*await live_anywhere(kept)}:
             if (found := await choose_session(reader, "watches", words, among=live)) is None:
                 return Exit.OK
             session_id = found

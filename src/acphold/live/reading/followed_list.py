@@ -141,7 +141,7 @@ async def _read_changes(
     for session_id in dict.fromkeys((*written, *different)):
         row = await _row(journal, session_id, live)
         if row is None:
-            # A live session without a row belongs to another journal, and is ignored.
+            # A live session without a row was deleted meanwhile, and is ignored.
             if session_id in written:
                 gone.append(session_id)
         elif row.prompted or session_id in live:

@@ -93,7 +93,7 @@ async def open_questions(journal: Journal, live: Live, whose: Whose = ALL) -> li
                 question = asked_question(entry.raw)
                 call = await _call(journal, session_id, question, entry.seq)
                 found.append(InboxQuestion(row, entry.seq, entry.at, question, call))
-        except UnknownSessionError:  # of another journal, or deleted meanwhile
+        except UnknownSessionError:  # deleted meanwhile
             continue
     return sorted(found, key=lambda each: (each.at, each.row.session_id, each.seq))
 
@@ -152,7 +152,7 @@ async def _rows(
         yield row, True
         return
     for session_id in live:
-        with suppress(UnknownSessionError):  # of another journal
+        with suppress(UnknownSessionError):  # deleted meanwhile
             if whose.has(row := await journal.session(session_id)):
                 yield row, True
     wanted = ListFilter(archived="include", tenant=whose.tenant)

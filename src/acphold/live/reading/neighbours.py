@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -21,7 +21,7 @@ from acp_wire.processes.process_tree import condition
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import CLOSE_SESSION, INITIALIZE, PROTOCOL_VERSION, encode
-from acp_wire.transports.addresses import connect, is_node, unix_address
+from acp_wire.transports.addresses import connect, paths_here, unix_address
 from acp_wire.transports.runtime_folder import (
     holder,
     is_background,
@@ -34,7 +34,7 @@ from acphold import errors
 from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES
 from acphold.live.reading import bounds
 from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, after_turn
-from acphold.record.journal import Journal, Owners, Whose
+from acphold.record.journal import Journal, Owner, Owners, Whose
 from acphold.record.journal.intentions import change_queue
 from acphold.record.journal.owners import is_free, other_owner
 from acphold.version import __version__
@@ -125,8 +125,7 @@ def answer(agent: str, sessions: list[LiveSession], fronts: Sequence[EditorFront
 
 async def processes(seconds: float = bounds.ANSWER_SECONDS) -> list[Process]:
     """Return all processes of this user that answer within `seconds`."""
-    asking = [_presence_at([unix_address(path)], seconds, path) for path in _listed(sockets)]
-    return [process for process in await asyncio.gather(*asking) if process is not None]
+    return await _answering([[unix_address(path)] for path in _listed(sockets)], seconds)
 
 
 def _listed(listing: Callable[[], Sequence[str]]) -> Sequence[str]:
@@ -141,52 +140,38 @@ Live = Mapping[str, tuple[LiveSession, Process]]
 """The sessions in the memory of processes, by id."""
 
 
-async def live_sessions() -> Live:
-    """Return the sessions of all processes that answer."""
-    return _sessions_of(await processes())
+async def live_anywhere(journal: Owners) -> Live:
+    """Return the sessions of all processes that have this journal open, here and at other nodes;
+    those that do not answer are left out. Raises JournalError."""
+    return await live_at(await journal.owners())
 
 
-def _sessions_of(found: Iterable[Process | None]) -> Live:
+async def live_at(owners: Sequence[Owner]) -> Live:
+    """Return the sessions of these processes, asked in parallel."""
     return {
         session.session_id: (session, process)
-        for process in found
-        if process is not None
+        for process in await _answering([owner.addresses for owner in owners])
         for session in process.sessions
     }
 
 
-async def live_anywhere(journal: Owners) -> Live:
-    """Return the sessions of all processes, here and at other nodes."""
-    return {**await live_at_nodes(journal), **await live_sessions()}
-
-
-async def live_at_nodes(journal: Owners) -> Live:
-    """Return the sessions of processes on other machines with the same journal, asked in parallel;
-    {} if this machine is no node.
-
-    A container counts as a machine, even if it shares the kernel: skipped are only processes whose
-    sockets `live_sessions` finds.
-    """
-    if not is_node():
-        return {}
-    beside_us = {unix_address(path) for path in _listed(sockets)}
-    asking = [
-        _presence_at(owner.addresses)
-        for owner in await journal.owners()
-        if beside_us.isdisjoint(owner.addresses)
-    ]
-    return _sessions_of(await asyncio.gather(*asking))
+async def _answering(
+    whole: Sequence[Sequence[str]], seconds: float = bounds.ANSWER_SECONDS
+) -> list[Process]:
+    """Return those processes at these addresses that answer within `seconds`."""
+    asking = (_presence_at(addresses, seconds) for addresses in whole)
+    return [process for process in await asyncio.gather(*asking) if process is not None]
 
 
 async def _presence_at(
-    addresses: Sequence[str], seconds: float = bounds.ANSWER_SECONDS, path: str = ""
+    addresses: Sequence[str], seconds: float = bounds.ANSWER_SECONDS
 ) -> Process | None:
-    """Return the process at these addresses, of which `path` is the socket here; None if it does
-    not answer."""
+    """Return the process at these addresses; None if it does not answer."""
     raw = await _answer_of(addresses, PRESENCE, b"{}", seconds)
     with suppress(msgspec.MsgspecError):
         if raw is not None:
-            return msgspec.structs.replace(msgspec.json.decode(raw, type=Process), path=path)
+            process = msgspec.json.decode(raw, type=Process)
+            return msgspec.structs.replace(process, path=next(iter(paths_here(addresses)), ""))
     return None
 
 

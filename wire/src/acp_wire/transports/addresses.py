@@ -73,7 +73,7 @@ def unix_address(path: str) -> str:
     return f"{UNIX}{path}{MARK}{_machine()}.{_folder(path)}"
 
 
-def _here(addresses: Iterable[str]) -> list[str]:
+def paths_here(addresses: Iterable[str]) -> list[str]:
     """The paths of the sockets whose folders are those that we see."""
     found = []
     for address in addresses:
@@ -88,19 +88,19 @@ def _here(addresses: Iterable[str]) -> list[str]:
 def are_here(addresses: Iterable[str]) -> bool:
     """Return True if the process at these addresses is on this machine, where silence is not the
     network's fault."""
-    return any(map(os.path.exists, _here(addresses)))
+    return any(map(os.path.exists, paths_here(addresses)))
 
 
 def can_be_tried(addresses: Iterable[str]) -> bool:
     """Return True if any of them can be tried from here; otherwise finding nobody there proves
     nothing."""
     addresses = tuple(addresses)
-    return bool(_here(addresses)) or (is_node() and bool(_nodes(addresses)))
+    return bool(paths_here(addresses)) or (is_node() and bool(_nodes(addresses)))
 
 
 def pid_at(addresses: Iterable[str]) -> int | None:
     """Return the number of the process at these addresses, as the kernel of this machine says."""
-    return next(filter(None, map(unix.pid_at, _here(addresses))), None)
+    return next(filter(None, map(unix.pid_at, paths_here(addresses))), None)
 
 
 async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MESSAGE) -> Transport:
@@ -112,7 +112,7 @@ async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MES
     """
     addresses = tuple(addresses)
     ways: list[Callable[[], Awaitable[Transport]]] = [
-        partial(unix.connect, path, seconds) for path in _here(addresses)
+        partial(unix.connect, path, seconds) for path in paths_here(addresses)
     ]
     if token := os.environ.get(NODE_TOKEN):
         ways += [partial(_node, url, token, seconds, limit) for url in _nodes(addresses)]
