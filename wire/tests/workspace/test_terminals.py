@@ -455,46 +455,6 @@ async def test_a_follower_that_is_slow_misses_the_middle_and_holds_up_nobody(
     assert text.endswith("a\n" + "b" * 99 + "\n")
 
 
-async def test_what_a_terminal_showed_can_be_asked_for_after_its_release(
-    terminals: Terminals, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "SHOWN_BYTES", 12)
-    monkeypatch.setattr(bounds, "SHOWN_TERMINALS", 2)
-    running, *others = [
-        await terminals.create("sh", ["-c", f"echo start; echo {n}"]) for n in "abc"
-    ]
-    await ended(running)
-    here = terminals.last_output(running.id)
-    assert here is not None
-    assert (here.output, here.truncated) == ("start\na\n", False)
-    assert here.exit_status == TerminalExitStatus(exit_code=0)
-    long = await terminals.create("printf", ["%s", "12345678\u20ac90"])
-    for terminal in (running, *others, long):
-        await ended(terminal)
-        await terminals.release(terminal.id)
-    assert (
-        terminals.last_output("term_none") is terminals.last_output(running.id) is None
-    )  # the oldest went
-    last = terminals.last_output(long.id)
-    assert last is not None
-    assert (last.output, last.truncated) == ("2345678\u20ac90", True)
-    assert last.exit_status == TerminalExitStatus(exit_code=0)
-    second = terminals.last_output(others[1].id)
-    assert second is not None
-    assert second.output == "start\nc\n"
-
-
-async def test_what_a_terminal_showed_outlives_the_end_of_the_session(project: Path) -> None:
-    terminals = Terminals(Roots(str(project)), Surroundings.here())
-    terminal = await terminals.create("sh", ["-c", "echo hi; exec sleep 60"])
-    async with asyncio.timeout(10):
-        await anext(terminal.follow())
-    await terminals.aclose()
-    shown = terminals.last_output(terminal.id)
-    assert shown is not None
-    assert (shown.output, shown.exit_status) == ("hi\n", TerminalExitStatus(signal="SIGTERM"))
-
-
 async def test_many_terminals_run_at_once(terminals: Terminals) -> None:
     many = await asyncio.gather(*(terminals.create("echo", [str(n)]) for n in range(40)))
     async with asyncio.timeout(20):

@@ -35,10 +35,6 @@ MAX_OUTPUT: Final = 10 * 1024 * 1024
 SLACK_BYTES: Final = 64 * 1024
 """Bytes kept beyond an output's limit, so that not every new piece moves all of the rest."""
 
-SHOWN_BYTES: Final = 64 * 1024
-SHOWN_TERMINALS: Final = 64
-"""Released terminals whose output is remembered, SHOWN_BYTES each."""
-
 MAX_TERMINALS: Final = 256
 """Unreleased terminals of one session."""
 

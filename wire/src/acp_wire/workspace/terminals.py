@@ -43,7 +43,6 @@ class Terminals:
         self._surroundings = surroundings
         self._threads = Threads(bounds.TERMINALS_AT_ONCE)
         self._kept: dict[str, TerminalCommand] = {}
-        self._shown: dict[str, TerminalOutputResponse] = {}
         self._starting = TaskSet()
         self._releasing = TaskSet()
         self._closed = False
@@ -120,26 +119,11 @@ class Terminals:
             starting.add_done_callback(release)
             raise
 
-    def last_output(self, terminal_id: str) -> TerminalOutputResponse | None:
-        """Return a terminal's output, at most SHOWN_BYTES from its end; None if it is unknown.
-
-        Also of a released one, even after `aclose`, while it is among the last SHOWN_TERMINALS: for
-        callers that store a tool call's terminal as text.
-        """
-        terminal = self._kept.get(terminal_id)
-        return self._shown.get(terminal_id) if terminal is None else terminal.last_output()
-
     async def release(self, terminal_id: str) -> None:
-        """End it with its children, and keep only its shown output; raises UnknownTerminalError."""
+        """End it with its children; raises UnknownTerminalError."""
         terminal = self[terminal_id]
         del self._kept[terminal_id]
-        self._shown[terminal_id] = terminal.last_output()
-        try:
-            await terminal.release()
-        finally:
-            self._shown[terminal_id] = terminal.last_output()
-            while len(self._shown) > bounds.SHOWN_TERMINALS:
-                del self._shown[next(iter(self._shown))]
+        await terminal.release()
 
     async def aclose(self) -> None:
         """End all of them and start no more; may be called again."""
@@ -185,12 +169,6 @@ class TerminalCommand:
         return TerminalOutputResponse(
             output=self._tail.text, truncated=self._tail.is_truncated, exit_status=status
         )
-
-    def last_output(self) -> TerminalOutputResponse:
-        """Return the same as `output`, but no more than its last SHOWN_BYTES."""
-        output, text = self.output(), self._tail.last(bounds.SHOWN_BYTES)
-        cut = output.truncated or len(text) < len(output.output)
-        return TerminalOutputResponse(output=text, truncated=cut, exit_status=output.exit_status)
 
     async def follow(self) -> AsyncIterator[str]:
         """Yield its output, from beginning to end, in pieces as they come.
@@ -289,32 +267,28 @@ class OutputTail:
         """Take the next piece; an incomplete character waits for the following one."""
         self._kept += self._decoder.decode(data, final).encode()
         if len(self._kept) > 2 * self._limit + bounds.SLACK_BYTES:
-            surplus = self._surplus(self._limit)
+            surplus = self._surplus()
             del self._kept[:surplus]
             self._dropped += surplus
 
     @property
     def text(self) -> str:
         """The last `limit` bytes of UTF-8 at most, from the start of a character."""
-        return self.last(self._limit)
+        return self._kept[self._surplus() :].decode()
 
     @property
     def is_truncated(self) -> bool:
         """True if something before `text` is lost."""
         return self._dropped + len(self._kept) > self._limit
 
-    def last(self, limit: int) -> str:
-        """Return the same as `text`, for a smaller limit."""
-        return self._kept[self._surplus(limit) :].decode()
-
     def after(self, place: int) -> tuple[str, int]:
         """Return the kept text after `place`, and the place after it; 0 is the first."""
         behind = self._kept[max(place - self._dropped, 0) :]
         return behind.decode(), self._dropped + len(self._kept)
 
-    def _surplus(self, limit: int) -> int:
+    def _surplus(self) -> int:
         """Return the number of kept bytes before the last `limit`, up to a whole character."""
-        surplus = max(len(self._kept) - limit, 0)
+        surplus = max(len(self._kept) - self._limit, 0)
         while 0 < surplus < len(self._kept) and self._kept[surplus] & 0xC0 == 0x80:
             surplus += 1
         return surplus
