@@ -60,11 +60,6 @@ class ProgramEndpoint:
         self._program = program
         self._process: ChildProcess | None = None
 
-    @property
-    def pid(self) -> int:
-        """The number of the process and of its group; 0 before it was started."""
-        return 0 if self._process is None else self._process.pid
-
     def stderr_tail(self, lines: int = 10) -> str:
         """Return the last lines that it wrote to stderr."""
         return "" if self._process is None else self._process.stderr_tail(lines)

@@ -214,14 +214,6 @@ class UnixListener:
         self._socket = listener
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
-    async def move(self, path: str) -> None:
-        """Listen at `path` instead; the old name may be another process's now. Raises OSError."""
-        old, name, self._path = self._path, self._name, path
-        self.bind()
-        if name is not None and _identity(old) == name:
-            os.unlink(old)
-        await self._moved(path)
-
     async def keep_name(self) -> None:
         """Bind again whenever the name is gone."""
         watch = FolderWatch(MOVED_FROM | DELETED | FOLDER_DELETED | FOLDER_MOVED)
