@@ -54,7 +54,7 @@ class Place:
         self.noted = Noted()
         self.stderr = FrontStderr()
         agents = {name: self._fronted(name, kind) for name in self.agents}
-        self.served = ServedAgents(house.hub, agents, str, None, self.stderr)
+        self.served = ServedAgents(house.hub, agents, str, None, stderr=self.stderr)
 
     def _fronted(self, name: str, kind: Callable[[AgentListener], PuppetAgent]) -> Fronted:
         def make(listener: AgentListener, _: object) -> HubAgent:

@@ -92,6 +92,31 @@ async def test_a_front_is_answered_and_let_go_when_there_is_no_descriptor_for_it
         await editor.aclose()
 
 
+async def test_what_is_said_while_the_words_of_a_front_are_read_is_on_its_stderr(
+    journal: Path,
+) -> None:
+    @asynccontextmanager
+    async def prepared(frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
+        os.write(stderr, b"cannot write the log")
+        async with broken(frame, stderr) as fronted:
+            yield fronted
+
+    editor = Editor()
+    shown, stderr = os.pipe()
+    os.dup2(stderr, editor.front.stderr)
+    os.close(stderr)
+    async with asyncio.timeout(DEADLINE), shared(journal) as house:
+        desks, kept = front_desks(house.hub, prepared)
+        attending = asyncio.create_task(desks.attend(editor.front))
+        await editor.initialize()
+        assert os.read(shown, 100).startswith(b"cannot write the log")
+        editor.leave()
+        await attending
+        await kept.wait_until_none()
+        await editor.aclose()
+    os.close(shown)
+
+
 @pytest.mark.timeout(DEADLINE)  # a loop that spins hears of no other one
 async def test_the_wait_for_the_last_desk_leaves_time_to_serve_it_once_another_has_closed(
     journal: Path,

@@ -45,7 +45,7 @@ async def served_in(house: Shared, made: list[SlowToEnd]) -> AsyncIterator[Serve
 
     service = Service(make_agent=make, options=ServeOptions())
     stderr = FrontStderr()
-    served = ServedAgents(house.hub, {"a": Fronted(service, LINGER)}, str, None, stderr)
+    served = ServedAgents(house.hub, {"a": Fronted(service, LINGER)}, str, None, stderr=stderr)
     try:
         yield served
     finally:
@@ -72,11 +72,11 @@ async def test_agents_that_a_server_left_are_for_the_next_one_until_they_are_ove
     journal: Path,
 ) -> None:
     async with asyncio.timeout(DEADLINE), shared(journal) as house, served_in(house, []) as served:
-        assert not served.are_free
+        assert not served.is_free
         served.take_leave()
-        assert served.are_free
+        assert served.is_free
         await served.wait_until_over()
-        assert not served.are_free  # whoever comes now gets new ones
+        assert not served.is_free  # whoever comes now gets new ones
 
 
 async def test_agents_of_a_server_that_has_gone_are_over_once_the_last_of_them_has_ended(

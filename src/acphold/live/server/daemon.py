@@ -16,12 +16,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
-
-from msgspec import Struct, field
 
 from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.place import place_of
@@ -36,7 +34,7 @@ from acphold.live.agents.interface import AbsentAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
-from acphold.live.server.fronts import Fronted, FrontStderr, KeptDesks, Prepare
+from acphold.live.server.fronts import Fronted, FrontStderr, Kept, KeptDesks, Prepare
 from acphold.live.server.principals import NEIGHBOUR, Principal
 from acphold.live.server.relay_protocol import read_relayed
 from acphold.live.server.service import (
@@ -144,7 +142,6 @@ class FrontDesks:
         self._hub = kept.hub
         self._servers: ServerFronts | None = None
         self._place = place_of()
-        self._open: list[FrontDesk] = []
         self._kept = kept
 
     @property
@@ -160,9 +157,7 @@ class FrontDesks:
         """Return True once this process makes room: it is of an older release than the front, or
         its files were replaced, and nobody needs it. One that is needed serves on."""
         has_editors = any(front.frame.kind != SERVER for front in self._hub.fronts)
-        has_servers = self._servers is not None and self._servers.are_needed
-        has_work = has_servers or any(desk.is_needed for desk in self._open)
-        if not (has_editors or has_work or self.yielding.is_set()):
+        if not (has_editors or self._kept.are_needed or self.yielding.is_set()):
             is_newer = release_parts(front.frame.release) > release_parts(__version__)
             if is_newer or is_replaced():
                 log.warning("making room for release %s", front.frame.release)
@@ -182,13 +177,8 @@ class FrontDesks:
             if front.frame.kind == SERVER:
                 await self.servers.attend(front)
                 return
-            # One that an equal front has left, and whose agent can still be used.
-            left = [
-                it for it in self._open if it.is_free and it.frame.identity == front.frame.identity
-            ]
-            keep = partial(self._keep, front.frame)
-            desk = left[0] if left else await self._kept.open("the desk of an editor", keep)
-            desk.welcome(front)
+            make = partial(self._make, front.frame)
+            desk = await self._kept.open(front, FrontDesk, front.frame.identity, make)
             try:
                 with heard_by(desk.fronted.heard):
                     serving = attend(desk.desk, desk.fronted.service, front.transport)
@@ -206,78 +196,56 @@ class FrontDesks:
         finally:
             self._hub.fronts.discard(front)
 
-    async def _keep(self, frame: FirstFrame, opened: asyncio.Future[FrontDesk]) -> None:
-        """Open the desk for a front and keep it open while needed."""
-        with closing(FrontStderr()) as stderr:
-            async with self._kept.prepare(frame, stderr.descriptor) as fronted:
-                with heard_by(fronted.heard):
-                    made = new_desk(self._hub, fronted.service)
-                desk = FrontDesk(frame, fronted, made, stderr)
-                self._open.append(desk)
-                if opened.cancelled():  # the front has gone meanwhile
-                    desk.take_leave()
-                else:
-                    opened.set_result(desk)
-                try:
-                    idle = desk.wait_until_idle()
-                    await first_of(idle, self._kept.ending.wait(), desk.desk.closed.wait())
-                finally:
-                    self._open.remove(desk)
-                    await desk.desk.aclose()
+    @asynccontextmanager
+    async def _make(self, frame: FirstFrame, stderr: FrontStderr) -> AsyncIterator[FrontDesk]:
+        """Open the desk of a front for the block."""
+        async with self._kept.prepare(frame, stderr.descriptor) as fronted:
+            with heard_by(fronted.heard):
+                desk = new_desk(self._hub, fronted.service)
+            async with aclosing(desk):
+                yield FrontDesk(frame, fronted, desk, stderr=stderr)
 
     async def aclose(self) -> None:
         """End all agents with their turns; clients leave."""
         await self._kept.aclose()
 
 
-class FrontDesk(Struct, eq=False):
-    """The desk of one front, or of those that came back to it one after the other.
-
-    `_stderr` leads to the front's, for the agent's beside the log.
-    """
+class FrontDesk(Kept, eq=False):
+    """The desk of one front, or of those that came back to it one after the other."""
 
     frame: FirstFrame
     fronted: Fronted
     desk: Desk
-    _stderr: FrontStderr
-    _left: asyncio.Event = field(default_factory=asyncio.Event)  # not by its first front
-    _is_over: bool = False
 
     @property
     def is_needed(self) -> bool:
         """True while it has a front, or another client, a turn or a question."""
         is_busy = self.desk.is_busy and not self.frame.is_brief
-        return not self._left.is_set() or self.desk.has_clients or is_busy
+        return not self.left.is_set() or self.desk.has_clients or is_busy
 
     @property
     def is_free(self) -> bool:
-        """True if another front may have it."""
+        """True if another front may have it, and its agent can still be used."""
         is_bad = self.desk.start_failed.is_set() or self.desk.closed.is_set()
-        return self._left.is_set() and not (self.frame.is_brief or self._is_over or is_bad)
+        return super().is_free and not (self.frame.is_brief or is_bad)
 
-    def welcome(self, front: Front) -> None:
-        """Begin to serve a front: the agent's stderr goes to it."""
-        self._left.clear()
-        self._stderr.lead_to(front)
+    async def wait_until_over(self) -> None:
+        """Wait until it is idle, or has closed."""
+        await first_of(self._wait_until_idle(), self.desk.closed.wait())
 
-    def take_leave(self) -> None:
-        """Note that the front has gone."""
-        self._left.set()
-        self._stderr.lead_nowhere()
-
-    async def wait_until_idle(self) -> None:
+    async def _wait_until_idle(self) -> None:
         """Wait until nobody has needed the agent for as long as it lingers; or nobody needs it, and
         this process is of files that were replaced."""
         loop = asyncio.get_running_loop()
         since = loop.time()
         linger = self.fronted.linger
         while True:
-            if not self._left.is_set():
-                await self._left.wait()
+            if not self.left.is_set():
+                await self.left.wait()
                 since = loop.time()
             elif self.is_needed:
                 since = loop.time()
             elif self.desk.start_failed.is_set() or loop.time() >= since + linger or is_replaced():
-                self._is_over = True  # in the same step: no front may come to it any more
+                self.is_over = True  # in the same step: no front may come to it any more
                 return
             await tick(min(bounds.IDLE_CHECK_SECONDS, linger / 3 or 0.05))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, closing
 from functools import cache
 from typing import TypeVar
 
@@ -14,15 +14,13 @@ from msgspec import Struct, field
 
 from acp_wire.rpc import Transport
 from acp_wire.rpc.wire_errors import incident
-from acp_wire.tasks import END_SECONDS, TaskSet
-from acp_wire.transports.first_frame import FirstFrame
+from acp_wire.tasks import END_SECONDS, TaskSet, first_of
+from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.unix import Front
 from acphold.errors import AcpError
 from acphold.live.hub.hub import Hub
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import Addresses, Service
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -62,24 +60,50 @@ class KeptDesks(Struct, eq=False):
     addresses: Addresses
     join: Attend
     ending: asyncio.Event = field(default_factory=asyncio.Event)
+    _kept: list[tuple[object, Kept]] = []
     _tasks: TaskSet = field(default_factory=TaskSet)
 
-    async def open(self, what: str, keep: Callable[[asyncio.Future[T]], Awaitable[None]]) -> T:
-        """Return what a front waits for, as soon as `keep` has it and sets it; `keep` runs as long
-        as it is needed, and is told of a front that has gone by a future that is cancelled."""
-        opened: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        async def run() -> None:
-            try:
-                await keep(opened)
-            except Exception as exc:  # the front must be told
-                if opened.done():
-                    log.error("%s failed", what, exc_info=exc)
-                else:
-                    opened.set_exception(exc if isinstance(exc, AcpError) else incident(exc))
-
-        self._tasks.start(run(), what)
+    async def open(self, front: Front, kind: type[K], identity: object, make: Make[K]) -> K:
+        """Return what a front of this kind and `identity` has left, or what `make` makes for this
+        one; either is kept while it is needed. Raises AcpError."""
+        for its, kept in self._kept:
+            if its == identity and isinstance(kept, kind) and kept.is_free:
+                kept.welcome(front)
+                return kept
+        opened: asyncio.Future[K] = asyncio.get_running_loop().create_future()
+        what = "agents of a server" if front.frame.kind == SERVER else "desk of an editor"
+        self._tasks.start(self._keep(front, identity, make, opened), f"the {what}")
         return await opened
+
+    async def _keep(
+        self, front: Front, identity: object, make: Make[K], opened: asyncio.Future[K]
+    ) -> None:
+        """Make what a front waits for, and keep it; `opened` is cancelled if the front goes
+        meanwhile."""
+        try:
+            with closing(FrontStderr()) as stderr:
+                stderr.lead_to(front)
+                async with make(stderr) as kept:
+                    self._kept.append((identity, kept))
+                    try:
+                        if opened.cancelled():
+                            kept.take_leave()
+                        else:
+                            kept.welcome(front)
+                            opened.set_result(kept)
+                        await first_of(kept.wait_until_over(), self.ending.wait())
+                    finally:
+                        self._kept.remove((identity, kept))
+        except Exception as exc:  # the front must be told
+            if opened.done():
+                log.error("the desks of a front failed", exc_info=exc)
+            else:
+                opened.set_exception(exc if isinstance(exc, AcpError) else incident(exc))
+
+    @property
+    def are_needed(self) -> bool:
+        """True while anything that is kept is needed."""
+        return any(kept.is_needed for _, kept in self._kept)
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
@@ -107,9 +131,8 @@ class FrontStderr:
         self.descriptor = os.dup(_nowhere())
 
     def lead_to(self, front: Front) -> None:
-        """Lead to this front's from now on; the front is let go as soon as it leaves."""
+        """Lead to this front's from now on."""
         os.dup2(front.stderr, self.descriptor, inheritable=False)
-        front.close()  # ours is the only one now
 
     def lead_nowhere(self) -> None:
         """The front has gone; this takes no other descriptor, of which there may be none left."""
@@ -118,3 +141,43 @@ class FrontStderr:
     def close(self) -> None:
         """Close the descriptor."""
         os.close(self.descriptor)
+
+
+class Kept(Struct, eq=False, kw_only=True):
+    """What is kept for a front, and then for an equal one, if it is free. `stderr` leads to the
+    front's, for the agents' beside the log."""
+
+    stderr: FrontStderr
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    is_over: bool = False
+
+    @property
+    def is_needed(self) -> bool:
+        """True while it may not end."""
+        raise NotImplementedError
+
+    @property
+    def is_free(self) -> bool:
+        """True if another front may have it."""
+        return self.left.is_set() and not self.is_over
+
+    def welcome(self, front: Front) -> None:
+        """Begin to serve a front, which is let go as soon as it leaves."""
+        self.left.clear()
+        self.stderr.lead_to(front)
+        front.close()  # ours is the only one now
+
+    def take_leave(self) -> None:
+        """Note that the front has gone."""
+        self.left.set()
+        self.stderr.lead_nowhere()
+
+    async def wait_until_over(self) -> None:
+        """Wait until nobody needs it any more; from that step on it `is_over`."""
+        raise NotImplementedError
+
+
+K = TypeVar("K", bound=Kept)
+
+Make = Callable[[FrontStderr], AbstractAsyncContextManager[K]]
+"""Makes something for a front with this stderr, and ends it after the block. Raises AcpError."""

@@ -22,7 +22,6 @@ from acp_wire.rpc import Peer, Transport
 from acp_wire.schema import RESUME_SESSION, encode
 from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish, first_of, tick
 from acp_wire.transports.streams import memory_pair
-from acp_wire.transports.unix import Front
 from acphold.errors import AcpError, UnknownSessionError
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
@@ -31,7 +30,7 @@ from acphold.live.reading.neighbours import ask_over
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import list_request
 from acphold.live.server.connection import ClientConnection
-from acphold.live.server.fronts import Fronted, FrontStderr
+from acphold.live.server.fronts import Fronted, Kept
 from acphold.live.server.principals import THIS_USER, Principal
 from acphold.live.server.service import Service, attend, connect_client, new_desk, refuse
 from acphold.live.server.unstable import archive_filter
@@ -59,27 +58,22 @@ class FoundSession(Struct, frozen=True):
     may_prompt: bool = True
 
 
-class ServedAgents(Struct, eq=False):
+class ServedAgents(Kept, eq=False):
     """See the module.
 
     `agents` are what the server's words mean, the default one first. `called` returns a person's
     name for the key of an agent. `folder` is that of the first new session, None if it is not
-    known; `stderr` leads to that of the server, for its agents. An agent ends after its seconds of
-    idleness, sooner while the server is away.
+    known. An agent ends after its seconds of idleness, sooner while the server is away.
     """
 
     _hub: Hub
     agents: Mapping[str, Fronted]
     _called: Callable[[str], str]
     folder: str | None
-    stderr: FrontStderr
-    _has_server: bool = True
-    _is_over: bool = False
     _coming: Counter[str] = field(default_factory=Counter)
-    _desks: dict[str, Desk] = {}
+    _desks: dict[str, Desk] = field(default_factory=dict)
     _tasks: TaskSet = field(default_factory=TaskSet)
     _ending: asyncio.Event = field(default_factory=asyncio.Event)
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def default(self) -> str:
@@ -91,28 +85,13 @@ class ServedAgents(Struct, eq=False):
         """True while any of them runs, or may have to."""
         return bool(self._desks)
 
-    @property
-    def are_free(self) -> bool:
-        """True if another server may have them."""
-        return not (self._has_server or self._is_over)
-
-    def take_leave(self) -> None:
-        """Note that the server has gone."""
-        self._has_server = False
-        self.stderr.lead_nowhere()
-        self._changed.set()
-
-    def come_back(self, front: Front) -> None:
-        """Note that an equal server has come in its place, through this front."""
-        self._has_server = True
-        self.stderr.lead_to(front)
-
     async def wait_until_over(self) -> None:
         """Wait until the server has gone, and all agents have ended."""
-        while self._has_server or self._desks:
-            self._changed.clear()
-            await self._changed.wait()
-        self._is_over = True  # in the same step: no server may come to them any more
+        while self._tasks or not self.left.is_set():
+            await self.left.wait()
+            if self._tasks:
+                await asyncio.wait(tuple(self._tasks))
+        self.is_over = True  # in the same step: no server may come to them any more
 
     async def aclose(self) -> None:
         """End all agents with their turns."""
@@ -180,14 +159,13 @@ class ServedAgents(Struct, eq=False):
             await desk.aclose()
             if self._desks.get(name) is desk:
                 del self._desks[name]
-            self._changed.set()
 
     async def _wait_until_idle(self, name: str, desk: Desk) -> None:
         loop = asyncio.get_running_loop()
         since = loop.time()
         while True:
             linger = self.agents[name].linger
-            if not self._has_server:
+            if self.left.is_set():
                 linger = min(linger, bounds.SERVER_AWAY_SECONDS)
             if loop.time() >= since + linger:
                 break

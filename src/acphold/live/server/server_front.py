@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from contextlib import AsyncExitStack, closing
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from urllib.parse import quote
 
@@ -18,7 +19,7 @@ from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import encode
 from acp_wire.surroundings import Surroundings
-from acp_wire.tasks import beside, first_of
+from acp_wire.tasks import beside
 from acp_wire.transports.addresses import NODE_TOKEN, OWNERS, become_node
 from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.known_servers import origin_of
@@ -58,12 +59,6 @@ class ServerFronts:
         """The mark of this process for other nodes, while any server is there for them."""
         self.connected: dict[str, ServerFront] = {}
         """The servers that are there, by the marks of their clients."""
-        self._kept: list[tuple[object, ServedAgents]] = []
-
-    @property
-    def are_needed(self) -> bool:
-        """True while any of their agents has a desk."""
-        return any(served.is_needed for _, served in self._kept)
 
     async def attend(self, front: Front) -> None:
         """Serve a server until it leaves."""
@@ -82,46 +77,29 @@ class ServerFronts:
         """Return the agents that a server asks for: those that an equal one has left, or new
         ones. Raises AcpError."""
         identity = (asked.agents, asked.folder, front.frame.identity)
-        for its, served in self._kept:
-            if its == identity and served.are_free:
-                served.come_back(front)
-                return served
-        keep = partial(self._keep, asked, front, identity)
-        return await self.desks.open("the agents of a server", keep)
+        make = partial(self._make, asked, front.frame)
+        return await self.desks.open(front, ServedAgents, identity, make)
 
-    async def _keep(
-        self,
-        asked: Registration,
-        front: Front,
-        identity: object,
-        opened: asyncio.Future[ServedAgents],
-    ) -> None:
-        """Open the agents of a server, and keep them while they are needed."""
-        desks, within = self.desks, front.frame.surroundings
+    @asynccontextmanager
+    async def _make(
+        self, asked: Registration, frame: FirstFrame, stderr: FrontStderr
+    ) -> AsyncIterator[ServedAgents]:
+        """Open the agents of a server for the block."""
+        desks, within = self.desks, frame.surroundings
         async with AsyncExitStack() as stack:
-            stderr = stack.enter_context(closing(FrontStderr()))
-            stderr.lead_to(front)
             fronted: dict[str, Fronted] = {}
             for each in asked.agents:  # each with the frame of an editor that asks for it
                 env = {**within.env, **each.env}
                 env.pop(NODE_TOKEN, None)  # agents must not see it
                 own = Surroundings(env, within.folder, within.umask, within.limits)
-                frame = FirstFrame(front.frame.release, each.words, each.command, own, SERVER)
-                preparing = desks.prepare(frame, stderr.descriptor)
+                its = FirstFrame(frame.release, each.words, each.command, own, SERVER)
+                preparing = desks.prepare(its, stderr.descriptor)
                 fronted[each.name] = await stack.enter_async_context(preparing)
-            served = ServedAgents(desks.hub, fronted, desks.called, asked.folder, stderr)
-            self._kept.append((identity, served))
-            if opened.cancelled():  # the server has gone meanwhile
-                served.take_leave()
-            else:
-                opened.set_result(served)
-            try:
-                with heard_by(fronted[served.default].heard):
-                    async with beside(served.resume_queues(), "resume queues"):
-                        await first_of(served.wait_until_over(), desks.ending.wait())
-            finally:
-                self._kept.remove((identity, served))
-                await served.aclose()
+            served = ServedAgents(desks.hub, fronted, desks.called, asked.folder, stderr=stderr)
+            await stack.enter_async_context(aclosing(served))
+            stack.enter_context(heard_by(fronted[served.default].heard))
+            await stack.enter_async_context(beside(served.resume_queues(), "resume queues"))
+            yield served
 
 
 class ServerFront:
