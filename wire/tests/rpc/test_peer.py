@@ -33,6 +33,7 @@ from acp_wire.schema import (
     PromptRequest,
     SetSessionModeRequest,
     decode_blocks,
+    encode,
 )
 from acp_wire.transports.streams import MemoryTransport, memory_pair
 
@@ -190,9 +191,9 @@ async def test_a_result_of_another_shape_fails_its_call_alone() -> None:
         assert not (await again).sessions
 
 
-async def test_a_typed_notification_is_sent_without_an_id() -> None:
+async def test_a_notification_is_sent_without_an_id() -> None:
     async with peer_and_wire() as (peer, _, wire):
-        await peer.notify(CANCEL, CancelNotification("s\ud83d"))
+        peer.tell(CANCEL.name, encode(CancelNotification("s\ud83d")))
         told = await wire.line()
         assert told == {
             "jsonrpc": "2.0",
@@ -732,7 +733,8 @@ async def test_a_meta_that_holds_our_parameter_names_stays_in_the_params() -> No
 async def test_a_peer_that_tells_much_waits_for_one_that_reads_slowly() -> None:
     async with peer_and_wire() as (peer, _, wire):
         big = json.dumps("x" * 2 * HIGH_WATER).encode()
-        telling = asyncio.create_task(peer.notify_raw("n", big))
+        peer.tell("n", big)
+        telling = asyncio.create_task(peer.drain())
         await rounds(20)
         assert not telling.done()
         assert peer.buffered > 0

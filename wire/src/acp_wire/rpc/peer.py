@@ -25,7 +25,7 @@ from acp_wire.rpc.requests import Answer, OpenRequests, PendingCall, Request
 from acp_wire.rpc.transport import OfferingTransport, Transport
 from acp_wire.rpc.wire_errors import to_wire
 from acp_wire.schema.decode import decode, encode
-from acp_wire.schema.methods import CANCEL_REQUEST, Method, Notification
+from acp_wire.schema.methods import CANCEL_REQUEST, Method
 from acp_wire.tasks import beside, end, finish
 
 log = logging.getLogger(__name__)
@@ -135,10 +135,6 @@ class Peer:
         raw = await self.call_raw(method.name, encode(params))
         return decode(method.result, b"{}" if raw == b"null" else raw).value
 
-    async def notify(self, notification: Notification[P], params: P) -> None:
-        """Send a notification; waits only for room to write, never for an answer."""
-        await self.notify_raw(notification.name, encode(params))
-
     async def call_raw(self, method: str, params: bytes, *, seconds: float | None = None) -> bytes:
         """Like `call`, JSON bytes in and out.
 
@@ -171,14 +167,8 @@ class Peer:
         if self._calls.pop(id_, None) is not None:
             self.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % id_)
 
-    async def notify_raw(self, method: str, params: bytes) -> None:
-        """Like `notify`, JSON bytes; waits for room to write."""
-        self.tell(method, params)
-        if self._transport.buffered > HIGH_WATER:
-            await self._transport.drain()
-
     def tell(self, method: str, params: bytes) -> None:
-        """Like `notify_raw` without waiting for room: for the few messages that must not wait."""
+        """Send a notification, JSON bytes; whoever tells much waits in `drain` for room."""
         self._transport.send(self._protocol.notification(method, params))
 
     @property
