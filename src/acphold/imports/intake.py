@@ -37,6 +37,7 @@ from acphold.record.journal import (
     SessionRow,
     history,
     is_forgotten,
+    row_of,
     session_of,
     state_of,
 )
@@ -241,10 +242,9 @@ class Intake:
                         return apart, None
                 return found, row
         if source.kept_as:
-            with suppress(errors.UnknownSessionError):
-                row = await self._journal.session(source.kept_as)
-                if row.agent == agent and row.last_seq:
-                    return source, row
+            kept = await row_of(self._journal, source.kept_as)
+            if kept is not None and kept.agent == agent and kept.last_seq:
+                return source, kept
         return source, None
 
     async def take(

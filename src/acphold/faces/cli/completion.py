@@ -24,8 +24,7 @@ from acphold.faces.cli.main import COMMANDS, FAMILIES, LISTED, parser_of, split_
 from acphold.faces.cli.settings import agent_name, agent_names
 from acphold.faces.cli.terminal_text import cut, on_one_line
 from acphold.known_agents import KNOWN_AGENTS
-from acphold.live.reading.local_reader import rows_of
-from acphold.record.journal import ListFilter, SessionRow, stores
+from acphold.record.journal import ListFilter, SessionRow, rows_of, stores
 
 SCRIPTS = {
     # A loop, and not a word list: bash would expand `$(…)` in an id that an agent chose.

@@ -27,7 +27,7 @@ from acphold.live.hub.hub import Hub
 from acphold.live.hub.session_list import check_folder
 from acphold.live.hub.turns import SharedParts
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import Lease, NewSession, RowChange, is_forgotten, session_of
+from acphold.record.journal import Lease, NewSession, RowChange, is_forgotten, row_of, session_of
 from acphold.record.journal.owners import other_owner
 
 log = logging.getLogger(__name__)
@@ -45,9 +45,7 @@ class Adoption:
 
     async def is_known(self, session_id: str) -> bool:
         """Return True if the journal has this session whole; a half-adopted one does not count."""
-        try:
-            row = await self._hub.journal.session(session_id)
-        except errors.UnknownSessionError:
+        if (row := await row_of(self._hub.journal, session_id)) is None:
             return False
         if row.prompted or row.downstream_id is not None:
             return True

@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from enum import Enum
 
 from msgspec import Struct
@@ -43,7 +42,7 @@ from msgspec import Struct
 from acp_wire.schema import encode
 from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.schema.updates import ATTRIBUTE_KINDS, kinds_about
-from acphold.errors import INTERNAL_ERROR, RemoteError, UnknownSessionError
+from acphold.errors import INTERNAL_ERROR, RemoteError
 from acphold.live.agents.capabilities import params_for_author
 from acphold.live.agents.interface import (
     ANSWER_SECONDS,
@@ -68,7 +67,7 @@ from acphold.record.history.raw_update import (
     update_kind,
     without_marks,
 )
-from acphold.record.journal import Sessions
+from acphold.record.journal import Sessions, row_of
 
 log = logging.getLogger(__name__)
 
@@ -327,9 +326,7 @@ class Children(Struct, eq=False):
             return None
         is_taken = self._side.id != self._session.id
         if not is_taken:  # clients may know something else by this id
-            with suppress(UnknownSessionError):
-                await self._journal.session(agent_id)
-                is_taken = True
+            is_taken = await row_of(self._journal, agent_id) is not None
         id_ = f"{self._side.id}:{agent_id}" if is_taken else agent_id
         child = Child(self._session.id, id_, depth)
         self._early += self._routes.bind_child(agent_id, child)

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from acp_wire.rpc.transport import Transport
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.threads import Threads
-from acphold.errors import MoveRefusedError, UnknownSessionError, WorkspaceError
+from acphold.errors import MoveRefusedError, WorkspaceError
 from acphold.journal_location import resolve_folder
 from acphold.live.hub import bounds, moves
 from acphold.live.hub.kept_files import remove_remains
@@ -40,6 +40,7 @@ from acphold.record.journal import (
     SessionRow,
     Sessions,
     bounds as journal_bounds,
+    row_of,
 )
 from acphold.record.journal.lineage import identity
 from acphold.record.journal.moves import MoveMark, mark_of, mark_text
@@ -232,9 +233,7 @@ class _TakenSession(Struct, eq=False):
     async def take(self) -> moves.MovedSession:
         """Take the taker's steps of `hub.moves`."""
         journal, offer = self._journal, self._offer
-        row: SessionRow | None = None
-        with suppress(UnknownSessionError):
-            row = await journal.session(self._id)
+        row = await row_of(journal, self._id)
         is_begun = row is not None and (row.prompted or row.last_seq > 0)
         if row is not None and is_begun and not row.moved:
             # It is here already; or it is this machine's own.

@@ -50,7 +50,7 @@ from acphold.live.hub.routes import Routes
 from acphold.live.hub.session import publish_together
 from acphold.live.mcp.servers import MCP_MESSAGE
 from acphold.record.history.raw_update import members, string
-from acphold.record.journal import Journal, session_of
+from acphold.record.journal import Journal, row_of, session_of
 
 log = logging.getLogger(__name__)
 
@@ -269,11 +269,10 @@ class Router(Struct, eq=False):
         conversation = self._conversations.get(session_id)
         if conversation is not None and conversation.side.is_open:
             return conversation.side.under_its_id(params)
-        try:
-            known = (await self._journal.session(session_id)).downstream_id
-        except errors.UnknownSessionError:
+        if (row := await row_of(self._journal, session_id)) is None:
             return params  # the agent's own
         agent = self._agent if conversation is None else conversation.side.agent
+        known = row.downstream_id
         if known and await session_of(self._journal, agent.key, known) == session_id:
             return splice(params, {"sessionId": encode(known)})
         raise not_open(session_id)

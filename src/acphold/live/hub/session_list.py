@@ -25,7 +25,6 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,7 +36,7 @@ from acp_wire.schema.splice import array, splice
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.threads import Threads
-from acphold.errors import InvalidParamsError, UnknownSessionError
+from acphold.errors import InvalidParamsError
 from acphold.journal_location import is_same_folder, resolve_folder
 from acphold.live.agents.extensions import CopyRequest
 from acphold.live.agents.interface import HubAgent
@@ -57,6 +56,7 @@ from acphold.record.journal import (
     SessionRow,
     Sessions,
     list_places,
+    row_of,
     session_of,
 )
 from acphold.record.journal.copies import TITLE
@@ -203,11 +203,8 @@ async def only_of_all(
 
 async def _row_for(tenant: str | None, journal: Sessions, session_id: str) -> SessionRow | None:
     """Return the row of a session; None if there is none, or none for this tenant."""
-    with suppress(UnknownSessionError):
-        row = await journal.session(session_id)
-        if row.is_there_for(tenant):
-            return row
-    return None
+    row = await row_of(journal, session_id)
+    return row if row is not None and row.is_there_for(tenant) else None
 
 
 def _result(lines: Sequence[ListLine]) -> bytes:
@@ -272,7 +269,7 @@ class GivenTitle(Struct, eq=False):
     async def look(self) -> None:
         """Publish the title of the row, if clients do not have it; raises JournalError."""
         known = self._session.attributes.title
-        row = await self._row()
+        row = await row_of(self._journal, self._session.id)
         if row is None or row.title in (None, self._session.attributes.title):
             return
         # If clients know of no title, that of the row is for lists only; and the agent may have
@@ -287,14 +284,8 @@ class GivenTitle(Struct, eq=False):
         """Return an update of the agent, without its title if a person has given one."""
         if b'"title"' not in raw or update_kind(raw) != "session_info_update":
             return raw
-        row = await self._row()
+        row = await row_of(self._journal, self._session.id)
         return raw if row is None or not row.renamed else splice(raw, {"title": None})
-
-    async def _row(self) -> SessionRow | None:
-        try:
-            return await self._journal.session(self._session.id)
-        except UnknownSessionError:  # deleted meanwhile
-            return None
 
 
 class ListedSessions(Struct, eq=False):

@@ -40,7 +40,7 @@ from acphold.record.history.decisions import (
 from acphold.record.history.entries import ANSWER, QUESTION, turn_spans
 from acphold.record.history.raw_update import items, members, storable, string
 from acphold.record.history.words import document
-from acphold.record.journal import Journal, history
+from acphold.record.journal import Journal, history, row_of
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.checkouts import Checkout, checkout_at, checkout_of, object_format
 from acphold.record.snapshots.comparison import bare_folder
@@ -139,10 +139,8 @@ async def origins(
             trees = [one.tree for one in rows if one.is_kept]
             if all(len({files.blobs.get((it, path)) for it in trees}) < 2 for path in files.paths):
                 continue  # no file changed
-            try:
-                row = await journal.session(session_id)
-            except UnknownSessionError:  # deleted meanwhile
-                continue
+            if (row := await row_of(journal, session_id)) is None:
+                continue  # deleted meanwhile
             spans = await turn_spans(history(journal, session_id))
             shown = await edits_by_turn(journal, row, spans, rows)
             chains.append(FolderHistory(row, spans, rows, shown))

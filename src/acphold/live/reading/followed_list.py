@@ -18,10 +18,10 @@ from contextlib import aclosing, suppress
 from msgspec import Struct
 
 from acp_wire.tasks import end
-from acphold.errors import RewrittenError, UnknownSessionError
+from acphold.errors import RewrittenError
 from acphold.live.reading import bounds
 from acphold.live.reading.neighbours import Live, LiveSession, live_anywhere
-from acphold.record.journal import Journal, ListFilter, SessionRow
+from acphold.record.journal import Journal, ListFilter, SessionRow, row_of
 
 
 class Changed(Struct, frozen=True):
@@ -161,10 +161,7 @@ def _open_turns(found: Changed) -> dict[str, SessionRow]:
 async def _row(journal: Journal, session_id: str, live: Live) -> SessionRow | None:
     """Return the row of a session; during a turn without counting that turn's messages, as it is
     read again with each piece."""
-    try:
-        return await journal.session(session_id, counted=not _is_running(live, session_id))
-    except UnknownSessionError:
-        return None
+    return await row_of(journal, session_id, counted=not _is_running(live, session_id))
 
 
 def _is_running(live: Live, session_id: str) -> bool:

@@ -12,7 +12,6 @@ Questions are answered over ACP alone, by a client that attaches to the session.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -31,7 +30,7 @@ from acphold.record.history.decisions import (
 from acphold.record.history.entries import ANSWER, CHILD, PARAMS, QUESTION, UPDATE, Entry
 from acphold.record.history.raw_update import members, string, tool_id, update_kind
 from acphold.record.history.timeline import ToolDraft
-from acphold.record.journal import Entries, Journal, ListFilter, SessionRow
+from acphold.record.journal import Entries, Journal, ListFilter, SessionRow, rows_of
 
 
 class InboxQuestion(Struct, frozen=True):
@@ -151,10 +150,9 @@ async def _rows(
             raise UnknownSessionError(row.session_id)
         yield row, True
         return
-    for session_id in live:
-        with suppress(UnknownSessionError):  # deleted meanwhile
-            if whose.has(row := await journal.session(session_id)):
-                yield row, True
+    async for row in rows_of(journal, live):
+        if whose.has(row):
+            yield row, True
     wanted = ListFilter(archived="include", tenant=whose.tenant)
     for row in await journal.page(wanted, None, bounds.INBOX_SESSIONS):
         if row.session_id not in live:

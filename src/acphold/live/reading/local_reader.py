@@ -37,6 +37,7 @@ from acphold.record.journal import (
     Sought,
     history,
     list_places,
+    rows_of,
 )
 from acphold.record.journal.access import Deed
 from acphold.record.journal.owners import is_owned
@@ -281,13 +282,6 @@ def as_listed(
     if process is None:
         return listed
     return replace(listed, pid=process.pid, is_background=process.is_background)
-
-
-async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:
-    """Yield those of these sessions that are in the journal."""
-    for session_id in session_ids:
-        with suppress(UnknownSessionError):
-            yield await journal.session(session_id)
 
 
 async def entries_of(journal: Readable, session_id: str) -> AsyncIterator[Entry]:

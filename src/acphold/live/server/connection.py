@@ -53,7 +53,7 @@ from acphold.live.server.session_requests import Handler, SessionRequests
 from acphold.live.server.unstable import UnstableMethods, archive_filter, copy_session
 from acphold.newest import Newest
 from acphold.record.history.raw_update import members, string
-from acphold.record.journal import ListFilter
+from acphold.record.journal import ListFilter, row_of
 from acphold.record.journal.access import SCOPES, Scope
 
 if TYPE_CHECKING:
@@ -324,9 +324,8 @@ class ClientConnection:
         guest_of = self.principal.session_id
         starts = "prompt" in may and guest_of is None
         if "prompt" in may and guest_of is not None:  # it may start only that session's agent
-            with suppress(errors.UnknownSessionError):
-                row = await self._desk.hub.journal.session(guest_of)
-                starts = row.agent == self._desk.agent.key
+            row = await row_of(self._desk.hub.journal, guest_of)
+            starts = row is not None and row.agent == self._desk.agent.key
         try:
             answer = await self._desk.initialize(told, starts=starts, anew=is_repeated)
         except errors.AgentError as exc:

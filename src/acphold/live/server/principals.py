@@ -47,7 +47,7 @@ from acphold.live.agents import air, capabilities
 from acphold.live.agents.air import within
 from acphold.live.agents.capabilities import ASKED, QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
-from acphold.record.journal import SessionRow
+from acphold.record.journal import SessionRow, row_of
 from acphold.record.journal.access import SCOPES, Scope
 
 if TYPE_CHECKING:  # only for types: a principal needs no hub
@@ -369,11 +369,8 @@ class OwnSessions:
     async def has_less(self) -> bool:
         """Return True if less is shared with the client now than when it was let in."""
         for session_id, scopes in [*self._shared.items()]:
-            try:
-                row = await self._desk.hub.journal.session(session_id)
-            except UnknownSessionError:
-                return True
-            if not scopes <= self._entrance.principal.scopes_in(row):
+            row = await row_of(self._desk.hub.journal, session_id)
+            if row is None or not scopes <= self._entrance.principal.scopes_in(row):
                 return True
         return False
 

@@ -42,6 +42,7 @@ from acphold.record.journal import (
     ListKey,
     SessionRow,
     bounds as journal_bounds,
+    row_of,
 )
 from acphold.record.journal.owners import is_free, other_owner, seems_silent
 
@@ -180,9 +181,7 @@ class ServedAgents(Kept, eq=False):
 
     async def agent_of(self, session_id: str) -> str | None:
         """Return the agent of this session; None if it is unknown or not served here."""
-        try:
-            row = await self._hub.journal.session(session_id)
-        except UnknownSessionError:
+        if (row := await row_of(self._hub.journal, session_id)) is None:
             return None
         name = self._name_of(row)
         return name if name in self.agents else None
@@ -190,9 +189,7 @@ class ServedAgents(Kept, eq=False):
     async def find(self, session_id: str, principal: Principal, method: str) -> FoundSession:
         """Return what is known here of a session, for this client and its request; raises
         UnknownSessionError also if the client may not know of it."""
-        try:
-            row = await self._hub.journal.session(session_id)
-        except UnknownSessionError:
+        if (row := await row_of(self._hub.journal, session_id)) is None:
             return FoundSession()  # the agent's own
         scopes = principal.scopes_in(row)
         if principal.is_known and not scopes:

@@ -13,7 +13,6 @@ clients drop an answer with members that they do not know.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 
 from acp_wire.rpc.requests import Request
@@ -32,7 +31,7 @@ from acphold.live.server.checked_params import decode_params, require_absolute, 
 from acphold.live.server.open_params import OpenParams
 from acphold.live.server.principals import Note, Principal
 from acphold.live.server.session_opener import SessionOpener
-from acphold.record.journal import Archived
+from acphold.record.journal import Archived, row_of
 from acphold.record.journal.owners import other_owner
 
 STATUS = "session/status"
@@ -101,8 +100,7 @@ class UnstableMethods:
         agent, session_id = self._desk.agent, session_id_of(request.params)
         if request.method not in agent.index_methods or not agent.alive:
             return None
-        with suppress(UnknownSessionError):
-            await self._desk.hub.journal.session(session_id)
+        if await row_of(self._desk.hub.journal, session_id) is not None:
             return None
         agents = self._desk.sessions.agents
         if not await agents.only_its([session_id]):

@@ -16,6 +16,8 @@ from acphold.record.journal.journal import (
     Sessions,
     history,
     is_forgotten,
+    row_of,
+    rows_of,
     session_of,
     state_of,
 )
@@ -66,6 +68,8 @@ __all__ = [
     "default_location",
     "history",
     "is_forgotten",
+    "row_of",
+    "rows_of",
     "session_of",
     "state_of",
 ]

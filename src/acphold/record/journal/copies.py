@@ -46,7 +46,7 @@ from acphold.record.history.entries import (
 from acphold.record.history.raw_update import may_be_chunk, members, update_kind
 from acphold.record.journal import bounds
 from acphold.record.journal.access import Share
-from acphold.record.journal.journal import Journal, Lease, history, state_of
+from acphold.record.journal.journal import Journal, Lease, history, row_of, state_of
 from acphold.record.journal.owners import At, Free, seems_gone
 from acphold.record.journal.rows import (
     Listed,
@@ -270,9 +270,7 @@ async def _copy(source: Journal, target: Journal, session_id: str) -> Became | N
 async def _bring_up(source: Journal, target: Journal, row: SessionRow, through: int) -> Became:
     """Bring the copy of the session in `target` to the state of `source`, up to an entry."""
     session_id = row.session_id
-    try:
-        copy = await target.session(session_id)
-    except errors.UnknownSessionError:
+    if (copy := await row_of(target, session_id)) is None:
         return await _create(source, target, row, through)
     if (copy.agent, copy.created_at) != (row.agent, row.created_at):
         return "differs"

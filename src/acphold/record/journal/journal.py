@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from acphold.errors import LeaseLostError, RewrittenError
+from acphold.errors import LeaseLostError, RewrittenError, UnknownSessionError
 from acphold.record.history.fold import Fold, SessionState, Summary
 from acphold.record.journal import bounds
 from acphold.record.journal.access import Access
@@ -392,6 +393,22 @@ async def state_of(journal: Readable, session_id: str, through: int | None = Non
     async for page in _pages(journal, session_id, 0, through):
         await asyncio.to_thread(fold_on, page)
     return folding.state()
+
+
+async def row_of(
+    journal: Readable | Sessions, session_id: str, *, counted: bool = False
+) -> SessionRow | None:
+    """The row of a session, as `Sessions.session` returns it; None if there is none."""
+    with suppress(UnknownSessionError):
+        return await journal.session(session_id, counted=counted)
+    return None
+
+
+async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:
+    """Yield those of these sessions that are in the journal."""
+    for session_id in session_ids:
+        if (row := await row_of(journal, session_id)) is not None:
+            yield row
 
 
 async def session_of(journal: HasLinks, agent: str, downstream_id: str) -> str | None:
