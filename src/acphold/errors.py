@@ -52,20 +52,20 @@
     │   ├── FileAccessError        what the system does not permit
     │   ├── TerminalStartError     the command cannot be run, or too many are kept
     │   └── UnknownTerminalError   never made here, or released                  -32002
-    └── JournalError               the journal cannot be read or written
-        ├── JournalUnavailableError  read-only, full, gone, no such folder
-        │   ├── NoJournalError       none was made there yet
-        │   ├── JournalBusyError     another program holds it; worth another try
-        │   └── ReadOnlyJournalError it lies where nothing can be written; it can be read
-        │       └── OlderJournalError  an earlier release wrote it, and still uses it
-        ├── NotAJournalError         a file, but not one of ours, or a torn one
-        ├── NewerJournalError        written by a later release
-        ├── SessionExistsError       the id is taken
-        ├── RewrittenError           entries were joined while they were copied
-        ├── IllegibleNameError       half a surrogate pair in an id or a path     -32602
+    └── JournalError               the journal cannot be read or written         -32052
+        ├── JournalUnavailableError  read-only, full, gone, no such folder       -32052
+        │   ├── NoJournalError       none was made there yet                     -32052
+        │   ├── JournalBusyError     another program holds it; worth another try -32052
+        │   └── ReadOnlyJournalError it lies where nothing can be written; it can be read  -32052
+        │       └── OlderJournalError  an earlier release wrote it, and still uses it  -32052
+        ├── NotAJournalError         a file, but not one of ours, or a torn one  -32052
+        ├── NewerJournalError        written by a later release                  -32052
+        ├── SessionExistsError       the id is taken                             -32052
+        ├── RewrittenError           entries were joined while they were copied  -32052
+        ├── IllegibleNameError       half a surrogate pair in an id or a path    -32602
         ├── CursorError              a list cursor that is not ours to continue  -32602
-        └── LeaseLostError           another process owns the session now
-            └── HistoryLostError     the journal has gone back: it lacks what was written last
+        └── LeaseLostError           another process owns the session now        -32052
+            └── HistoryLostError     the journal has gone back: it lacks its last entries -32052
 
 Each class knows its JSON-RPC code; the message of each may be shown to a person. Any other
 exception inside a handler is reported to the other side as an opaque incident.
@@ -121,6 +121,9 @@ acphold processes."""
 
 OTHER_AGENT = -32051
 """Also ours: a client has to choose another agent to continue a session."""
+
+JOURNAL_FAILED = -32052
+"""Also ours: no agent behind us can answer with it."""
 
 
 class DeclarationError(AcpError):
@@ -412,6 +415,8 @@ class McpAnswerError(McpError):
 
 class JournalError(AcpError):
     """The journal cannot be read or written."""
+
+    code = JOURNAL_FAILED
 
 
 class JournalUnavailableError(JournalError):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from acp_wire.transports.first_frame import BRIEF
-from acphold.errors import AgentStartError
+from acphold.errors import JOURNAL_FAILED, AgentStartError
 from acphold.faces.cli import ask_streams, bounds
 from acphold.faces.cli.ask_streams import AskArguments, TextOutput
 from acphold.faces.cli.ask_turn import AgentSettings, AskingTurn, Inquiry
@@ -30,6 +30,7 @@ from acphold.sync import connect
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, Finished
 from tests.conftest import Defaults
 from tests.editor import scripted_agent, under_name
+from tests.failures.test_journal import file_limit
 
 PERMISSION = [
     "session/request_permission",
@@ -159,6 +160,7 @@ def test_the_exit_code_says_how_the_turn_ended(
     [
         ({"error": {"code": -32603, "message": "overloaded"}}, Exit.AGENT, "overloaded"),
         ({"error": {"code": -32000, "message": "no key"}}, Exit.SIGN_IN, "says: no key"),
+        ({"error": {"code": JOURNAL_FAILED, "message": "mine"}}, Exit.AGENT, "mine"),
         ({"exit": 3}, Exit.AGENT, "exit status 3"),
     ],
 )
@@ -181,6 +183,10 @@ def test_an_agent_that_does_not_start_is_told_once(acphold: CommandLine) -> None
     done = ask(acphold, "hi", initialize="exit")
     assert (done.code, len(done.err.splitlines())) == (Exit.AGENT, 1)
     assert "ended before it answered `initialize`" in done.err
+    # Nor can it say that the journal has failed.
+    refusal = {"code": JOURNAL_FAILED, "message": "mine", "data": [1]}
+    done = ask(acphold, "hi", initialize=json.dumps({"jsonrpc": "2.0", "id": 1, "error": refusal}))
+    assert (done.code, done.err) == (Exit.AGENT, "acphold: mine\n")
 
 
 def test_a_journal_that_cannot_be_used_is_told_by_its_own_code(
@@ -190,6 +196,14 @@ def test_a_journal_that_cannot_be_used_is_told_by_its_own_code(
     done = ask(acphold, "hi", "--journal", str(tmp_path / "no.db"))
     assert done.code == Exit.JOURNAL
     assert "not an acphold journal" in done.err
+
+
+def test_so_is_one_that_becomes_full_in_the_background_process(journal: Path) -> None:
+    full = CommandLine(journal, before=file_limit(400_000))
+    flood = steps({"say": "begin"}, {"flood": [1000, 1000]})
+    done = full.run_as_process("ask", flood, "--", *scripted_agent())
+    assert done.code == Exit.JOURNAL
+    assert done.err.startswith(f"acphold: the journal {journal} cannot be used: ")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from acphold.errors import JOURNAL_FAILED
 from acphold.record.journal.sqlite.migrations import VERSION
 from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.owners import lone_command
@@ -124,7 +125,7 @@ async def test_a_file_that_is_not_our_journal_is_named_in_the_answer_and_left_as
     async with editor(FRONT, journal=journal) as client:
         for _ in range(2):
             error = await refusal(client)
-            assert error.code == -32603
+            assert error.code == JOURNAL_FAILED
             assert str(journal) in error.message
             assert words in error.message
         with pytest.raises(Refused, match=words):
@@ -176,7 +177,7 @@ async def test_a_folder_that_cannot_be_made_is_reported(place: str) -> None:
 async def test_a_journal_that_cannot_be_named_so_is_reported(url: str, tmp_path: Path) -> None:
     command = wrap_command(scripted_agent(), "--journal", url)
     async with editor(command, journal="unused", cwd=tmp_path) as client:
-        assert (await refusal(client)).code == -32603
+        assert (await refusal(client)).code == JOURNAL_FAILED
         assert await client.leave() == 1
 
 

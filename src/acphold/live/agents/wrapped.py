@@ -97,6 +97,12 @@ def last_line(process: ChildProcess | None) -> str:
     return f": {words[:MOST_LETTERS]}" if words else ""
 
 
+def without_our_code(error: errors.RemoteError) -> errors.RemoteError:
+    """Return an agent's error; only its message, if it has a code of ours."""
+    is_ours = error.code in OUR_CODES
+    return errors.RemoteError(errors.INTERNAL_ERROR, error.message) if is_ours else error
+
+
 async def hang_up_behind(process: ChildProcess, peer: Peer, pump: asyncio.Task[None]) -> None:
     """End the connection when the program ends, even if another process holds its stdout open."""
     await process.wait()
@@ -148,8 +154,9 @@ class AddedServers:
         return True
 
 
-OUR_CODES = (errors.HELD_ELSEWHERE, errors.OTHER_AGENT)
-"""Codes by which acphold sends a client elsewhere; an agent's errors have others."""
+OUR_CODES = (errors.HELD_ELSEWHERE, errors.OTHER_AGENT, errors.JOURNAL_FAILED)
+"""Codes by which acphold sends a client elsewhere, or says that the journal has failed; an agent's
+errors have others."""
 
 START_TIMEOUT = 60.0
 """Seconds for the answer to `initialize`; programs that download themselves first are slow."""
@@ -305,6 +312,8 @@ class ProcessAgent:
                     f"{self.called} ended before it answered `initialize` ({end.status})"
                     f"{last_line(process)}"
                 ) from None
+            except errors.RemoteError as error:
+                raise without_our_code(error) from None
         except BaseException:
             await self._stop()
             raise
@@ -349,8 +358,8 @@ class ProcessAgent:
             answer = await exit_error(self.called, self._process)
         elif isinstance(answer, bytes):
             answer = message_without_marks(answer)
-        elif isinstance(answer, errors.RemoteError) and answer.code in OUR_CODES:
-            answer = errors.RemoteError(errors.INTERNAL_ERROR, answer.message)
+        elif isinstance(answer, errors.RemoteError):
+            answer = without_our_code(answer)
         await call.take(answer)
 
     def withdraw(self, call: AgentCall) -> None:

@@ -70,7 +70,7 @@ log = logging.getLogger(__name__)
 NOT_OPEN = "This session is not open any more"
 NOT_OPEN_HOW = "{}. To continue, load it again."
 
-PASSING = frozenset({errors.HELD_ELSEWHERE, errors.INTERNAL_ERROR})
+PASSING = frozenset({errors.HELD_ELSEWHERE, errors.INTERNAL_ERROR, errors.JOURNAL_FAILED})
 """Codes of refusals after which another try may succeed: another process was quicker, a disk is
 full, or the journal is locked."""
 
