@@ -93,6 +93,16 @@ async def test_each_hit_has_its_session_and_its_place(journal: Path) -> None:
         assert "@7 tool:\n> Edit hello.py\n> /home/me/hello.py" in read
 
 
+async def test_the_prompt_of_a_named_user_has_their_name(journal: Path) -> None:
+    author = "author", b'{"name":"zed","version":"1","user":"bert"}'
+    await remember(journal, "aaaa-1", author, prompt("hello"))
+    async with recalling(journal) as client:
+        assert (await answer(client, "search", query="hello")).endswith(" user bert: hello")
+        for before in (0, 1):
+            read = await answer(client, "read", place="aaaa@2", before=before)
+            assert "@2 user bert:\n> hello" in read
+
+
 async def test_a_place_is_read_with_what_is_before_it_and_on(journal: Path) -> None:
     await remember(journal, "aaaa-1", *CONVERSATION)
     async with recalling(journal) as client:

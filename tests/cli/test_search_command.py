@@ -79,6 +79,7 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "seq": 3,
         "place": "bbbbbbbb-2@3",
         "speaker": "agent",
+        "user": None,
         "agent": "other",
         "agentName": "other",
         "cwd": "/srv/api",
@@ -88,6 +89,17 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "excerpt": "Done: it is the retry.",
         "marks": [[16, 21]],
     }
+
+
+@here_and_there
+def test_the_prompt_of_a_named_user_is_not_yours(acphold: CommandLine, journal: Path) -> None:
+    author = "author", b'{"name":"zed","version":"1","user":"bert"}'
+    remember(journal, "s", author, prompt("hello"), ended(), prompt("hello again"), ended())
+    found = acphold.run("search", "hello").out
+    assert "  s@2  now  bert\n    hello\n" in found
+    assert "  s@4  now  you\n    hello again\n" in found
+    lines = map(json.loads, acphold.run("search", "--json", "hello").out.splitlines())
+    assert [(hit["speaker"], hit["user"]) for hit in lines] == [("user", None), ("user", "bert")]
 
 
 @here_and_there

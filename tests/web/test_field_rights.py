@@ -187,16 +187,18 @@ async def test_each_prompt_names_the_user_whose_token_it_came_with_whatever_its_
 ) -> None:
     session_id = await begin(served, "--user", "alice")
     served.run("access", "share", session_id, "--with", "bert", "--prompt")
-    route = Route(served.url, token=served.token("--user", "bert"), seconds=30, limit=1 << 20)
-    client = Client(await websocket.connect(route))
-    async with connected(client.peer):
-        info = {"name": "zed", "version": "1", "user": "alice"}
-        await client.ask("initialize", protocolVersion=1, clientInfo=info)
-        opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
-        await client.ask("session/load", **opening)
-        await client.say(session_id, "go on")
+    only_here = ("--session", session_id, "--scope", "watch", "--scope", "prompt")
+    for token in (("--user", "bert"), (*only_here, "--name", "a guest")):
+        route = Route(served.url, token=served.token(*token), seconds=30, limit=1 << 20)
+        client = Client(await websocket.connect(route))
+        async with connected(client.peer):
+            info = {"name": "zed", "version": "1", "user": "alice"}
+            await client.ask("initialize", protocolVersion=1, clientInfo=info)
+            opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
+            await client.ask("session/load", **opening)
+            await client.say(session_id, "go on")
     async with acphold.connect(served.url, token=served.token("--user", "alice")) as owner:
         shown = await owner.load_session(session_id, cwd=served.folder)
         prompts = [it for it in shown.replay if isinstance(it, UserMessageChunk)]
     clients: list[Any] = [(it.meta or {})["acphold/client"] for it in prompts]
-    assert [client["user"] for client in clients] == ["alice", "bert"]
+    assert [client["user"] for client in clients] == ["alice", "bert", "a guest"]

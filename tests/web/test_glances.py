@@ -76,7 +76,8 @@ async def test_of_a_long_turn_only_the_end_is_read_and_the_glance_says_so(tmp_pa
 
 
 async def test_a_hit_has_the_messages_before_and_after_it(tmp_path: Path) -> None:
-    talk = [
+    talk: Pieces = [
+        ("author", [b'{"name":"zed","version":"1","user":"bert"}']),
         *turn("Where is the needle?", chunk("agent_message", "In the " + "hay " * 100 + "needle.")),
         *turn("Thank you", chunk("agent_message", "Always.")),
     ]
@@ -88,8 +89,12 @@ async def test_a_hit_has_the_messages_before_and_after_it(tmp_path: Path) -> Non
         answer, question = sorted(found, key=lambda it: len(it["excerpt"]), reverse=True)
         assert question["before"] is None
         assert question["after"]["speaker"] == "agent"
-        assert answer["before"] == {"speaker": "user", "text": "Where is the needle?"}
-        assert answer["after"] == {"speaker": "user", "text": "Thank you"}
+        assert answer["before"] == {
+            "speaker": "user",
+            "user": "bert",
+            "text": "Where is the needle?",
+        }
+        assert answer["after"] == {"speaker": "user", "user": None, "text": "Thank you"}
         assert len(answer["excerpt"]) > len(hits[0]["excerpt"])
         ((begin, end),) = answer["marks"]
         assert answer["excerpt"][begin:end] == "needle"

@@ -21,8 +21,8 @@
 `words` are the agent's last ones, `problem` is why the last turn failed, and `files` how many files
 that turn changed, as far as the agent has shown: `isAll` is false if there may be more, because
 only the end of a long turn is read. `before` and `after` are the messages around a hit, each
-{"speaker", "text"} or null, and `excerpt` is longer than that of the hit. Sessions that are gone or
-not for this principal are left out.
+{"speaker", "user", "text"} or null, and `excerpt` is longer than that of the hit. Sessions that are
+gone or not for this principal are left out.
 
 A file is only downloaded, never shown at this address: agents' text would share our origin.
 """
@@ -54,6 +54,7 @@ from acphold.live.server.principals import Principal
 from acphold.record.history import Entry
 from acphold.record.history.entries import PROMPT, TURN_END
 from acphold.record.history.raw_update import ROLES, members, string, update_kind
+from acphold.record.history.replay import named_user
 from acphold.record.history.timeline import turn_end
 from acphold.record.history.words import document
 from acphold.record.journal import Journal, SessionRow
@@ -199,19 +200,22 @@ async def _context(
     if not following or following[0].seq != seq or not document(following[0]):
         return None
     held = Held(row.session_id, row.agent, row.cwd, row.title, row.archived)
-    its = hit(held, following[0], patterns, None, bounds.EXCERPT_CHARACTERS)
+    its = hit(held, following[0], None, patterns, None, bounds.EXCERPT_CHARACTERS)
     return {
         "place": place_name(row.session_id, seq),
         "excerpt": its.excerpt,
         "marks": its.marks,
-        "before": _message(before.entries, is_end=True),
-        "after": _message(following[1:], is_end=False),
+        "before": _message(before.entries, [*before.entries[1:], None], is_end=True),
+        "after": _message(following[1:], following[:-1], is_end=False),
     }
 
 
-def _message(entries: Iterable[Entry], *, is_end: bool) -> dict[str, str] | None:
-    """Return the first message among these, the end or the beginning of its text."""
-    for entry in entries:
+def _message(
+    entries: Sequence[Entry], befores: Sequence[Entry | None], *, is_end: bool
+) -> dict[str, str | None] | None:
+    """Return the first message among these, the end or the beginning of its text; `befores` are the
+    entries before each."""
+    for entry, before in zip(entries, befores, strict=False):
         is_message = entry.kind == PROMPT or update_kind(entry.update) in ROLES
         if is_message and (text := " ".join(document(entry).messages.split())):
             if len(text) > bounds.GLANCE_CHARACTERS:
@@ -220,7 +224,8 @@ def _message(entries: Iterable[Entry], *, is_end: bool) -> dict[str, str] | None
                     if is_end
                     else f"{text[: bounds.GLANCE_CHARACTERS]}…"
                 )
-            return {"speaker": speaker(entry), "text": text}
+            user = named_user(entry, before)
+            return {"speaker": speaker(entry), "user": user, "text": text}
     return None
 
 

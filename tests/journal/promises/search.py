@@ -17,6 +17,7 @@ from acphold.record.journal import (
     session_of,
 )
 from tests.journal.promises.promise import (
+    begun,
     chunk,
     each,
     encode,
@@ -411,6 +412,26 @@ async def a_hit_tells_whose_words_they_are_and_where(journal: Journal) -> None:
     assert (hit.agent, hit.cwd, hit.title) == ("claude", "/home/me/project", "A title")
     assert (hit.speaker, hit.tool) == ("user", None)
     assert [hit.excerpt[start:end] for start, end in hit.marks] == ["word", "Two"]
+
+
+@promised
+async def a_hit_names_the_user_who_said_it(journal: Journal) -> None:
+    by = b'{"name":"zed","version":"1","user":"bert"}'
+    meta = {"acphold/client": {"user": "ada"}}
+    lease = await begun(journal)
+    await journal.change(lease, RowChange(prompted=True))
+    await journal.append(lease, [("author", [by]), ("prompt", [encode(text("my word"))])])
+    said_in_turn = encode(chunk("user_message", "her word", messageId="acphold-1", _meta=meta))
+    await journal.append(lease, [("update", [said_in_turn])])
+    await journal.append(lease, [("prompt", [encode(text("a word"))])])
+    for _ in range(2):
+        hits = await journal.index.search("word")
+        assert [(hit.excerpt, hit.user) for hit in sorted(hits, key=lambda hit: hit.seq)] == [
+            ("my word", "bert"),
+            ("her word", "ada"),
+            ("a word", None),
+        ]
+        await journal.settle(lease, lease.next_seq - 1)
 
 
 @promised

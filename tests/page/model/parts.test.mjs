@@ -11,6 +11,7 @@ const { grouping, standing, waits } = await import(`${MODEL}/rows.js`);
 const { agentName, called, line, shortPath, size, visible } = await import(`${MODEL}/text.js`);
 const { bars, share } = await import(`${MODEL}/usage.js`);
 const { held, Timeline } = await import(`${MODEL}/timeline.js`);
+const { sayer } = await import("../../../src/acphold/web/page/wire/device.js");
 const { ago, dayOf, exactly, moment } = await import(`${MODEL}/times.js`);
 
 const place = { seq: 0, at: "" };
@@ -233,6 +234,13 @@ test("what is far above is dropped, and read again it is where it was", () => {
   timeline.prepend(older);
   assert.equal(timeline.items.length, 10);
   assert.deepEqual(timeline.items[0].fields, { title: "x".repeat(10), status: "failed" });
+});
+
+test("a prompt is yours if it is this device's user's, and of whoever runs the server if it names nobody", () => {
+  globalThis.localStorage = { getItem: () => JSON.stringify({ user: "bert", server: "ada@home" }) };
+  assert.deepEqual(["bert", "eve", "", null].map(sayer), ["You", "eve", "ada@home", "ada@home"]);
+  globalThis.localStorage = { getItem: () => JSON.stringify({ user: null, server: "ada@home" }) };
+  assert.deepEqual(["bert", "", null].map(sayer), ["bert", "You", "You"]);
 });
 
 test("a patch becomes lines with the numbers of both sides, and nothing in it moves what is around it", () => {

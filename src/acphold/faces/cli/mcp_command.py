@@ -39,6 +39,7 @@ from acphold.live.presentation.json_facts import place_name
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.history import Entry
 from acphold.record.history.entries import iso
+from acphold.record.history.replay import named_user
 from acphold.record.history.words import document
 from acphold.record.journal import (
     Journal,
@@ -151,7 +152,8 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
     for _, group in groupby(hits[: sought.limit], lambda hit: hit.session_id):
         of_one = [*group]
         lines = [
-            f"{on_one_line(place_name(hit.session_id, hit.seq))} {iso(hit.at)[:10]} {hit.speaker}: "
+            f"{on_one_line(place_name(hit.session_id, hit.seq))} {iso(hit.at)[:10]} "
+            f"{_by(hit.speaker, hit.user)}: "
             f"{f'{_line(hit.tool)}: ' if hit.tool else ''}{on_one_line(hit.excerpt)}"
             for hit in of_one
         ]
@@ -178,6 +180,10 @@ def _head(of: SearchHit | SessionRow) -> str:
     return f"Session {_line(of.session_id)}: {title} [{agent} in {folder}]"
 
 
+def _by(speaker: str, user: str | None) -> str:
+    return f"{speaker} {_line(user)}" if user else speaker
+
+
 def _line(text: str) -> str:
     return _cut(on_one_line(text), 120)
 
@@ -198,13 +204,13 @@ async def read_answer(journal: Journal, request: ReadRequest, cwd: str | None) -
     quotes = [RECORD, _head(row)]
     room = bounds.RECALL_CHARACTERS - len(RECORD) - len(quotes[1]) - 200  # for the last line
     is_sought = seq is not None
-    async for entry in _entries_from(journal, row.session_id, seq or 1, request.before):
+    async for entry, user in _entries_from(journal, row.session_id, seq or 1, request.before):
         most = bounds.RECALLED_ENTRY_CHARACTERS
         if is_sought and entry.seq >= (seq or 1):
             most, is_sought = bounds.REQUESTED_ENTRY_CHARACTERS, False
         # The speaker, then each line marked as quoted.
         words = document(entry)
-        author = speaker(entry) if words.messages else "tool"
+        author = _by(speaker(entry), user) if words.messages else "tool"
         text = "\n".join(filter(None, (words.messages, words.tools, words.diffs)))
         quoted = "> " + visible(text).replace("\n", "\n> ")  # no other character ends a line now
         left_out = len(quoted) - most
@@ -223,22 +229,25 @@ async def read_answer(journal: Journal, request: ReadRequest, cwd: str | None) -
 
 async def _entries_from(
     journal: Readable, session_id: str, seq: int, before: int
-) -> AsyncIterator[Entry]:
-    """Yield the entries with text from `seq` on, and `before` of them before it."""
-    earlier: deque[Entry] = deque(maxlen=before)
-    after = max(0, seq - 1 - (bounds.RECALL_LOOK_BACK if before else 0))
+) -> AsyncIterator[tuple[Entry, str | None]]:
+    """Yield the entries with text from `seq` on, and `before` of them before it; each with the name
+    of the user who said it."""
+    earlier: deque[tuple[Entry, str | None]] = deque(maxlen=before)
+    last = None
+    after = max(0, seq - 2 - (bounds.RECALL_LOOK_BACK if before else 0))
     async for segment in history(journal, session_id, after):
         for entry in segment.entries():
+            said, last = (entry, named_user(entry, last)), entry
             if not document(entry):
                 continue
             if entry.seq < seq:
-                earlier.append(entry)
+                earlier.append(said)
                 continue
             while earlier:
                 yield earlier.popleft()
-            yield entry
-    for entry in earlier:
-        yield entry
+            yield said
+    for said in earlier:
+        yield said
 
 
 def recall_server(journal: str, cwd: str | None) -> McpServerStdio:

@@ -88,7 +88,7 @@ async def search(
     searchable at once; the rest follows in the background.
 
     With --json each line is an object with sessionId, seq, place, at (ISO 8601, UTC), speaker,
-    agent, cwd, title, archived, tool, excerpt and marks.
+    user, agent, cwd, title, archived, tool, excerpt and marks.
     """
     sought = Sought(
         " ".join(words),
@@ -180,6 +180,7 @@ def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
         short = on_one_line(short_ids[session_id])
         for hit in (first, *more):
             label, style = SPEAKERS[hit.speaker]
+            label = on_one_line(hit.user or "") or label
             place = place_name(short, hit.seq)
             when = f"  {short_age(hit.at, now)}  "
             tool = f"  {on_one_line(hit.tool)}" if hit.tool else ""

@@ -189,6 +189,7 @@ def hit_json(hit: SearchHit) -> str:
         "place": place_name(hit.session_id, hit.seq),
         "at": iso(hit.at),
         "speaker": hit.speaker,
+        "user": hit.user,
         "archived": hit.archived,
         "tool": hit.tool,
         "excerpt": hit.excerpt,

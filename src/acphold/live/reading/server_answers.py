@@ -92,6 +92,7 @@ class RemoteHit(Struct, rename="camel"):
     title: str | None
     tool: str | None = None
     archived: bool = False
+    user: str | None = None
 
 
 class RemoteSum(ReportedTokens, rename="camel", kw_only=True):

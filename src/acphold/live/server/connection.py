@@ -140,8 +140,9 @@ class ClientConnection:
 
     @property
     def info(self) -> bytes:
-        user = {"user": tenant} if (tenant := self._entrance.tenant) else {}
-        known = self._names | user  # it may sign in, and as somebody else
+        principal = self.principal  # it may sign in, and as somebody else
+        user = principal.tenant or (principal.session_id and principal.name)
+        known = {**self._names, "user": user} if user else self._names
         return schema.encode(known) if known else b""
 
     @property

@@ -18,6 +18,7 @@ from acphold.record.history.entries import (
     TERMINAL,
     TURN_END,
     UPDATE,
+    Entry,
     Segment,
 )
 from acphold.record.history.fold import prompt_message_id
@@ -129,6 +130,19 @@ def prompt_chunk(seq: int, block: bytes, client: bytes) -> bytes:
         block,
         meta,
     )
+
+
+def named_user(entry: Entry, before: Entry | None) -> str | None:
+    """Return the name of the user who said this; None for nobody in particular.
+
+    The entry `before` a prompt has its author.
+    """
+    by = b""
+    if entry.kind == PROMPT and before is not None and before.kind == AUTHOR:
+        by = before.raw
+    elif entry.kind == UPDATE and CLIENT_MARK.encode() in entry.raw:  # said in the turn
+        by = members(members(entry.raw).get("_meta", b"")).get(CLIENT_MARK, b"")
+    return string(members(by).get("user"))
 
 
 def turn_mark(end: TurnEnd) -> bytes:

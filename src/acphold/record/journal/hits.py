@@ -21,6 +21,7 @@ from acphold.record.history.raw_update import (
     string,
     update_kind,
 )
+from acphold.record.history.replay import named_user
 from acphold.record.history.words import Document, camel_parts, document, indexable, with_spaces
 from acphold.record.journal import bounds
 from acphold.record.journal.seams import Part, SearchHit, Speaker
@@ -39,12 +40,13 @@ class Held(NamedTuple):
 def hit(
     held: Held,
     entry: Entry,
+    before: Entry | None,
     patterns: Sequence[re.Pattern[str]],
     part: Part | None,
     length: int = bounds.EXCERPT_CHARACTERS,
 ) -> SearchHit:
     """Return the hit for an entry: the part of its text that has the most of the terms, with at
-    most `length` characters."""
+    most `length` characters. `before` is the entry before it, which a prompt's author needs."""
     words = document(entry)
     texts: list[tuple[Speaker, str]] = []
     if words.messages and part in (None, "messages"):
@@ -62,6 +64,7 @@ def hit(
         title=held.title,
         archived=held.archived,
         tool=tool_title(entry) if source in ("tool", "diff") else None,
+        user=named_user(entry, before),
     )
 
 

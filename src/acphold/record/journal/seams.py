@@ -47,7 +47,8 @@ class SearchHit(Struct, frozen=True):
     """An entry that matches a search, and its session.
 
     `excerpt` is one line of its text, `marks` the places of the words in it. `tool` is the title of
-    the tool call, where `speaker` is `tool` or `diff`; None if this entry does not have it.
+    the tool call, where `speaker` is `tool` or `diff`; None if this entry does not have it. `user`
+    is the name of the user who said it.
     """
 
     session_id: str
@@ -61,6 +62,7 @@ class SearchHit(Struct, frozen=True):
     title: str | None
     tool: str | None
     archived: bool = False
+    user: str | None = None
 
 
 class Tokens(Struct, frozen=True, array_like=True, gc=False):

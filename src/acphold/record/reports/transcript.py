@@ -19,18 +19,16 @@ from acphold.record.history.decisions import (
 )
 from acphold.record.history.entries import (
     ANSWER,
-    AUTHOR,
     CHILD,
     ECHO,
     PROMPT,
     QUESTION,
     TURN_END,
-    UPDATE,
     Entry,
 )
 from acphold.record.history.fold import Fold
 from acphold.record.history.raw_update import is_our_notice, members, string, update_kind
-from acphold.record.history.replay import CLIENT_MARK
+from acphold.record.history.replay import named_user
 from acphold.record.history.timeline import (
     ContextCompaction,
     Message,
@@ -228,17 +226,15 @@ class _TurnTranscript:
         self._plan_place: tuple[int, int] | None = None
         self._questions: dict[str, tuple[int, AskedQuestion]] = {}
         self._users: dict[int, str] = {}  # of prompts, and of what they said in turns
+        self._before: Entry | None = None
         self._is_open = False
 
     def add(self, entry: Entry) -> None:
         if entry.kind == ECHO:
             return
-        if entry.kind == AUTHOR:
-            self._users[entry.seq + 1] = string(members(entry.raw).get("user")) or ""
-        elif entry.kind == UPDATE and CLIENT_MARK.encode() in entry.raw:  # said in the turn
-            meta = members(members(entry.raw).get("_meta", b"{}"))
-            by = members(meta.get(CLIENT_MARK, b"{}"))
-            self._users[entry.seq] = string(by.get("user")) or ""
+        if user := named_user(entry, self._before):
+            self._users[entry.seq] = user
+        self._before = entry
         if entry.kind in (PROMPT, TURN_END):
             self._is_open = entry.kind == PROMPT
         self._fold.add(entry)

@@ -7,19 +7,20 @@ index made for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 from acphold.journal_location import resolve_folder
 from acphold.record.history.compaction import compact
-from acphold.record.history.entries import Entry
+from acphold.record.history.entries import PROMPT, Entry
 from acphold.record.journal import bounds
 from acphold.record.journal.hits import Held, Term, fitting, hit, patterns_of, query, terms
 from acphold.record.journal.rows import ListFilter
 from acphold.record.journal.seams import SearchHit, Sought
 from acphold.record.journal.sql.session_tables import select_rows
-from acphold.record.journal.sql.tables import Key, Tables
+from acphold.record.journal.sql.tables import KeptSegments, Key, Tables
 from acphold.record.journal.stored_history import DamagedRowError
 
 SomeTables = TypeVar("SomeTables", bound=Tables)
@@ -37,6 +38,12 @@ Find: TypeAlias = Callable[
 Their sessions meet a condition in SQL, which begins with AND and has its values in the dict. None
 if nothing at all can match.
 """
+
+
+def _entry(rows: KeptSegments, seq: int) -> Iterator[Entry]:
+    """Yield the entry with this number, if it is there."""
+    for segment in rows.read(seq - 1, 1):
+        yield from (entry for entry in segment.entries() if entry.seq == seq)
 
 
 def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> list[SearchHit]:
@@ -61,24 +68,22 @@ def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> 
     indexed: list[SearchHit] = []
     for key, held, seq in in_index:
         with suppress(DamagedRowError):  # it cannot be shown, but all of the others can
-            indexed += [
-                hit(held, entry, patterns, sought.part)
-                for segment in tables.segments(key).read(seq - 1, 1)
-                for entry in segment.entries()
-                if entry.seq == seq
-            ]
+            rows = tables.segments(key)
+            for entry in _entry(rows, seq):
+                before = _entry(rows, seq - 1) if entry.kind == PROMPT else iter(())
+                indexed.append(hit(held, entry, next(before, None), patterns, sought.part))
     if not sought.unsettled:
         return indexed
     # Archived ones are among them. An agent's own copy of a session that `wrap` keeps in the same
     # journal is never prompted here: its words are found in the other one.
     filter = ListFilter(sought.agents, sought.cwd, archived="include", tenant=sought.tenant)
     if sought.session_id is None:
-        rows = tables.page(filter, None, bounds.UNSETTLED_SESSIONS, counted=False)
+        newest = tables.page(filter, None, bounds.UNSETTLED_SESSIONS, counted=False)
     else:
         one_row = select_rows(tables, "WHERE session_id = %s", (sought.session_id,), counted=False)
-        rows = [row for row in one_row if filter.fits(row)]
-    candidates: list[tuple[Held, Entry]] = []
-    for row in rows:
+        newest = [row for row in one_row if filter.fits(row)]
+    candidates: list[tuple[Held, Entry, Entry | None]] = []
+    for row in newest:
         held = Held(row.session_id, row.agent, row.cwd, row.title, row.archived)
         key, settled = tables.find_settled(row.session_id)
         if row.last_seq > settled:
@@ -86,9 +91,13 @@ def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> 
             with suppress(*() if sought.session_id else (DamagedRowError,)):
                 tail = tables.segments(key).tail(settled, bounds.UNSETTLED_BYTES)
                 entries = [entry for segment in compact(tail) for entry in segment.entries()]
-                candidates += [(held, entry) for entry in entries if entry.at >= sought.since]
+                candidates += [
+                    (held, entry, before)
+                    for before, entry in pairwise([None, *entries])
+                    if entry is not None and entry.at >= sought.since
+                ]
     candidates.sort(key=lambda candidate: (-candidate[1].at, -candidate[1].seq))
-    fit = fitting([entry for _, entry in candidates], query(found, sought.part))
+    fit = fitting([entry for _, entry, _ in candidates], query(found, sought.part))
     fresh = [hit(*candidates[place], patterns, sought.part) for place in fit[: sought.limit]]
     if not fresh:
         return indexed

@@ -461,8 +461,9 @@ export class Session {
     const sending = this.sending.value.find(({ kept, state }) => !kept.later && (state === "sent" || state === "arrived"));
     if (!sending) return;
     this.#setState(sending.kept, "begun");
+    const _meta = { "acphold/client": { user: device()?.user } };
     for (const content of sending.kept.content) {
-      this.timeline.addLive({ sessionUpdate: "user_message_chunk", messageId: `acphold-${sending.kept.id}`, content }, place);
+      this.timeline.addLive({ sessionUpdate: "user_message_chunk", messageId: `acphold-${sending.kept.id}`, content, _meta }, place);
     }
   }
 

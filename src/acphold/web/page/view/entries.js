@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { inClient } from "../model/decisions.js";
 import { asText, baseName, counted, line, wordTable, visible } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
-import { device } from "../wire/device.js";
+import { sayer } from "../wire/device.js";
 import { coded } from "./coded.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
@@ -131,8 +131,7 @@ function Inside({ items, version }) {
 
 /** @param {{item: import("../model/timeline.js").Prompt, version: number}} props */
 function PromptView({ item }) {
-  const other = item.user && item.user !== device()?.user && line(item.user, 60);
-  const whose = item.isReported ? "You, as reported by the agent" : other || "You";
+  const whose = item.isReported ? "You, as reported by the agent" : line(sayer(item.user), 60);
   return html`<article class=${`prompt ${item.isReported ? "told" : ""}`}>
     <header><h2>${whose}</h2>${item.author && html` <span>${inClient(item.author)}</span>`} <${Later} name="FromHere" item=${item} /><${When} item=${item} /></header>
     ${blocks(item.content)}

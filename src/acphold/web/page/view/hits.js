@@ -1,5 +1,6 @@
 // The texts that a search has found, by session.
 import { useEffect, useRef, useState } from "preact/hooks";
+import { sayer } from "../wire/device.js";
 import { read, search } from "../wire/pages.js";
 import { agentName, baseName, called, counted, line, wordTable } from "../model/text.js";
 import { ago, exactly } from "../model/times.js";
@@ -7,7 +8,7 @@ import { html } from "./html.js";
 import { sessionPlace } from "./places.js";
 
 /** @typedef {import("../wire/pages.js").Hit} Hit */
-/** @typedef {{speaker: string, text: string} | null} Message */
+/** @typedef {{speaker: string, user: string | null, text: string} | null} Message */
 /** @typedef {{place: string, excerpt: string, marks: [number, number][], before: Message, after: Message}} Context  see `web.reports` */
 
 /** Hits of a session that are shown before somebody asks for more. */
@@ -84,11 +85,11 @@ function Excerpt({ hit, context }) {
   return html`<${Around} message=${context.before} /><span class="excerpt">${marked(context)}</span><${Around} message=${context.after} />`;
 }
 
-const SPEAKERS = wordTable({ user: "You", agent: "Agent", thought: "Thought" });
+const SPEAKERS = wordTable({ agent: "Agent", thought: "Thought" });
 
 /** @param {{message: Message}} props */
 const Around = ({ message }) =>
-  message && html`<span class="around"><b>${SPEAKERS[message.speaker] ?? "Other"}:</b> ${line(message.text, 320)}</span>`;
+  message && html`<span class="around"><b>${message.speaker === "user" ? line(sayer(message.user), 60) : (SPEAKERS[message.speaker] ?? "Other")}:</b> ${line(message.text, 320)}</span>`;
 
 /** @param {{excerpt: string, marks: [number, number][]}} found */
 function marked({ excerpt, marks }) {

@@ -34,6 +34,12 @@ export function whenChanged(known, what) {
 /** Whose the sessions are. @param {Whose} of */
 export const owner = ({ user, server }) => user ?? server;
 
+/** Who said something: what names no user was said by whoever runs the server. @param {string | null | undefined} user */
+export function sayer(user) {
+  const known = device();
+  return (user || null) === (known?.user ?? null) ? "You" : user || (known?.server ?? "");
+}
+
 /** Ask the server for something, as this device. @param {string | URL} path @param {RequestInit} [how] */
 export function request(path, how) {
   const headers = new Headers(how?.headers);
