@@ -85,15 +85,14 @@ class WaitingQueue(Struct, eq=False):
 
     # -- changes --------------------------------------------------------------------------
 
-    async def change(self, change: QueueChange, client: bytes, *, guest: bool = False) -> str:
-        """Change the queue for a client with this info, perhaps that of a `guest`; return the id of
-        the prompt concerned.
+    async def change(self, change: QueueChange, client: Client) -> str:
+        """Change the queue for a client; return the id of the prompt concerned.
 
         Raises InvalidParamsError if the change does not fit, JournalError.
         """
         if change.do == "add" and not change.id:
             change = replace(change, id=uuid4().hex[:8])
-        change = replace(change, client=msgspec.Raw(client or b"{}"), why="", guest=guest)
+        change = self._by(client, replace(change, why=""))
 
         def fit(queue: PromptQueue) -> bytes:
             if change.id and change.id == self._beginning:
@@ -123,9 +122,7 @@ class WaitingQueue(Struct, eq=False):
         if not (turns := self._turns.withdraw(client)):
             return
         for turn in turns:
-            info = msgspec.Raw(client.info or b"{}")
-            prompt, guest = msgspec.Raw(turn.prompt), not client.owns(self._session.tenant)
-            add = QueueChange("add", uuid4().hex[:8], prompt, client=info, guest=guest)
+            add = self._by(client, QueueChange("add", uuid4().hex[:8], msgspec.Raw(turn.prompt)))
             # Held, not published: so they are there when the running turn ends, however it ends.
             self._session.hold(QUEUE, [encode(add)])
 
@@ -134,6 +131,10 @@ class WaitingQueue(Struct, eq=False):
             self.look()
 
         self._keeping = self._tasks.start(commit(), "keep prompts")
+
+    def _by(self, client: Client, change: QueueChange) -> QueueChange:
+        guest = not client.owns(self._session.tenant)
+        return replace(change, client=msgspec.Raw(client.info or b"{}"), guest=guest)
 
     def hold_back(self) -> None:
         """Hold what waits: a client has stopped the session. Nothing begins from now on, whether a

@@ -235,10 +235,7 @@ class SessionRequests(Struct, eq=False):
         result: dict[str, object] = {}
         if asked.change is not None:
             await conversation.waiting.wake()
-            is_guest = not self._client.owns(conversation.session.tenant)
-            result["id"] = await conversation.waiting.change(
-                asked.change, self._client.info, guest=is_guest
-            )
+            result["id"] = await conversation.waiting.change(asked.change, self._client)
         if asked.read:
             result["prompt"] = (await conversation.waiting.content(asked.read)).prompt
         return schema.encode(result | conversation.session.attachments.queue_state())
