@@ -146,6 +146,39 @@ def test_sessions_of_a_server_are_listed_found_shown_and_followed(served: Served
         follow.communicate()
 
 
+def test_what_happened_to_sessions_while_a_server_restarts_is_told(served: Served) -> None:
+    server = ("--server", f"{served.url}#pair={served.pair}")
+    for name in ("one", "two", "three"):
+        typed = f"quick: {name}\n"
+        far(served, "chat", *server, "--cwd", str(served.folder), typed=typed)
+        server = ("--server", "localhost")
+    rows = map(json.loads, served.run("list", "--json").splitlines())
+    ids = {row["title"].split()[-1]: row["sessionId"] for row in rows}
+    words = (*ACPHOLD, "list", "--follow", *server)
+    follow = subprocess.Popen(words, env=laptop(served), stdout=subprocess.PIPE, text=True)
+    try:
+        assert follow.stdout is not None
+        while "quick: one" not in (line := follow.stdout.readline()):
+            assert line
+        served.kill()
+        served.run("session", "delete", "--yes", ids["one"])
+        served.run("session", "archive", ids["two"])
+        served.run("session", "rename", ids["three"], "Renamed")
+        port = served.url.rpartition(":")[2]
+        served.words[served.words.index("127.0.0.1:0")] = f"127.0.0.1:{port}"
+        served.start_alone_again()
+        told = [follow.stdout.readline().split()[1:3] for _ in range(3)]
+        short = {name: id_[:8] for name, id_ in ids.items()}
+        assert sorted(told) == [
+            ["archived", short["two"]],
+            ["completed", short["three"]],
+            ["deleted", short["one"]],
+        ]
+    finally:
+        follow.kill()
+        follow.communicate()
+
+
 @pytest.mark.parametrize("served", [[]], ids=[""], indirect=True)
 def test_every_command_over_a_server_is_for_whose_a_session_is_and_for_those_it_is_shared_with(
     served: Served,

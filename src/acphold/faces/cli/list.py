@@ -412,10 +412,15 @@ async def follow_list(
     from acphold.faces.screen.plain import is_unread
 
     async def report_changes() -> None:
-        pending = show
+        pending, known = show, set[str]()
         async with aclosing(reader.changes(limit or bounds.FOLLOWED_SESSIONS)) as changes:
             async for news in changes:
                 report(news)
+                listed = {it.row.session_id for it in news.sessions}
+                if news.is_all and (missing := known - listed):
+                    report(found := await _find(reader, missing))
+                    known -= {*found.gone}
+                known = (known | listed) - {*news.gone}
                 if pending is not None:
                     await pending()
                     pending = None
@@ -426,6 +431,16 @@ async def follow_list(
             await asyncio.wait({task}, timeout=bounds.READER_LOOK_SECONDS)
     if not task.cancelled():
         task.result()
+
+
+async def _find(reader: SessionReader, missing: set[str]) -> News:
+    """Return what became of sessions that a new list lacks: gone, archived, or older than those."""
+    all_, found = Wanted(ListFilter(archived="include", include_unprompted=True)), []
+    async for page in session_pages(reader, all_):
+        found += [it for it in page if it.row.session_id in missing]
+        if len(found) == len(missing):
+            break
+    return News(found, [*missing - {it.row.session_id for it in found}])
 
 
 # -- the output -----------------------------------------------------------------------------
