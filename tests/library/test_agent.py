@@ -3,6 +3,7 @@ from __future__ import annotations
 import pydoc
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,6 +180,25 @@ def test_help_tells_of_each_option_on_lines_of_its_own(name: str) -> None:
     )
     assert re.search(r"^    journal: where conversations are kept", text, re.M)
     assert "Annotated" not in text
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"jornal": "x.db"}, "no option 'jornal'; there are: journal, cancel_grace, "),
+        ({"journal": 5}, "journal=5: Expected `str | null`, got `int`"),
+        ({"cancel_grace": "ten"}, "cancel_grace='ten': Expected `float`, got `str`"),
+        ({"when_detached": "wiat"}, "when_detached='wiat': Invalid enum value 'wiat'; see help("),
+    ],
+)
+def test_an_option_that_is_unknown_or_of_another_type_is_refused_where_it_is_given(
+    agent: acphold.Agent, given: dict[str, Any], why: str
+) -> None:
+    agent.prompt(nothing)
+    for method in (agent.run, agent.server):
+        with pytest.raises(acphold.DeclarationError, match=re.escape(why)):
+            method(**given)
+    agent.server(journal=Path("x.db"), cancel_grace=5, snapshots="all")
 
 
 @pytest.mark.parametrize("name", ["", "bad name/../x", "two words", "../x", "a\n", "-x"])

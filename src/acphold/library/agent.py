@@ -7,9 +7,11 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import update_wrapper
+from os import PathLike, fspath
 from types import FunctionType, MethodType
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Concatenate,
     Final,
     Generic,
@@ -18,8 +20,12 @@ from typing import (
     ParamSpec,
     TypeAlias,
     TypeVar,
+    cast,
     get_args,
+    get_origin,
 )
+
+import msgspec
 
 from acp_wire import schema
 from acp_wire.rpc import Transport
@@ -113,6 +119,25 @@ class _Taking(Generic[P, Taken, R]):
         return self if agent is None else MethodType(self, agent)
 
     def __call__(self, agent: Agent, /, *args: P.args, **given: P.kwargs) -> R:
+        if given:
+            method = self._method.__qualname__
+            fields = msgspec.structs.fields(cast("type[msgspec.Struct]", self._options))
+            kinds = {field.name: field.type for field in fields}
+        for name, value in given.items():
+            if name not in kinds:
+                known = ", ".join(kinds)
+                raise DeclarationError(f"{method}: no option {name!r}; there are: {known}")
+            kind, simple = kinds[name], value
+            if name == "journal":  # msgspec knows no paths
+                kind, simple = str | None, fspath(value) if isinstance(value, PathLike) else value
+            elif get_origin(kind) is not Annotated:
+                continue  # an object
+            try:
+                msgspec.convert(simple, kind)
+            except msgspec.ValidationError as error:
+                raise DeclarationError(
+                    f"{method}: {name}={value!r}: {error}; see help(acphold.{method})"
+                ) from None
         return self._method(agent, self._options(*args, **given))
 
     @property
@@ -377,8 +402,8 @@ class Agent:
     def run(self, options: AgentOptions) -> None:
         """Serve on stdin and stdout until the client leaves or a signal comes.
 
-        Prints go to stderr from now on. Raises DeclarationError when no prompt coroutine was
-        declared.
+        Prints then go to stderr. Raises DeclarationError without a prompt coroutine, and for a
+        wrong option.
         """
         definition = definition_of(self)
         if _importing:
