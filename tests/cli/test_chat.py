@@ -530,12 +530,22 @@ def test_a_terminal_that_becomes_narrow_is_drawn_for_its_width(one: Terminal) ->
     one.type("\x03")
 
 
+def test_on_a_narrow_terminal_nothing_is_cut_within_a_word(place: Place) -> None:
+    with place.chat(columns=36) as one:
+        one.until("ready")
+        one.type("?\r")
+        one.until(f"{'':9}Ctrl-T\n{'':11}unfold or fold thoughts\n", "ready")
+        one.type(steps(ask(title="Run it")))
+        one.until("▸\n         waiting for your answer…")
+
+
 def test_no_colours_where_none_are_wanted(place: Place) -> None:
     place.env["NO_COLOR"] = "1"
     with place.chat() as one:
         one.until("ready")
-        one.type(steps({"say": "# Plain **words**"}))
-        one.until("Plain words", "ready")
+        one.type(steps({"say": "# Plain **words**\n\nand `code`"}))
+        one.until("Plain words", "and code", "ready")
+        assert re.search(rb"\x1b\[(0;)?1mcode", one.raw)
         assert not re.search(rb"\x1b\[[0-9;]*(3[0-7]|9[0-7]|38|48)[;m]", one.raw)
 
 

@@ -153,9 +153,9 @@ STYLES = {
     "removed": "red",
     "command": "bold",
     "found": "bold yellow",
-    "markdown.code": "magenta",
+    "markdown.code": "bold magenta",
 }
-"""One name for each meaning; NO_COLOR turns them all off."""
+"""One name for each meaning; NO_COLOR turns the colours off."""
 
 LIGHT_STYLES = {
     "id": "blue",

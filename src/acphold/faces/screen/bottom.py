@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from textwrap import wrap
+from textwrap import shorten, wrap
 from typing import Any
 
 from prompt_toolkit.filters import Condition
@@ -180,10 +180,10 @@ class Bottom:
         return MARGIN.join(line.plain.rstrip() for line in Text(words).wrap(self._console, room))
 
     def _status_text(self) -> str:
-        room = max(0, self._output.get_size().columns - GUTTER - 1)
+        room = max(1, self._output.get_size().columns - GUTTER - 1)
         line = ""
         for piece in self._screen.person.status():
-            longer = f"{line} · {piece}" if line else piece[:room]
+            longer = f"{line} · {piece}" if line else shorten(piece, room, placeholder="…")
             if len(longer) > room:
                 break
             line = longer

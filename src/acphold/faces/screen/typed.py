@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -22,7 +23,7 @@ from acp_wire.schema.updates import AvailableCommand
 from acphold.client.advertised import content_blocks
 from acphold.errors import MissingFileError
 from acphold.faces.screen import bounds
-from acphold.faces.screen.layout import Passage
+from acphold.faces.screen.layout import GUTTER, Passage
 from acphold.live.presentation.visible_text import on_one_line
 
 
@@ -95,11 +96,13 @@ def interpret(text: str) -> TypedPrompt | Local | TypedCommand:
 
 
 def help_page() -> Passage:
-    """Return the page of commands and keys."""
+    """Return the page of commands and keys, in two columns if the terminal is wide enough."""
     rows = [(f"/{name} {arguments}".rstrip(), what) for name, (arguments, what) in COMMANDS.items()]
     rows += KEYS.items()
     width = max(len(name) for name, _ in rows)
     lines = [Text.assemble((f"{name:<{width}}  ", "bold"), what) for name, what in rows]
+    if GUTTER + max(line.cell_len for line in lines) > get_terminal_size().columns:
+        lines = [line for name, what in rows for line in (Text(name, "bold"), Text(f"  {what}"))]
     return Passage("help", "acphold", lines)
 
 
