@@ -307,7 +307,7 @@ async def test_what_cannot_be_answered_says_why(
 async def test_without_a_journal_there_is_nothing_and_none_is_made(journal: Path) -> None:
     async with recalling(journal) as client:
         assert await error(client, "search", query="x") == "there are no sessions yet"
-    assert not stores.exists(str(journal))
+        assert not stores.exists()
 
 
 async def test_a_client_over_stdio_searches_and_reads(journal: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
+from acphold.journal_location import VARIABLE
 from acphold.record.journal.stores import exists, journal_name, open_journal
 
 
@@ -17,10 +18,14 @@ def test_a_scheme_that_no_store_has_is_refused_without_telling_the_url() -> None
         assert "secret" not in str(caught.value)
 
 
-def test_a_file_is_looked_for_and_a_database_only_when_it_is_opened(tmp_path: Path) -> None:
+def test_a_file_is_looked_for_and_a_database_only_when_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "journal.db"
-    assert not exists(file)
+    monkeypatch.setenv(VARIABLE, str(file))
+    assert not exists()
     assert not file.exists()
     file.touch()
-    assert exists(file)
-    assert exists("postgresql://host.invalid/journal")
+    assert exists()
+    monkeypatch.setenv(VARIABLE, "postgresql://host.invalid/journal")
+    assert exists()

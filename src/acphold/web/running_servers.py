@@ -65,8 +65,9 @@ def noted(server: Running) -> Iterator[None]:
         os.close(descriptor)
 
 
-def running(journal: str | None) -> list[Running]:
-    """Return the servers of this journal, the newest last; remove files left over from others."""
+def running(journal: str | os.PathLike[str] | None = None) -> list[Running]:
+    """Return the servers of this journal, or of the default one, the newest last; remove files left
+    over from others."""
     place = _place(journal_name(journal))
     found: list[tuple[float, Running]] = []
     with suppress(FileNotFoundError):

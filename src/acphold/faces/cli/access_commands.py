@@ -290,7 +290,7 @@ async def pair(*, user: str | None, scopes: list[Scope] | None, json: bool) -> N
     from acphold.faces.cli.serve import print_code
     from acphold.web.running_servers import running
 
-    found = running(None)
+    found = running()
     if not found:
         raise SettingsError(
             "no `acphold serve` is running here for this journal; start one: it prints a link"

@@ -81,10 +81,9 @@ class AlertFile(AlertCommands):
         """Return the address on the page of the server that serves the journal on this machine."""
         from urllib.parse import quote
 
-        from acphold.record.journal.stores import journal_name
         from acphold.web.running_servers import running
 
-        if not (servers := running(journal_name(self._journal))):
+        if not (servers := running(self._journal)):
             return ""
         place = f"@{alert.seq}" if alert.seq else ""
         return f"{servers[-1].url}/#/session/{quote(alert.session_id, safe='')}{place}"

@@ -208,7 +208,7 @@ def _sessions(*, are_live: bool = False) -> list[SessionRow]:
             return await journal.page(ListFilter(archived="include"), None, bounds.CANDIDATES)
 
     try:
-        return asyncio.run(find()) if stores.exists(None) else []
+        return asyncio.run(find()) if stores.exists() else []
     except AcpError:
         return []  # nobody to tell here; the command itself will report it
 

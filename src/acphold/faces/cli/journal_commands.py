@@ -87,7 +87,7 @@ def restore(*, path: str, stop: bool, keep_access: bool) -> int:
         return code
     # In an event loop a Ctrl-C would come only when the journal has been replaced.
     backup = os.path.abspath(os.path.expanduser(path))
-    done = stores.restore(None, backup, carries_over=not keep_access)
+    done = stores.restore(backup, carries_over=not keep_access)
 
     async def accept() -> str:
         """Make the tokens and shares of the restored journal good, or say that they are held."""

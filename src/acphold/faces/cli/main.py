@@ -224,7 +224,7 @@ def _run(arguments: Sequence[str]) -> int:
         from acphold.record.journal import stores
 
         # Somebody who types only `acphold` looks for a session, or does not know yet how to begin.
-        if os.environ.get(SERVER_VARIABLE) or stores.exists(None):
+        if os.environ.get(SERVER_VARIABLE) or stores.exists():
             arguments = ["continue"]
         else:
             from acphold.faces.cli.first_look import choose_command

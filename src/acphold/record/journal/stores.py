@@ -83,30 +83,26 @@ def journal_name(location: str | os.PathLike[str] | None = None) -> str:
     return url if parts == urlsplit(url) else urlunsplit(parts)
 
 
-def exists(location: str | os.PathLike[str] | None) -> bool:
-    """True if there is a journal to read; looking creates none.
+def exists() -> bool:
+    """True if the default journal is there to read; looking creates none.
 
     True for any URL of a store without a file: only the store itself can tell, and it creates none
     unless asked to.
     """
-    name = journal_name(location)
+    name = journal_name()
     return scheme_of(name) is not None or os.path.exists(name)
 
 
-def restore(
-    location: str | os.PathLike[str] | None, backup: str, *, carries_over: bool = True
-) -> Restored:
-    """Replace the file of a journal with a backup; what was revoked since stays revoked, if
-    `carries_over` is set. Tokens and shares are held (`Access.accept`).
+def restore(backup: str, *, carries_over: bool) -> Restored:
+    """Replace the file of the default journal with a backup; what was revoked since stays revoked,
+    if `carries_over` is set. Tokens and shares are held (`Access.accept`).
 
     Raises JournalBusyError if anybody has it open, with nothing changed, and the errors of
     `open_journal` for a file that is not a journal.
     """
-    from acphold.record.journal.sqlite.backup import (
-        restore_file,
-    )  # late: for `acphold journal restore` alone
+    from acphold.record.journal.sqlite.backup import restore_file  # late: for `restore` alone
 
-    return restore_file(journal_name(location), backup, carries_over=carries_over)
+    return restore_file(journal_name(), backup, carries_over=carries_over)
 
 
 async def without_session(journal: Journal) -> list[str]:
