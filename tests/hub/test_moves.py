@@ -451,6 +451,7 @@ async def test_a_taker_gets_no_entries_of_other_sessions_whatever_it_says_it_has
     [
         SentEntry(1, "update", 1, b"no JSON"),
         SentEntry(1, "update", 1, b'{"a":1}\n{"b":2}'),
+        SentEntry(1, "update", 1, b'{"a":[\r{"b":2}\r]}'),
         SentEntry(1, "update", 1, b'"\xff"'),
         SentEntry(1, "up\ndate", 1, b"{}"),
         SentEntry(1, "", 1, b"{}"),

@@ -274,7 +274,8 @@ class EntryWriter:
         if not is_sound(kind, raw):
             self.missed.add(f"invalid entries of kind {kind[:40]!r}", raw)
             return False
-        self._entries.append(PastEntry(kind, self._now, raw.replace(b"\n", b" "), seq))
+        line = raw.replace(b"\n", b" ").replace(b"\r", b" ")
+        self._entries.append(PastEntry(kind, self._now, line, seq))
         return True
 
     # -- entries of an acphold journal -----------------------------------------------------------

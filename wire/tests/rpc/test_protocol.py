@@ -170,6 +170,15 @@ def test_what_is_not_json_in_utf_8_is_a_parse_error(line: bytes) -> None:
     assert (answer["id"], answer["error"]["code"]) == (None, -32700)
 
 
+def test_no_message_hides_another_behind_what_some_programs_take_for_a_line_end() -> None:
+    event = one(b'{"jsonrpc":"2.0","method":"a","params":{"x":[\r{"method":"b"}\r\n')
+    assert isinstance(event, MalformedReceived)
+    event = one(b'{"jsonrpc":"2.0","method":"a","params":{"x":[\r{"method":"b"}\r]}}\r\n')
+    assert isinstance(event, NotificationReceived)
+    assert event.params == b'{"x":[\t{"method":"b"}\t]}'
+    assert isinstance(one(b'{"jsonrpc":"2.0","method":"a\rb"}\n'), MalformedReceived)
+
+
 def test_a_request_that_breaks_off_is_refused_with_its_id() -> None:
     answer = reply(b'{"jsonrpc":"2.0","id":"x","method":"m","params":{"a":')
     assert (answer["id"], answer["error"]["code"]) == ("x", -32700)

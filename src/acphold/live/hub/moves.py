@@ -383,7 +383,8 @@ def past_entry(entry: SentEntry) -> entries.PastEntry:
     is_json = not raw
     with suppress(*UNREADABLE):
         raw.decode()
-        is_json = is_json or (b"\n" not in raw and msgspec.json.decode(raw, type=Raw) is not None)
+        is_line = b"\n" not in raw and b"\r" not in raw
+        is_json = is_json or (is_line and msgspec.json.decode(raw, type=Raw) is not None)
     if not is_json or not is_name(kind) or not 0 <= entry.at < 1 << 53:
         raise errors.MoveRefusedError("the other machine sent an invalid entry")
     return entries.PastEntry(kind, entry.at, raw, entry.seq)
