@@ -28,7 +28,7 @@ def action_of(agent: str, call: dict[str, Any], before: dict[str, Any] | None = 
 
 def test_each_recorded_question_is_read_as_what_it_asks_for() -> None:
     lines = (Path(__file__).parent / "questions.jsonl").read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 30
+    assert len(lines) == 32
     for row in map(json.loads, lines):
         action = action_of(row["agent"], row["call"], row["before"])
         match action:
@@ -93,6 +93,9 @@ def test_each_recorded_question_is_read_as_what_it_asks_for() -> None:
         ("codex", {"rawInput": {**CODEX, "command": ["python", "-c", "pytest"]}}, {}),
         ("codex", {"rawInput": {**CODEX, "command": ["./bash", "-lc", "pytest"]}}, {}),
         ("codex", {"rawInput": {**CODEX, "with_network": True}}, {}),
+        ("codex", {"rawInput": {"command": "pytest", "cwd": "/a", "url": "https://a.b"}}, {}),
+        ("codex", {"rawInput": {"command": "pytest"}}, {}),
+        ("codex", {"rawInput": {"command": "pytest", "cwd": 1}}, {}),
         ("codex", {"rawInput": {"call_id": "c", "changes": {"a": {"type": "delete"}}}}, {}),
         ("copilot", {"rawInput": {"command": "pytest", "commands": ["pytest", "id"]}}, {}),
         ("copilot", {"rawInput": {"command": "pytest", "commands": ["pytest"]}}, {}),

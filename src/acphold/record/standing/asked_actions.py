@@ -9,6 +9,7 @@ same thing, or the request and the call that was reported before it, they have t
     ---------  -------------------------------  ---------------------------------------------
     claude     `command`                        `name` of the call
     codex      `[shell, "-lc", text]`, `cwd`    `call_id` in the input
+               `command`, `cwd`                 the fields; its edits have no input
     copilot    `command` and `commands`         the call before, which has `command`, too
     cline      `commands`                       the beginning of the title
     opencode   `command`, `cwd` before          the title, which is the command
@@ -222,6 +223,10 @@ _SHELLS: Final = frozenset(
 
 
 def _codex(_: Json, given: Json, __: Json, before: Json) -> Action:
+    if _has_only(given, "command cwd") and isinstance(given["command"], str):
+        # codex-acp 2: the text for the shell. The call before may have a shell around it, or only
+        # the part that Codex thinks matters.
+        return _run_action(given, {}, given["cwd"])
     if _has_only(given, "call_id command cwd", _CODEX):
         match given["command"]:
             case [str() as shell, "-c" | "-lc", str() as text] if shell in _SHELLS:
