@@ -99,6 +99,39 @@ def test_both_interfaces_stream_it(served: ModelEndpoint) -> None:
     assert len(served.requests) == 2
 
 
+def test_a_model_that_calls_tools_from_scripts_alone_runs_a_command(served: ModelEndpoint) -> None:
+    tools = [
+        {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]}
+    ]
+    said: list[Any] = [
+        {"type": "additional_tools", "role": "developer", "tools": tools},
+        {"role": "user", "content": Errand("run", 'echo "x"').words},
+    ]
+    called = post(f"{served.url}/responses", {"input": said})
+    *_, done = (line for line in called.splitlines() if '"response.output_item.done"' in line)
+    item = json.loads(done.removeprefix("data: "))["item"]
+    assert (item["type"], item["namespace"], item["name"]) == (
+        "custom_tool_call",
+        "functions",
+        "exec",
+    )
+    command = json.dumps({"cmd": 'echo "x"'})
+    assert item["input"] == f"text((await tools.exec_command({command})).output)"
+    output = [
+        {"type": "input_text", "text": "Script completed"},
+        {"type": "input_text", "text": "x"},
+    ]
+    said.append({"type": "custom_tool_call_output", "call_id": item["call_id"], "output": output})
+    assert "It says: Script completed\\nx" in post(f"{served.url}/responses", {"input": said})
+
+
+def test_a_tool_that_is_no_function_is_not_called(served: ModelEndpoint) -> None:
+    message = {"role": "user", "content": Errand("read", "/a").words}
+    tools = [{"type": "custom", "custom": {"name": "read_file"}}]
+    told = post(f"{served.url}/chat/completions", {"messages": [message], "tools": tools})
+    assert json.loads(told)["choices"][0]["message"]["content"] == "I have no tool for that."
+
+
 def test_anthropics_interface_streams_it_too(served: ModelEndpoint) -> None:
     url = f"{served.url}/messages"
     said = [{"role": "user", "content": [{"type": "text", "text": Errand("read", "/a").words}]}]

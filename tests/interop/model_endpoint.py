@@ -38,7 +38,7 @@ TOOLS = {
     "read": ("read_file", "read", "Read"),
     "shell": (
         *("exec_command", "shell_command", "run_shell_command", "shell", "bash", "execute"),
-        "Bash",
+        *("Bash", "functions::exec"),
     ),
     "write": ("write_file", "write", "Write"),
     "recall": ("acphold_search", "mcp__acphold::search"),

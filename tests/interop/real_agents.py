@@ -220,6 +220,8 @@ def _codex_of_openai_home(home: Path, url: str) -> dict[str, str]:
     env = _codex_home(home, url)
     config = Path(env["CODEX_HOME"]) / "config.toml"
     known = CODEX_CONFIG.replace('approval_policy = "untrusted"\n', "")  # no longer supported
+    # One that it knows, and that calls tools from scripts alone, as most do today.
+    known = known.replace('"gpt-5"', '"gpt-6-sol"')
     config.write_text(known.format(url=json.dumps(url)), encoding="utf-8")
     return env
 

@@ -10,9 +10,18 @@ import sys
 import pytest
 
 from tests.imports import claude_home, codex_home, soak, test_gemini, test_opencode
-from tests.interop.client import introduction, opening
-from tests.interop.conversation import text
+from tests.interop.client import introduction, opening, prompt
+from tests.interop.conversation import text, timeline
+from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place
+from tests.interop.real_agents import (
+    CLAUDE,
+    CODEX_OF_OPENAI,
+    GEMINI,
+    GOOSE,
+    OPENCODE,
+    RealAgent,
+)
 from tests.interop.test_acpx import Acpx, methods, updates
 from tests.interop.test_official_sdks import python_agent, python_client, ts_client
 from tests.interop.wire import Json
@@ -36,10 +45,10 @@ def rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> list[Json]:
 
 
 def acphold(place: Place, *words: str) -> str:
-    """Run a command, which must succeed, and return its output."""
+    """Run a command, which must succeed and complain of nothing, and return its output."""
     env = place.environment(HOME=str(place.home))
     done = subprocess.run([*ACPHOLD, *words], env=env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
@@ -83,3 +92,40 @@ async def test_acpx_goes_on_with_an_imported_session(place: Place, rows: list[Js
         assert "You said: and now?" in said
     await place.family.gone()
     assert place.wrong_lines() == []
+
+
+def shown(updates: list[Json]) -> list[object]:
+    """The texts, and the calls with their ids, titles and statuses."""
+    return [
+        [item.get(name) for name in ("toolCallId", "title", "status")]
+        if "toolCallId" in item
+        else "".join(block.get("text", "") for block in item["content"]).strip()
+        for item in timeline(updates)
+    ]
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [CODEX_OF_OPENAI, CLAUDE, OPENCODE, GEMINI, GOOSE],
+    ids=lambda agent: agent.name,
+)
+async def test_the_files_that_an_agent_leaves_are_imported_as_it_was_shown(
+    agent: RealAgent, place: Place, model: ModelEndpoint
+) -> None:
+    env = agent.prepare(place.home, model.url)
+    async with place.client(agent.command(), **env) as client:
+        session_id = await client.new_session(place.work)
+        for said in ("Hello", "USE_TOOL:shell CMD=pwd", "USE_TOOL:shell CMD=false"):
+            await client.call("session/prompt", prompt(session_id, said))
+        await place.family.kill()
+    acphold(place, "import")
+    found: list[Json] = []
+    for line in acphold(place, "show", session_id, "--json").splitlines():
+        told = json.loads(line).get("update", {})
+        found += [
+            {"sessionUpdate": "user_message_chunk", "content": block}
+            for block in told.get("prompt", ())
+        ]
+        if "sessionUpdate" in told:
+            found.append(told)
+    assert shown(found) == shown(client.updates(session_id))

@@ -36,6 +36,12 @@ STREAMED_CONTENT = ":streamGenerateContent"
 NAMESPACE = "::"
 """Separates an MCP server's namespace, which agents add, from the tool's name."""
 
+SCRIPT_TOOL = "exec"
+"""Codex's tool for models that call its other tools from JavaScript alone."""
+
+IN_SCRIPT: Final = {"properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}
+"""The parameters of the command that our scripts run."""
+
 
 class ModelPrompt(Struct, frozen=True):
     """A request, reduced to what the interfaces share.
@@ -190,7 +196,7 @@ class _ModelHandler(BaseHTTPRequestHandler):
 
     def _chat(self, body: Json) -> None:
         messages = body["messages"]
-        functions = [tool["function"] for tool in body.get("tools") or []]
+        functions = [tool["function"] for tool in body.get("tools") or [] if "function" in tool]
         last = messages[-1]
         result = _flat(last.get("content")) if last["role"] == "tool" else None
         reply = self._reply(messages, functions, result)
@@ -221,8 +227,9 @@ class _ModelHandler(BaseHTTPRequestHandler):
     def _responses(self, body: Json) -> None:
         items = body["input"]
         last = items[-1]
-        is_output = last.get("type") == "function_call_output"
-        functions = list(_functions(body.get("tools") or []))
+        is_output = last.get("type") in ("function_call_output", "custom_tool_call_output")
+        added = [tool for it in items for tool in it.get("tools") or []]
+        functions = list(_functions([*(body.get("tools") or []), *added]))
         reply = self._reply(items, functions, _flat(last["output"]) if is_output else None)
         if reply is None:
             return
@@ -240,12 +247,16 @@ class _ModelHandler(BaseHTTPRequestHandler):
             item = {"type": "function_call", "id": _id("fc"), "call_id": _id("call"), "name": name}
             if namespace:
                 item["namespace"] = namespace
-            say("response.output_item.added", output_index=0, item={**item, "arguments": ""})
+            text, given = json.dumps(reply.arguments), "arguments"
+            if name == SCRIPT_TOOL:
+                text, given = f"text((await tools.exec_command({text})).output)", "input"
+                item["type"] = "custom_tool_call"
+            say("response.output_item.added", output_index=0, item={**item, given: ""})
             at: Json = {"item_id": item["id"], "output_index": 0}
-            text = json.dumps(reply.arguments)
-            say("response.function_call_arguments.delta", **at, delta=text)
-            say("response.function_call_arguments.done", **at, arguments=text)
-            item = {**item, "arguments": text, "status": "completed"}
+            if given == "arguments":
+                say("response.function_call_arguments.delta", **at, delta=text)
+                say("response.function_call_arguments.done", **at, arguments=text)
+            item = {**item, given: text, "status": "completed"}
         else:
             item = {"type": "message", "id": _id("msg"), "role": "assistant"}
             say("response.output_item.added", output_index=0, item={**item, "content": []})
@@ -401,6 +412,8 @@ def _functions(tools: list[Json], namespace: str = "") -> Iterator[Json]:
             yield {**tool, "name": namespace + tool["name"]}
         elif tool.get("type") == "namespace":
             yield from _functions(tool["tools"], tool["name"] + NAMESPACE)
+        elif tool.get("name") == SCRIPT_TOOL:
+            yield {"name": namespace + SCRIPT_TOOL, "parameters": IN_SCRIPT}
 
 
 def _flat(content: object) -> str:
@@ -417,7 +430,7 @@ TOOLS: dict[Task, tuple[str, ...]] = {
     "write": ("write_file", "write", "create_file", "write_text_file"),
     "run": (
         *("exec_command", "shell_command", "run_shell_command", "shell", "bash", "execute"),
-        *("run_command", "run"),
+        *("run_command", "run", f"functions{NAMESPACE}{SCRIPT_TOOL}"),
     ),
     "plan": ("update_plan", "todowrite", "write_todos", "todo_write", "TodoWrite", "plan"),
 }
