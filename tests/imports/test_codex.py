@@ -248,6 +248,17 @@ def test_each_item_of_the_screen_is_told_once_though_the_model_has_it_too(tmp_pa
     assert told.facts.missed == {}
 
 
+def test_answers_to_questions_amid_the_work_are_told_as_text(tmp_path: Path) -> None:
+    rollout = on_screen()
+    answers = [{"question": "Which?", "answer": "A"}, {"question": "And?", "answer": "B"}]
+    name = "send_user_message_question_reply"
+    words = f"<{name}>\n{json.dumps(answers)}\n</{name}>"
+    rollout.program(words)
+    rollout.screen("UserMessage", id="u2", content=[{"type": "text", "text": words}])
+    told = story(rollout, tmp_path).said()
+    assert told == [("user", "Hello"), ("user", "> Which?\n\nA\n\n> And?\n\nB")]
+
+
 def test_a_script_of_the_model_is_told_by_what_it_did(tmp_path: Path) -> None:
     rollout = on_screen()
     read = {"type": "read", "name": "a.txt", "path": "a.txt"}

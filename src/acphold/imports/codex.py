@@ -69,6 +69,11 @@ _BY_PROGRAM: Final = re.compile(
 )
 """Matches the start of texts that a program inserted as the person's."""
 
+_ANSWERS: Final = re.compile(
+    r"\s*<send_user_message_question_reply>(.*)</send_user_message_question_reply>\s*", re.DOTALL
+)
+"""Matches the person's answers to questions that were asked amid the work: they are JSON."""
+
 _AROUND_PICTURE: Final = re.compile(r"\s*</?image\b[^>]*>\s*")
 _REFUSED: Final = ("aborted by user", "unsupported ", "exec command rejected")
 
@@ -95,7 +100,7 @@ _PASSED_EVENTS: Final = frozenset(
 _PASSED_RECORDS: Final = frozenset(
     {
         "dynamic_tools_updated", "id_allocation", "inter_agent_communication_metadata",
-        "security_risk_score", "token_usage_record", "world_state",
+        "retained_context", "security_risk_score", "token_usage_record", "world_state",
     }
 )  # fmt: skip
 
@@ -401,7 +406,11 @@ class _CodexConverter(AgentConverter):
             elif kind != "input_text":
                 self._missed.kind("parts of prompts", kind, part)
             elif not _AROUND_PICTURE.fullmatch(words):
-                self._waiting.append(text_block(words))
+                answers = (
+                    objects(from_json(found[1])) if (found := _ANSWERS.fullmatch(words)) else []
+                )
+                told = (f"> {text(it, 'question')}\n\n{text(it, 'answer')}" for it in answers)
+                self._waiting.append(text_block("\n\n".join(told) or words))
 
     def _unseen_prompt(self) -> None:
         """Write the waiting texts as a prompt, if there is no screen side to confirm them."""
