@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Container
 from datetime import datetime, timedelta, timezone
 from typing import ClassVar
 
 import msgspec
 
-from acp_check.errands import COUNT, ExemplarSession, ExemplarTurn, Script
+from acp_check.errands import COUNT, ExemplarSession, ExemplarTurn, Memory, Script
 from acp_check.exemplar import Exemplar
 from acp_check.exemplar_line import ExemplarError
 from acp_check.grammar import NEEDS
 from acp_check.record import Json, objects
 from acp_wire.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from acp_wire.rpc.transport import Transport
 from tests.faults.register import Faults, chunk, tell_later
 from tests.faults.tools import PlansWithTool
 
@@ -293,6 +296,23 @@ class _TakesEmptyTexts(Exemplar):
             if block["type"] == "text":
                 block.setdefault("text", "")
         super().fits(method, params)
+
+
+class _FreeNumbers:
+    """The lowest number that no pending request has."""
+
+    def __init__(self, pending: Container[int]) -> None:
+        self._pending = pending
+
+    def __next__(self) -> int:
+        return next(it for it in itertools.count(1) if it not in self._pending)
+
+
+@odd("uses the ids of answered requests again")
+class _UsesIdsAgain(Exemplar):
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        super().__init__(transport, memory)
+        self._ids = _FreeNumbers(self._asked)  # type: ignore[assignment]
 
 
 @odd("answers null to methods that it does not advertise")

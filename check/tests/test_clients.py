@@ -298,6 +298,16 @@ ODD: dict[str, list[Said]] = {
         *(*SESSION, PROMPT, answered(3, stopReason="end_turn")),
         asked(3, "session/list"),
     ],
+    "has one id for all of its requests": [
+        *INTRODUCTION,
+        *(asked(1, "session/new", cwd="/w", mcpServers=[]), answered(1, sessionId="s")),
+        *(
+            asked(1, "session/prompt", sessionId="s", prompt=TEXT),
+            answered(1, stopReason="end_turn"),
+        ),
+        *(asked(1, "session/list"), answered(1, sessions=[], nextCursor="c1")),
+        asked(1, "session/list", cursor="c1"),
+    ],
     "introduces itself again when it was refused": [
         INTRODUCTION[0],
         ("agent", {"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "later"}}),

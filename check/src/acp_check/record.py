@@ -15,7 +15,7 @@ import json
 import re
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
@@ -225,7 +225,7 @@ class Record:
         self.broken = False
         self.awaited: list[WireLine] = []
         self._exchanges: dict[tuple[Side, tuple[str, ...], int], list[RecordedExchange]] = {}
-        self._answers: dict[tuple[Side, int], dict[bytes | str, WireLine]] = {}
+        self._answers: dict[tuple[Side, int], dict[bytes | str, list[WireLine]]] = {}
         self._parts: list[str] = []
         self._views: dict[frozenset[str], tuple[object, Record | None]] = {}
 
@@ -325,7 +325,10 @@ class Record:
         return {it.answer.number: it for it in self.exchanges(by, *methods) if it.answer}
 
     def exchanges(self, by: Side, *methods: str) -> list[RecordedExchange]:
-        """Return the requests of one side, in order, each with its first answer."""
+        """Return the requests of one side, in order, each with the first answer behind it.
+
+        An id may be used again once it is answered.
+        """
         # Every rule asks for these, mostly after the last line: so they are cached.
         key = by, methods, len(self.lines)
         found = self._exchanges.get(key)
@@ -335,14 +338,25 @@ class Record:
                 answers = self._answers[by, len(self.lines)] = {}
                 for line in self.by("agent" if by == "client" else "client"):
                     if line.is_response:
-                        answers.setdefault(id_of(line), line)
-                        answers.setdefault(loose_id(line), line)
+                        answers.setdefault(id_of(line), []).append(line)
+                        answers.setdefault(loose_id(line), []).append(line)
             found = self._exchanges[key] = [
-                RecordedExchange(it, answers.get(id_of(it)) or answers.get(loose_id(it)))
+                RecordedExchange(it, _behind(it, answers, id_of) or _behind(it, answers, loose_id))
                 for it in self.by(by)
                 if it.is_request and (not methods or it.method in methods)
             ]
         return found
+
+
+def _behind(
+    request: WireLine,
+    answers: Mapping[bytes | str, list[WireLine]],
+    form: Callable[[WireLine], bytes | str],
+) -> WireLine | None:
+    """Return the first answer behind a request that has its id in this form."""
+    found = answers.get(form(request), [])
+    place = bisect_left(found, request.number, key=lambda line: line.number)
+    return found[place] if place < len(found) else None
 
 
 _MIDNIGHTS: WeakKeyDictionary[asyncio.AbstractEventLoop, datetime] = WeakKeyDictionary()
