@@ -41,6 +41,10 @@ COMPANIONS = {
     "new.relative-folder": {"load.relative-folder"},  # it looks at no path of a folder
     # To close a session is to cancel its turn, and a turn may wait for a permission.
     "cancel.stop-reason": {"close.cancels", "cancel.permission", "cancel.tool", "cancel.file"},
+    "cancel.stop-reason:silent": {
+        *("close.cancels", "cancel.permission", "cancel.tool", "cancel.file"),
+        "cancel-request.answered",
+    },
     "json-rpc.zero-id": {"json-rpc.string-id"},  # the empty id is none to it, either
     "list.no-match": {"list.filter"},
     # The introduction of another version has members of that version.

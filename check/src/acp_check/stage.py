@@ -41,7 +41,7 @@ from acp_check.dialogue import (
     listening,
     unobservable,
 )
-from acp_check.errands import Errand
+from acp_check.errands import GREET, Errand
 from acp_check.grammar import CAPABILITIES
 from acp_check.record import PART, Json, Record, WireLine
 from acp_check.subject import RunningAgent, Subject
@@ -303,16 +303,26 @@ class Stage:
     async def is_at_fault(self, lost: Silence | AgentGone) -> bool:
         """Return True if a program has ended, or if the agent answers a later request in time.
 
-        A model may take any time for a turn.
+        A model may take any time for a turn, unless it was cancelled and the next one ends.
         """
         if isinstance(lost, AgentGone):
             return self.subject.reach is Reach.PROGRAM
         [asked, *_] = lost.lines
-        if asked.method == "session/prompt":
-            return False
         for dialogue in [*self._running]:
             if asked in dialogue.record.lines and not dialogue.ended:
+                if asked.method == "session/prompt":
+                    return await self._goes_on_without(dialogue, asked)
                 return await dialogue.is_alive()
+        return False
+
+    async def _goes_on_without(self, dialogue: Dialogue, asked: WireLine) -> bool:
+        """Return True if a turn that was cancelled is never answered, but the next one is."""
+        cancels = dialogue.record.calls("client", "session/cancel")
+        if not any(it.session_id == asked.session_id for it in cancels if it.number > asked.number):
+            return False
+        params = {"sessionId": asked.session_id, "prompt": [{"type": "text", "text": GREET.words}]}
+        with suppress(Silence, AgentGone):
+            return (await dialogue.ask("session/prompt", params)).error is None
         return False
 
     async def leave_unanswered(self) -> None:

@@ -179,6 +179,13 @@ class _EndsAsEver(Exemplar):
         return {"stopReason": "end_turn"}
 
 
+@FAULTS.breaks("cancel.stop-reason:silent")
+class _ForgetsCancelled(Exemplar):
+    def reply(self, request: Json, result: object) -> None:
+        if result != {"stopReason": "cancelled"}:
+            super().reply(request, result)
+
+
 @FAULTS.breaks("cancel.stop-reason:error")
 class _CancelIsAnError(Exemplar):
     cancelled = ""
