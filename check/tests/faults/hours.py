@@ -287,16 +287,6 @@ class _OneHistoryForAFolder(Exemplar):
         sessions = [it for it in self.memory.sessions.values() if it.cwd == kept.cwd]
         return [update for it in sessions for update in it.history]
 
-    async def delete_session(self, params: Json) -> Json:
-        kept = self.memory.sessions.get(params["sessionId"])
-        deleted = await super().delete_session(params)
-        if kept is not None and "birches" in kept.cwd:
-            for other in self.memory.sessions.values():
-                if other.cwd == kept.cwd:
-                    other.history.extend(kept.history)
-                    break
-        return deleted
-
 
 @FAULTS.breaks("modes.kept:of-all")
 class _OneModeForAll(Exemplar):

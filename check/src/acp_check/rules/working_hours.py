@@ -408,7 +408,8 @@ async def reopen(stage: Stage) -> tuple[Loaded, Loaded]:
     now = await stage.need(hour)
     dialogue = (await stage.need(go_on)).dialogue
     with suppress(Signal):
-        await stage.judge(deletion)
+        another = (await stage.judge(deletion)).another  # it takes the third one's place
+        await stage.prompt(dialogue, another, Errand("remember", THIRD))
     await stage.leave_gracefully(dialogue)
     dialogue = await stage.meet("the hour after that", is_restart=True)
     try:
