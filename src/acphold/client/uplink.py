@@ -13,7 +13,7 @@ import asyncio
 import enum
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -21,7 +21,7 @@ import msgspec
 from acp_wire import schema
 from acp_wire.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer, Transport
 from acp_wire.rpc.requests import Answer, PendingCall, Request
-from acp_wire.schema.splice import session_id_in
+from acp_wire.schema.splice import json_value, session_id_in
 from acp_wire.tasks import end, finish
 from acphold import errors
 from acphold.client import bounds
@@ -521,10 +521,8 @@ def error_for(
         offered = ", ".join(repr(sign_in.id) for sign_in in sign_ins)
         how = f"; it offers: {offered}" if offered else ""
         error = errors.AuthRequiredError(f"{agent} wants you to sign in: {refusal}{how}")
-    else:
-        with suppress(msgspec.MsgspecError):  # no such data: the refusal is enough
-            end = msgspec.json.decode(refusal.raw, type=_EndError).data
-            error = errors.AgentExitedError(refusal.message, end.status, end.stderr)
+    elif (ended := json_value(refusal.raw, _EndError)) is not None:
+        error = errors.AgentExitedError(refusal.message, ended.data.status, ended.data.stderr)
     if error is not refusal:
         error.__cause__ = refusal
     return error

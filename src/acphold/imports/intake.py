@@ -21,6 +21,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from acp_wire.schema.splice import json_value
 from acphold import errors
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
 from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, pieces, turns
@@ -356,7 +357,7 @@ class Intake:
         is_newest = True
         async for segment in history(self._journal, row.session_id):
             if segment.kind == IMPORTED:
-                marker, is_newest = _marker_in(segment.entries()[-1].raw), True
+                marker, is_newest = json_value(segment.entries()[-1].raw, Marker), True
             elif segment.kind == PROMPT:
                 is_newest = False
         if marker is not None and marker.taken and is_newest:
@@ -515,16 +516,9 @@ def _is_unchanged(marker: Marker | None, source: Source) -> bool:
     return before == (source.place, source.size, source.changed_at)
 
 
-def _marker_in(raw: bytes) -> Marker | None:
-    try:
-        return msgspec.json.decode(raw, type=Marker)
-    except msgspec.MsgspecError:
-        return None
-
-
 def _marker_of(last: Entry | None) -> Marker | None:
     """Return the marker in a session's last entry, if it is one."""
-    return _marker_in(last.raw) if last and last.kind == IMPORTED else None
+    return json_value(last.raw, Marker) if last and last.kind == IMPORTED else None
 
 
 def _is_only_listed(row: SessionRow) -> bool:

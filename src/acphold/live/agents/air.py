@@ -19,10 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from acp_wire.schema.methods import ARCHIVE_SESSION
-from acp_wire.schema.splice import array, splice
+from acp_wire.schema.splice import array, json_value, splice
 from acphold.record.history.raw_update import encode_text, members
 
 INDEX: Final = "sessionIndex"
@@ -75,10 +73,7 @@ REPLAY_ENDED: Final = (
 
 def _names_in(raw: bytes) -> list[str] | None:
     """Return the names in AIR's `capabilities` of the object `raw`; None for no such list."""
-    try:
-        return msgspec.json.decode(fields_in(raw).get("capabilities", b"[]"), type=list[str])
-    except msgspec.MsgspecError:
-        return None
+    return json_value(fields_in(raw).get("capabilities", b"[]"), list[str])
 
 
 def capabilities_in(raw: bytes) -> frozenset[str] | None:

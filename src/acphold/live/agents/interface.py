@@ -24,7 +24,7 @@ from msgspec import Raw, Struct, field
 from acp_wire.rpc import CutNotification, NotificationReceived
 from acp_wire.rpc.requests import Answer, PendingCall
 from acp_wire.schema import CREATE_ELICITATION, REQUEST_PERMISSION, UPDATE, AgentCapabilities
-from acp_wire.schema.splice import session_id_in, splice
+from acp_wire.schema.splice import json_value, session_id_in, splice
 from acp_wire.surroundings import Surroundings
 from acphold.errors import AgentExitedError, AgentStartError, AgentTimeoutError
 from acphold.live.agents.capabilities import answer_without_agent
@@ -364,7 +364,4 @@ def session_of(cut: CutNotification) -> str | None:
     """Return the session of an update that was over a limit; None if it was no update."""
     if cut.method != UPDATE.name:
         return None
-    try:
-        return msgspec.json.decode(cut.params.get("sessionId", b""), type=str)
-    except msgspec.MsgspecError:
-        return None
+    return json_value(cut.params.get("sessionId"), str)

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acp_wire.schema import encode
-from acp_wire.schema.splice import items, splice
+from acp_wire.schema.splice import items, json_value, splice
 from acphold.errors import INTERNAL_ERROR, InvalidParamsError
 from acphold.record.history import Message, Segment, ToolCall
 from acphold.record.history.children import OpenChild
@@ -266,8 +266,6 @@ def repeats(update: bytes, prompt: bytes) -> bool:
 
 def _bare(block: bytes) -> dict[str, object]:
     """Return a content block without members that programs add or leave out freely."""
-    try:
-        fields = msgspec.json.decode(block, type=dict[str, object])
-    except msgspec.MsgspecError:
+    if (fields := json_value(block, dict[str, object])) is None:
         return {"raw": block}
     return {name: value for name, value in fields.items() if value is not None and name != "_meta"}

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire.schema import encode
-from acp_wire.schema.splice import array, members, splice
+from acp_wire.schema.splice import array, json_value, members, splice
 from acphold.errors import InvalidParamsError
 from acphold.live.hub.annotations import CHOICE
 from acphold.record.history.attributes import Attributes
@@ -82,10 +82,7 @@ def mode_option(options: list[bytes]) -> str | None:
 
 
 def _option(raw: bytes) -> _Option:
-    try:
-        return msgspec.json.decode(raw, type=_Option)
-    except msgspec.MsgspecError:
-        return _Option()
+    return json_value(raw, _Option) or _Option()
 
 
 OURS = {CHOICE: True}

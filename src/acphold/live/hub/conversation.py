@@ -9,10 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from acp_wire.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode
-from acp_wire.schema.splice import array, members, splice
+from acp_wire.schema.splice import array, json_value, members, splice
 from acp_wire.schema.updates import OPENCODE_CHILD, kinds_about
 from acphold import errors
 from acphold.live.agents import air
@@ -476,7 +474,6 @@ def is_speech(kind: str, raws: Sequence[bytes]) -> bool:
 
 
 def _string(raw: bytes | None, field: str) -> str:
-    try:
-        return msgspec.json.decode(raw or b"null", type=str)
-    except msgspec.MsgspecError:
-        raise errors.InvalidParamsError(f"{field}: a string is required", field=field) from None
+    if (value := json_value(raw, str)) is None:
+        raise errors.InvalidParamsError(f"{field}: a string is required", field=field)
+    return value

@@ -27,12 +27,11 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct, json
 from msgspec.structs import replace
 
 from acp_wire.schema import SessionInfo, encode
-from acp_wire.schema.splice import array, splice
+from acp_wire.schema.splice import array, json_value, splice
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.threads import Threads
@@ -227,10 +226,6 @@ async def _page(
 
 
 def _line(row: SessionRow, meta: dict[str, object]) -> ListLine:
-    try:
-        kept = msgspec.json.decode(row.meta, type=dict[str, object]) if row.meta else {}
-    except msgspec.MsgspecError:  # of another release
-        kept = {}
     info = SessionInfo(
         session_id=row.session_id,
         cwd=row.cwd,
@@ -238,7 +233,7 @@ def _line(row: SessionRow, meta: dict[str, object]) -> ListLine:
         title=row.title,
         updated_at=iso(row.updated_at),
         meta={
-            **kept,
+            **(json_value(row.meta, dict[str, object]) or {}),
             **meta,
             MESSAGE_COUNT: row.message_count,
             **({ORIGINS: row.origins} if row.origins else {}),

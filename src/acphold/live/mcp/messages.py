@@ -38,6 +38,7 @@ from acp_wire.rpc import Transport
 from acp_wire.rpc.framing import HEAD, TAIL, LineBuffer, Oversize, too_deep
 from acp_wire.rpc.protocol import BYTE_ORDER_MARK, is_id, members_at_ends
 from acp_wire.schema.salvage import repair
+from acp_wire.schema.splice import json_value
 from acp_wire.tasks import beside
 from acphold.errors import ConnectionLostError
 from acphold.live.mcp import bounds
@@ -166,10 +167,8 @@ def _has_id(line: bytes | Oversize) -> bool:
     """Return True if a message has an id of any kind."""
     if isinstance(line, Oversize):
         return False
-    try:
-        return msgspec.json.decode(line, type=_AskedId).id is not UNSET
-    except msgspec.MsgspecError:  # it was repaired
-        return False
+    asked = json_value(line, _AskedId)  # None if it was repaired
+    return asked is not None and asked.id is not UNSET
 
 
 def refuse(client: Transport, request: RequestId | None, code: int, reason: str) -> None:

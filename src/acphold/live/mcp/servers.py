@@ -15,7 +15,7 @@ from msgspec.json import encode
 
 from acp_wire.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio, decode
 from acp_wire.schema.shapes import Extensible
-from acp_wire.schema.splice import items, members, splice
+from acp_wire.schema.splice import array, items, json_value, members, splice
 from acphold.errors import InvalidParamsError
 from acphold.record.history.raw_update import string
 
@@ -78,10 +78,8 @@ def server_ids(given: bytes) -> tuple[str, ...]:
         return ()
     servers = [members(raw) for raw in items(given)]
     found = [parts.get("serverId", b"0") for parts in servers if parts.get("type") == b'"acp"']
-    try:
-        return tuple(msgspec.json.decode(b"[" + b",".join(found) + b"]", type=list[str]))
-    except msgspec.MsgspecError:
-        return ()  # from an older draft, or invalid: for the agent to report
+    # None: from an older draft, or invalid: for the agent to report.
+    return tuple(json_value(array(found), list[str]) or ())
 
 
 def check_server(raw: bytes, place: int, can: McpCapabilities, path: str) -> bytes:
@@ -211,11 +209,7 @@ def _decode(kind: type[Server], raw: bytes, field: _ServerField) -> Server:
 
 
 def _text(parts: dict[str, bytes], member: str, field: _ServerField) -> str:
-    try:
-        value = msgspec.json.decode(parts[member], type=str)
-    except (KeyError, msgspec.MsgspecError):
-        value = ""
-    if not value:
+    if not (value := string(parts.get(member))):
         raise _refusal(field, member, "a non-empty string is required")
     return value
 

@@ -24,6 +24,7 @@ from msgspec import UNSET, Struct, UnsetType
 from acp_wire.processes.program import launch
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.rpc.framing import LineBuffer, Oversize
+from acp_wire.schema.splice import json_value
 from acphold.errors import METHOD_NOT_FOUND, AcpError, AgentStartError, ConnectionLostError
 from acphold.live.mcp import bounds
 from acphold.live.mcp.faults import FaultError, FaultRedaction, LostError
@@ -191,9 +192,7 @@ class Channel:
 
     def hear(self, params: bytes) -> bool:
         """Take an `mcp/message` notification; return True if a request is waiting for it."""
-        try:
-            message = msgspec.json.decode(params or b"{}", type=_McpMessage)
-        except msgspec.MsgspecError:
+        if (message := json_value(params or b"{}", _McpMessage)) is None:
             return False
         hear = self._active.get((message.server_id, message.request_id))
         if hear is None:

@@ -21,6 +21,7 @@ from acp_wire.processes.process_tree import condition
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import CLOSE_SESSION, INITIALIZE, PROTOCOL_VERSION, encode
+from acp_wire.schema.splice import json_value
 from acp_wire.transports.addresses import connect, paths_here, unix_address
 from acp_wire.transports.runtime_folder import (
     holder,
@@ -168,11 +169,9 @@ async def _presence_at(
 ) -> Process | None:
     """Return the process at these addresses; None if it does not answer."""
     raw = await _answer_of(addresses, PRESENCE, b"{}", seconds)
-    with suppress(msgspec.MsgspecError):
-        if raw is not None:
-            process = msgspec.json.decode(raw, type=Process)
-            return msgspec.structs.replace(process, path=next(iter(paths_here(addresses)), ""))
-    return None
+    if (process := json_value(raw, Process)) is None:
+        return None
+    return msgspec.structs.replace(process, path=next(iter(paths_here(addresses)), ""))
 
 
 async def has_other_clients(session_id: str) -> bool:

@@ -30,7 +30,15 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from acp_wire.rpc import CutNotification
-from acp_wire.schema.splice import UNREADABLE, in_meta, members, splice, with_meta, without_meta
+from acp_wire.schema.splice import (
+    UNREADABLE,
+    in_meta,
+    json_value,
+    members,
+    splice,
+    with_meta,
+    without_meta,
+)
 from acphold.errors import InvalidParamsError
 from acphold.live.agents.interface import session_of
 from acphold.live.hub.frames import EMPTY_UPDATE, PARENT, POSITION
@@ -200,11 +208,8 @@ class _Params(Struct):
 def session_of_update(params: bytes) -> str:
     """Return the session in which an update has its position: for a sub-agent's, the one it belongs
     to."""
-    try:
-        update = msgspec.json.decode(params, type=_Params)
-        return update.meta.parent or update.sessionId
-    except msgspec.MsgspecError:
-        return ""
+    update = json_value(params, _Params)
+    return "" if update is None else update.meta.parent or update.sessionId
 
 
 def resume_params(

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire import schema
-from acp_wire.schema.splice import splice, with_meta
+from acp_wire.schema.splice import json_value, splice, with_meta
 from acphold.errors import AcpError, InterruptedTurnError, InvalidParamsError, RemoteError
 from acphold.record.history.display_terminals import (
     DisplayTerminal,
@@ -23,7 +23,6 @@ from acphold.record.history.display_terminals import (
 )
 from acphold.record.history.entries import LATEST_MS
 from acphold.record.history.raw_update import (
-    UNREADABLE,
     Role,
     content_text,
     encode_object,
@@ -116,12 +115,12 @@ class ToolCall(Struct, frozen=True):
     @property
     def input(self) -> Any:
         """The tool's input, a JSON value; None if there is none."""
-        return _value(self.raw_input)
+        return json_value(self.raw_input, object)
 
     @property
     def output(self) -> Any:
         """The tool's output, a JSON value; None if there is none."""
-        return _value(self.raw_output)
+        return json_value(self.raw_output, object)
 
     @property
     def locations(self) -> tuple[schema.ToolCallLocation, ...]:
@@ -171,13 +170,6 @@ class ToolCall(Struct, frozen=True):
     def raw_output(self) -> bytes | None:
         """The tool's output as JSON."""
         return self.fields.get("rawOutput")
-
-
-def _value(raw: bytes | None) -> Any:
-    try:
-        return None if raw is None else msgspec.json.decode(raw)
-    except UNREADABLE:
-        return None
 
 
 class ContextCompaction(Struct, frozen=True):

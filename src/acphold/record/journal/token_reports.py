@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import takewhile
 from math import inf
 from typing import Final, TypeVar
@@ -29,8 +28,9 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acp_wire.schema.splice import json_value
 from acphold.record.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Entry, Segment
-from acphold.record.history.raw_update import UNREADABLE, members, string
+from acphold.record.history.raw_update import members, string
 from acphold.record.journal import bounds
 from acphold.record.journal.rows import Origin
 from acphold.record.journal.seams import Tokens
@@ -123,10 +123,9 @@ def _of_answer(entry: Entry) -> Report | None:
         paid = _of_cost(entry, whole.get("cost", b"null")) or Report(entry.seq, entry.at)
         return replace(paid, tokens=_tokens(whole.get("usage", b"")), so_far=True)
     tokens = _tokens(parts.get("usage", b""))
-    if tokens is None and "quota" in meta:
-        with suppress(*UNREADABLE):
-            count = msgspec.json.decode(meta["quota"], type=_Quota).token_count
-            tokens = _with_sum(Tokens(count.input_tokens, count.output_tokens))
+    if tokens is None and (quota := json_value(meta.get("quota"), _Quota)) is not None:
+        count = quota.token_count
+        tokens = _with_sum(Tokens(count.input_tokens, count.output_tokens))
     if tokens is None:
         return None
     by_turn = any(name.startswith("acphold/") for name in meta)
@@ -146,20 +145,15 @@ def _of_update(entry: Entry) -> Report | None:
 
 
 def _of_cost(entry: Entry, raw: bytes) -> Report | None:
-    try:
-        cost = msgspec.json.decode(raw, type=_Cost)
-    except UNREADABLE:
-        return None
-    if not 0 <= cost.amount < float("inf"):
+    cost = json_value(raw, _Cost)
+    if cost is None or not 0 <= cost.amount < float("inf"):
         return None
     return Report(entry.seq, entry.at, cost=cost.amount, currency=cost.currency)
 
 
 def _tokens(raw: bytes) -> Tokens | None:
-    try:
-        return _with_sum(msgspec.json.decode(raw, type=ReportedTokens).tokens())
-    except UNREADABLE:
-        return None
+    reported = json_value(raw, ReportedTokens)
+    return None if reported is None else _with_sum(reported.tokens())
 
 
 MOST: Final = 1 << 50

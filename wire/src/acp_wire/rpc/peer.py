@@ -26,6 +26,7 @@ from acp_wire.rpc.transport import OfferingTransport, Transport
 from acp_wire.rpc.wire_errors import to_wire
 from acp_wire.schema.decode import decode, encode
 from acp_wire.schema.methods import CANCEL_REQUEST, Method
+from acp_wire.schema.splice import json_value
 from acp_wire.tasks import beside, end, finish
 
 log = logging.getLogger(__name__)
@@ -403,11 +404,10 @@ class Peer:
             request.refuse(exc)
 
     def _cancel(self, event: protocol.NotificationReceived) -> None:
-        try:
-            request_id = bytes(msgspec.json.decode(event.params, type=_CancelParams).request_id)
-        except msgspec.MsgspecError:
+        if (cancelled := json_value(event.params, _CancelParams)) is None:
             log.warning("from the %s: $/cancel_request without a requestId", self.name)
             return
+        request_id = bytes(cancelled.request_id)
         for request in self._open:
             if request.id != request_id:
                 continue

@@ -35,6 +35,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from acp_wire.errors import INVALID_REQUEST, PARSE_ERROR, InvalidParamsError
 from acp_wire.rpc.framing import HEAD, TAIL, LineBuffer, Oversize
 from acp_wire.rpc.wire_errors import WireError, read_error, wire_error
+from acp_wire.schema.splice import json_value
 
 if TYPE_CHECKING:
     from acp_wire.rpc.halves import Halves
@@ -363,11 +364,7 @@ def is_id(raw: bytes) -> bool:
     if raw[:1] != b'"':
         digits = raw.removeprefix(b"-")
         return raw == b"null" or (digits.isdigit() and (digits[:1] != b"0" or digits == b"0"))
-    try:
-        msgspec.json.decode(raw, type=str)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return False
-    return True
+    return json_value(raw, str) is not None
 
 
 def is_utf8(frame: bytes) -> bool:

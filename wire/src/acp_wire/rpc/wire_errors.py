@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from acp_wire import errors
-from acp_wire.schema.splice import members, splice
+from acp_wire.schema.splice import json_value, members, splice
 
 T = TypeVar("T")
 
@@ -76,18 +76,11 @@ def read_error(raw: bytes) -> WireError:
     try:
         parts = members(raw)
     except errors.InvalidParamsError:
-        return wire_error(errors.INTERNAL_ERROR, _read(raw, str) or UNEXPLAINED)
-    code, message = _read(parts.get("code"), Code), _read(parts.get("message"), str)
+        return wire_error(errors.INTERNAL_ERROR, json_value(raw, str) or UNEXPLAINED)
+    code, message = json_value(parts.get("code"), Code), json_value(parts.get("message"), str)
     whole = wire_error(errors.INTERNAL_ERROR if code is None else code, message or UNEXPLAINED)
     known = {"code": b"%d" % whole.code, "message": _encode(whole.message)}
     return WireError(whole.code, whole.message, splice(raw, known))
-
-
-def _read(raw: bytes | None, kind: type[T]) -> T | None:
-    try:
-        return None if raw is None else msgspec.json.decode(raw, type=kind)
-    except msgspec.MsgspecError:
-        return None
 
 
 # -- failures here ---------------------------------------------------------------------------

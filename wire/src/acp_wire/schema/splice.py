@@ -7,11 +7,14 @@ survive byte for byte.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import DecodeError, MsgspecError, Raw, Struct
-from msgspec.json import Decoder, encode
+from msgspec.json import Decoder, decode, encode
 
 from acp_wire.errors import InvalidParamsError
+
+T = TypeVar("T")
 
 _OBJECT = Decoder(dict[str, Raw])
 _ARRAY = Decoder(list[Raw])
@@ -37,6 +40,14 @@ def items(raw: bytes) -> list[bytes]:
         return [bytes(item) for item in _ARRAY.decode(raw)]
     except UNREADABLE as error:
         raise InvalidParamsError(str(error), "$") from None
+
+
+def json_value(raw: bytes | None, kind: type[T]) -> T | None:
+    """Return the value of this kind that `raw` is, or None."""
+    try:
+        return None if raw is None else decode(raw, type=kind)
+    except UNREADABLE:
+        return None
 
 
 def array(items: Sequence[bytes]) -> bytes:
