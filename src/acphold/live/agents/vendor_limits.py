@@ -32,7 +32,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire.rpc.requests import Answer
-from acp_wire.schema.splice import UNREADABLE
+from acp_wire.schema.splice import json_value
 from acphold.errors import RemoteError
 from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.live.agents import air
@@ -196,11 +196,6 @@ class _ClaudeWindow(Struct):
     resetsAt: float | None = None
 
 
-_failure = msgspec.json.Decoder(_AirFailure).decode
-_error = msgspec.json.Decoder(_Error).decode
-_claude_window = msgspec.json.Decoder(_ClaudeWindow).decode
-
-
 # -- the errors of each agent -----------------------------------------------------------------
 
 _INTERNAL: Final = "Internal error: "
@@ -222,11 +217,8 @@ def _claude_moment(updates: Iterable[bytes]) -> float | None:
     resets_at = None
     for raw in updates:
         if b"_claude/rateLimit" in raw:
-            try:
-                window = _claude_window(object_in(raw, "_meta", "_claude/rateLimit"))
-            except UNREADABLE:
-                continue
-            if window.status == "rejected":
+            window = json_value(object_in(raw, "_meta", "_claude/rateLimit"), _ClaudeWindow)
+            if window is not None and window.status == "rejected":
                 resets_at = window.resetsAt
     return resets_at
 
@@ -326,17 +318,15 @@ def limit_of(
     if (limits := VENDOR_LIMITS.get(known)) is None:
         return None
     words = None
-    try:
-        if isinstance(answer, RemoteError):
-            error = _error(answer.raw) if answer.raw else _Error(answer.code, answer.message)
-            words = limits.words_of(error)
-        elif isinstance(answer, bytes) and b"sessionFailure" in answer:
-            match _failure(air.fields_in(answer).get("sessionFailure", b"{}")):
-                # Of the limits, only the vendor's has no action: a session's own has `new_session`.
-                case _AirFailure("limit", "error", title, ()):
-                    words = title
-    except UNREADABLE:
-        return None
+    if isinstance(answer, RemoteError):
+        usual = _Error(answer.code, answer.message)
+        error = json_value(answer.raw, _Error) if answer.raw else usual
+        words = None if error is None else limits.words_of(error)
+    elif isinstance(answer, bytes) and b"sessionFailure" in answer:
+        match json_value(air.fields_in(answer).get("sessionFailure"), _AirFailure):
+            # Of the limits, only the vendor's has no action: a session's own has `new_session`.
+            case _AirFailure("limit", "error", title, ()):
+                words = title
     if words is None:
         return None
     told = limits.moment_of(updates)
