@@ -25,7 +25,7 @@ from acphold.live.hub.attachment import Client, not_open
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.ownership import Ownership
 from acphold.live.hub.session import CommonRelease
-from acphold.record.journal import Journal
+from acphold.record.journal import Archived, Journal, ListFilter
 
 log = logging.getLogger(__name__)
 
@@ -188,6 +188,14 @@ class Hub:
     def open_ids(self) -> frozenset[str]:
         """The ids of the sessions that a client has open here."""
         return frozenset(key for key, item in self.live.items() if item.session.attachments)
+
+    def list_filter(
+        self, cwd: str | None, archived: Archived, tenant: str | None, beside: tuple[str, ...] = ()
+    ) -> ListFilter:
+        """Return the filter of a list that a client asks for here."""
+        return ListFilter(
+            cwd=cwd, beside=beside, held=self.open_ids, archived=archived, tenant=tenant
+        )
 
     # -- closing --------------------------------------------------------------------------
 

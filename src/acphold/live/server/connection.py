@@ -53,7 +53,7 @@ from acphold.live.server.session_requests import Handler, SessionRequests
 from acphold.live.server.unstable import UnstableMethods, archive_filter, copy_session
 from acphold.newest import Newest
 from acphold.record.history.raw_update import members, string
-from acphold.record.journal import ListFilter, row_of
+from acphold.record.journal import row_of
 from acphold.record.journal.access import SCOPES, Scope
 
 if TYPE_CHECKING:
@@ -501,12 +501,8 @@ class ClientConnection:
         if self._principal.session_id is not None:
             return await self._desk.sessions.only(self._principal.session_id, self._entrance.tenant)
         archived = archive_filter(request.params) or ("exclude" if self._unstable else None)
-        filter = ListFilter(
-            cwd=asked.cwd,
-            held=self._desk.hub.open_ids,
-            archived=archived or "exclude",
-            tenant=self._entrance.tenant,
-        )
+        tenant = self._entrance.tenant
+        filter = self._desk.hub.list_filter(asked.cwd, archived or "exclude", tenant)
         return await self._desk.sessions.page(filter, asked.cursor, marked=archived is not None)
 
     async def aclose(self) -> None:

@@ -112,7 +112,7 @@ async def serve_journal(
             idle = _wait_until_idle(desks, kept, listener, stays=stays)
             await first_of(idle, stop.wait())
             await finish(hub.end_turns)
-            await desks.aclose()
+            await kept.aclose()
     finally:
         await finish(journal.aclose)
 
@@ -204,10 +204,6 @@ class FrontDesks:
                 desk = new_desk(self._hub, fronted.service)
             async with aclosing(desk):
                 yield FrontDesk(frame, fronted, desk, stderr=stderr)
-
-    async def aclose(self) -> None:
-        """End all agents with their turns; clients leave."""
-        await self._kept.aclose()
 
 
 class FrontDesk(Kept, eq=False):

@@ -209,12 +209,8 @@ class ServedAgents(Kept, eq=False):
             return await only_of_all(
                 self._hub.journal, principal.session_id, self._name_of, principal.tenant
             )
-        filter = ListFilter(
-            cwd=asked.cwd,
-            held=self._hub.open_ids,
-            archived=archive_filter(params) or "exclude",
-            tenant=principal.tenant,
-        )
+        archived = archive_filter(params) or "exclude"
+        filter = self._hub.list_filter(asked.cwd, archived, principal.tenant)
         return await page_of_all(self._hub.journal, filter, asked.cursor, self._name_of)
 
     def _name_of(self, row: SessionRow) -> str:

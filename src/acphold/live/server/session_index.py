@@ -43,7 +43,7 @@ from acphold.live.server.checked_params import decode_params, list_request, requ
 from acphold.live.server.principals import Entrance
 from acphold.newest import Newest
 from acphold.record.history.raw_update import items, members, string
-from acphold.record.journal import Archived, ListFilter
+from acphold.record.journal import Archived
 from acphold.record.snapshots.checkouts import in_other_work_trees
 
 log = logging.getLogger(__name__)
@@ -160,13 +160,9 @@ class SessionIndex:
         if (only := self._entrance.principal.session_id) is not None:
             found = await self._find([only])
             return splice(b"{}", {"sessions": array([*found.values()])})
-        filter = ListFilter(
-            cwd=asked.cwd,
-            beside=await self._in_work_trees(asked.cwd) if wanted.include_worktrees else (),
-            held=self._desk.hub.open_ids,
-            archived=archived,
-            tenant=self._entrance.tenant,
-        )
+        beside = await self._in_work_trees(asked.cwd) if wanted.include_worktrees else ()
+        tenant = self._entrance.tenant
+        filter = self._desk.hub.list_filter(asked.cwd, archived, tenant, beside)
         limit = min(limit, bounds.INDEX_PAGE_MOST)
         page = await self._desk.sessions.page(filter, asked.cursor, marked=True, limit=limit)
         shown = await self._show(items(members(page)["sessions"]), {})
