@@ -84,7 +84,7 @@ PUBLIC = {
         NewSession Origin Owner Owners PageBack Part Readable RowChange RowChanges SearchHit
         SessionRow
         Sessions Sought Tokens Whose
-        default_location history is_forgotten session_of state_of
+        default_location history is_forgotten row_of rows_of session_of state_of
     """,
     "acp_wire.rpc": """
         CutNotification Event MAX_MESSAGE MalformedReceived NotificationReceived Peer Protocol

@@ -85,8 +85,8 @@ async def test_each_server_has_its_own_clients_and_what_its_agents_write(journal
 
     servers = [Server("one"), Server("two")]
     async with asyncio.timeout(DEADLINE), shared(journal) as house, AsyncExitStack() as there:
-        desks, _ = front_desks(house.hub, prepared)
-        there.push_async_callback(desks.aclose)
+        desks, kept = front_desks(house.hub, prepared)
+        there.push_async_callback(kept.aclose)
         marks = [(await there.enter_async_context(each.at(desks))).mark for each in servers]
         for server, mark in zip(servers, marks, strict=True):
             assert os.read(server.stderr, 100).decode() == f"this is {server.agent}"

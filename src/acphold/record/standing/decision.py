@@ -435,9 +435,11 @@ def _rules_for_run(
 _LEADS: Final = re.compile(
     r"\b(cd|pushd|popd|chdir|prevd|nextd|cdh|pushln|source|eval|export|alias|enable|PATH)\b"
     r"|\(\s*\)"  # of a function
+    r"|(?<![\w./=-])(?:hash|trap|function|declare|typeset|unalias|unset|exec)\b"
+    r"|(?<!\S)\.\s+(?:--\s|[^\s|;&<>)-])"
     # Where a command begins.
-    r"|(?:^|[\n;&|({`!]|\b(?:then|do|else)\s)[^\S\n]*(?:(?:command|builtin|time|\w+=\S{,99})[^\S\n]+)*"
-    r"(?:\.\s|\$|\{\S|(?:hash|trap|function|declare|typeset|unalias|unset|exec)\b)"
+    r"|(?:^|[\n;&|({`!]|\b(?:then|do|else|if|elif|while|until|time|command|builtin)\s)[^\S\n]*"
+    r"(?:\.\s|\$|\{\S)"
 )
 """Signs in a line that `read_line` cannot read, by which a later one may run in another folder, or
 run something else."""
