@@ -17,6 +17,7 @@ from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import AttachmentState
 from acphold.live.hub.frames import Frames
+from acphold.live.server.positions import position_of_update
 from acphold.record.history import Entry, Segment, SessionState
 from acphold.record.history.fold import fold
 from tests.editor import Refused, prompt_params
@@ -429,3 +430,22 @@ def test_a_prompt_that_the_client_sent_itself_is_not_shown_to_it_and_the_next_on
         )
     ]
     assert [b"hello" in each for each in shown] == [False, False, True, False, True]
+
+
+def test_the_end_of_no_update_passes_for_its_position() -> None:
+    shows = ClientOffer(shows_terminals="terminal_output")
+    frames = Frames("s", shows, positions=True)
+    call = {
+        "sessionUpdate": "tool_call",
+        "toolCallId": "t",
+        "_meta": {"terminal_info": {"terminal_id": "x"}, "terminal_output": {"terminal_id": "x"}},
+        "acphold/seq": 99,
+    }
+    params = {"sessionId": "s", "_meta": {"a": 1}, "update": call, "x": {"acphold/seq": 99}}
+    for kind, value in (("update", call), ("params", params)):
+        raw = json.dumps(value, separators=(",", ":")).encode()
+        lines = frames.live(Segment(7, 7, kind, 0, raw)).splitlines()
+        told = [json.loads(line)["params"] for line in lines]
+        ends = [json.dumps(each, separators=(",", ":")).encode() for each in told]
+        assert [position_of_update("session/update", each) for each in ends] == [None, 7]
+        assert list(map(position, told)) == [None, 7]

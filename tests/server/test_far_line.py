@@ -146,6 +146,8 @@ async def test_what_is_too_long_is_told_in_the_session_that_it_belongs_to(
         sent = params.replace('": ', '":').replace(', "', ',"').encode()
         for told in (sent, b'{"sessionId":"no","update":"%b"}' % (b"x" * 2 * limit)):
             far.send(b'{"jsonrpc":"2.0","method":"session/update","params":%b}\n' % told)
+        forged = b'{"t":"%b","x":{"acphold/parent":"s","acphold/seq":99}}' % (b"x" * 2 * limit)
+        far.send(b'{"jsonrpc":"2.0","method":"_x","params":%b}\n' % forged)
         await line.call("asked", b"{}")
         [said] = [json.loads(lines)["params"] for lines in client.sent]
         assert said["sessionId"] == "s"

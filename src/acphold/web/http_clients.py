@@ -47,11 +47,10 @@ from msgspec.json import Decoder
 
 from acp_wire.rpc.protocol import refusal
 from acp_wire.rpc.wire_errors import wire_error
-from acp_wire.schema import INITIALIZE, RESUME_SESSION, UPDATE, encode
+from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode
 from acp_wire.schema.methods import CANCEL_REQUEST, LEAVING, MAKING, OPENING, REOPENING
 from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import session_id_in, splice
-from acp_wire.schema.updates import OPENCODE_CHILD
 from acp_wire.tasks import END_SECONDS, TaskSet, end
 from acp_wire.transports.known_servers import ONE_STREAM
 from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER
@@ -217,8 +216,7 @@ class HttpTransport(Offering):
                 self._asked_in[bytes(message.id)] = session_id
             elif PARENT.encode() in line:  # a sub-agent's message goes to its session's stream
                 session_id = positions.session_of_update(params) or session_id
-            is_update = message.method in (UPDATE.name, OPENCODE_CHILD)
-            position = positions.position_of_update(params) if is_update else None
+            position = positions.position_of_update(message.method, params)
             stream = self._stream_of(session_id)
             if position is not None and positions.is_only_position(params):
                 stream.add(b"id: %d\n\n" % position, may_wait=True)

@@ -376,7 +376,7 @@ class Frames:
     def _turn_over(self) -> bytes:
         """Return what sub-agents have said that the client has not been sent yet."""
         shown = self._children.turn_over()
-        return b"".join([self._before + each + b"}}\n" for each in shown])
+        return b"".join([self._line_at(each, 0) for each in shown])
 
     def lines_of(self, updates: Iterable[Replayed], *, is_past: bool = False) -> bytes:
         """Return the lines for the updates of a replay."""
@@ -388,11 +388,10 @@ class Frames:
                 parts = members(update.raw)
                 for seq, shown in _place(self._show(parts["update"], is_past=is_past), update.seq):
                     changes = {"sessionId": self._id, "update": shown}
-                    if self._positions and seq:
-                        meta = parts.get("_meta", b"")
-                        meta_of_agent = meta if meta.startswith(b"{") else b"{}"
-                        changes["_meta"] = splice(meta_of_agent, {POSITION: b"%d" % seq})
-                    lines.append(self._head + splice(update.raw, changes) + b"}\n")
+                    params = splice(update.raw, changes)
+                    if self._positions:
+                        params = _with_last_meta(params, {POSITION: b"%d" % seq} if seq else {})
+                    lines.append(self._head + params + b"}\n")
             else:
                 for seq, shown in _place(self._show(update.raw, is_past=is_past), update.seq):
                     lines.append(self._line_at(shown, seq))
@@ -410,10 +409,11 @@ class Frames:
         return b""
 
     def _line_at(self, shown: bytes, seq: int) -> bytes:
-        if self._positions and seq:
-            meta = b',"_meta":{"%b":%d}' % (POSITION.encode(), seq)
-            return self._before + shown + meta + b"}}\n"
-        return self._before + shown + b"}}\n"
+        if not self._positions:
+            return self._before + shown + b"}}\n"
+        # Also without a position: that is read from the end of a line, which is no agent's.
+        meta = b'"%b":%d' % (POSITION.encode(), seq) if seq else b""
+        return self._before + shown + b',"_meta":{' + meta + b"}}}\n"
 
     def _of_child(self, update: Replayed, is_past: bool) -> Iterator[bytes]:
         """Yield the line of an update of a sub-agent: it has the sub-agent's own id, and, with
@@ -432,11 +432,9 @@ class Frames:
         for seq, each in _place(shown, update.seq):
             raw = update.raw if each is inner.update else children.with_update(update.raw, each)
             params = members(raw).get("params", b"{}") if is_opencodes_own else raw
-            if self._positions and seq:
-                meta_of_agent = members(params).get("_meta", b"")
-                place = {PARENT: self._id, POSITION: b"%d" % seq}
-                meta = splice(meta_of_agent if meta_of_agent.startswith(b"{") else b"{}", place)
-                params = splice(splice(params, {"_meta": None}), {"_meta": meta})
+            if self._positions:
+                place = {PARENT: self._id, POSITION: b"%d" % seq} if seq else {}
+                params = _with_last_meta(params, place)
             yield b'{"jsonrpc":"2.0","method":"%b","params":%b}\n' % (method.encode(), params)
 
     def _show(self, raw: bytes, child: str = "", *, is_past: bool = False) -> Sequence[bytes]:
@@ -472,6 +470,13 @@ class Frames:
         if not members(raw).get("title", b"").startswith(b'"'):
             begins["title"] = b'"Tool call"'
         return splice(raw, begins)
+
+
+def _with_last_meta(params: bytes, place: Mapping[str, bytes]) -> bytes:
+    """Return the params with this in their `_meta`, as their last member."""
+    meta = members(params).get("_meta", b"")
+    meta = splice(meta if meta.startswith(b"{") else b"{}", place)
+    return splice(splice(params, {"_meta": None}), {"_meta": meta})
 
 
 def _place(shown: Sequence[bytes], seq: int) -> Iterator[tuple[int, bytes]]:

@@ -32,7 +32,6 @@ from acp_wire.rpc import CutNotification, NotificationReceived, Peer, Transport,
 from acp_wire.rpc.requests import Answer, Request, hand_on
 from acp_wire.schema.methods import CANCEL_REQUEST, OPENING
 from acp_wire.schema.splice import session_id_in, splice
-from acp_wire.schema.updates import OPENCODE_CHILD
 from acp_wire.tasks import beside, first
 from acphold import errors
 from acphold.live.agents.capabilities import asking_for_positions, keeps_positions
@@ -50,6 +49,7 @@ from acphold.live.lines.line import (
 )
 from acphold.live.server import bounds
 from acphold.live.server.positions import (
+    UPDATES,
     Sent,
     find_sent,
     is_only_position,
@@ -457,8 +457,7 @@ class FarLine:
             return None
         for notification in batch:
             method, params = notification.method, notification.params
-            is_update = method in (schema.UPDATE.name, OPENCODE_CHILD)
-            position = position_of_update(params) if is_update else None
+            position = position_of_update(method, params)
             if position is None:
                 self._client.tell(method, params)
                 continue
@@ -476,7 +475,8 @@ class FarLine:
     def _on_cut(self, cut: CutNotification) -> None:
         """Send the client a notice in place of an update that is over this process's limit."""
         session_id, position = place_of_cut(cut)
-        if session_id is None or (opened := self._line.sessions.get(session_id)) is None:
+        opened = None if session_id is None else self._line.sessions.get(session_id)
+        if cut.method not in UPDATES or session_id is None or opened is None:
             return
         offer = self._client.offer
         frames = Frames(session_id, offer, positions=offer.positions)

@@ -30,6 +30,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from acp_wire.rpc import CutNotification
+from acp_wire.schema import UPDATE
 from acp_wire.schema.splice import (
     UNREADABLE,
     in_meta,
@@ -39,6 +40,7 @@ from acp_wire.schema.splice import (
     with_meta,
     without_meta,
 )
+from acp_wire.schema.updates import OPENCODE_CHILD
 from acphold.errors import InvalidParamsError
 from acphold.live.agents.interface import session_of
 from acphold.live.hub.frames import EMPTY_UPDATE, PARENT, POSITION
@@ -165,12 +167,18 @@ def with_sent(params: bytes, sent: Sent) -> bytes:
     return with_meta(params, SENT, msgspec.json.encode(sent))
 
 
+UPDATES = (UPDATE.name, OPENCODE_CHILD)
+"""The methods whose params have positions, behind all that an agent has said in them: see
+`hub.frames`."""
+
 _POSITION = re.compile(rb'"%b":(\d+)\}\}$' % POSITION.encode())
 """The end of the params of an update that carries its position."""
 
 
-def position_of_update(params: bytes) -> int | None:
-    """Return the position in the params of an update; None if there is none."""
+def position_of_update(method: str | None, params: bytes) -> int | None:
+    """Return the position in the params of an update; None if there is none, or if it is none."""
+    if method not in UPDATES:
+        return None
     match = _POSITION.search(params, max(0, len(params) - 64))
     return None if match is None else int(match[1])
 
@@ -182,12 +190,12 @@ _OF_CHILD = re.compile(
 
 
 def place_of_cut(cut: CutNotification) -> tuple[str | None, int | None]:
-    """Return the session of an update that was over a limit, and its position there; None for what
-    it does not have."""
+    """Return the session of a notification that was over a limit, and its position there; None for
+    what it does not have."""
     params = cut.tail.rstrip()[:-1]  # their end, without the brace of the message
-    of_child = _OF_CHILD.search(params)
+    of_child = _OF_CHILD.search(params) if cut.method in UPDATES else None
     session_id = session_of(cut) if of_child is None else msgspec.json.decode(of_child[1])
-    return session_id, position_of_update(params)
+    return session_id, position_of_update(cut.method, params)
 
 
 def is_only_position(params: bytes) -> bool:
