@@ -53,6 +53,17 @@ async def test_an_adopted_session_stays_whatever_time_the_agent_lists_it_with(
             assert [info["sessionId"] for info in await client.sessions()] == ["theirs"]
 
 
+@pytest.mark.parametrize("none", ["", "a\0b", "x" * 1001])
+async def test_what_is_no_id_is_not_adopted_though_the_agent_would_load_it(
+    journal: Path, none: str
+) -> None:
+    async with shared(journal) as house:
+        holding(house)
+        client = await house.client()
+        await client.refused("session/load", open_params(none, "/"))
+        assert house.agent.replayed.is_set() is False
+
+
 async def test_a_second_load_while_the_agent_replays_gets_the_whole_of_it_too(
     journal: Path,
 ) -> None:

@@ -381,6 +381,15 @@ async def test_there_is_an_end_to_how_many_sub_agents_are_kept(tmp_path: Path) -
         assert editor.updates("n7") == []
 
 
+async def test_a_sub_agent_whose_id_no_store_can_look_up_is_refused_and_the_turn_goes_on(
+    journal: Path,
+) -> None:
+    async with wrapped(journal, client=SHOWS) as editor:
+        session = await editor.talk({"update": announced("c\0d")}, {"say": "done"})
+        assert editor.text() == "done"
+        assert {where for where, _ in told(editor)} == {session}
+
+
 # -- opencode -----------------------------------------------------------------------------------
 
 

@@ -321,8 +321,8 @@ class _CodexConverter(AgentConverter):
                 self._missed.kind("events", kind, event)
 
     def _is_new(self, item_id: str) -> bool:
-        """Return False for an item that the other side had before."""
-        is_new = item_id not in self._items
+        """Return False for an item that the other side had before; one without an id is new."""
+        is_new = not item_id or item_id not in self._items
         self._items.add(item_id)
         return is_new
 

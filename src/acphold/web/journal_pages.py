@@ -130,8 +130,7 @@ class JournalReader:
         """
         now = asyncio.get_running_loop().time()
         if self._live is None or (self._live.done() and now >= self._live_at + bounds.LIVE_SECONDS):
-            asking = self.run(live_anywhere(self._journal))
-            self._live, self._live_at = asyncio.ensure_future(asking), now
+            self._live, self._live_at = asyncio.ensure_future(self.ask(live_anywhere)), now
         return await asyncio.shield(self._live)
 
     async def live_now(self) -> Live:

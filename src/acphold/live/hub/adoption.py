@@ -24,6 +24,7 @@ from acphold.live.hub.agents_list import AgentsList
 from acphold.live.hub.annotations import first_words, without_context
 from acphold.live.hub.choices import settings_in
 from acphold.live.hub.hub import Hub
+from acphold.live.hub.routes import is_usable_id
 from acphold.live.hub.session_list import check_folder
 from acphold.live.hub.turns import SharedParts
 from acphold.record.history.entries import now_ms
@@ -89,7 +90,8 @@ class Adoption:
         AgentError.
         """
         agent, can, journal = self._shared.agent, self._shared.agent.capabilities, self._hub.journal
-        if agent.reads_journal:  # the journal has all of its sessions
+        # The journal has all sessions of an agent that reads it.
+        if agent.reads_journal or not is_usable_id(session_id):
             raise errors.UnknownSessionError(session_id)
         if not can.load_session and can.session_capabilities.resume is None:
             raise errors.UnknownSessionError(session_id)

@@ -320,6 +320,7 @@ class Children(Struct, eq=False):
             self._routes.find(agent_id) is not None
             or depth > children.DEEPEST
             or len(agent_id) > children.LONGEST_ID
+            or not is_usable_id(agent_id)
             or len(self._routes.children_of(self._session.id)) >= children.MOST_CHILDREN
         ):
             self._refuse(agent_id)

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from acp_wire.rpc import Transport
 from acp_wire.rpc.wire_errors import incident
 from acp_wire.tasks import END_SECONDS, TaskSet, first_of
-from acp_wire.transports.first_frame import SERVER, FirstFrame
+from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.unix import Front
 from acphold.errors import AcpError
 from acphold.live.hub.hub import Hub
@@ -71,8 +71,7 @@ class KeptDesks(Struct, eq=False):
                 kept.welcome(front)
                 return kept
         opened: asyncio.Future[K] = asyncio.get_running_loop().create_future()
-        what = "agents of a server" if front.frame.kind == SERVER else "desk of an editor"
-        self._tasks.start(self._keep(front, identity, make, opened), f"the {what}")
+        self._tasks.start(self._keep(front, identity, make, opened), f"keep a {kind.__name__}")
         return await opened
 
     async def _keep(
@@ -96,7 +95,7 @@ class KeptDesks(Struct, eq=False):
                         self._kept.remove((identity, kept))
         except Exception as exc:  # the front must be told
             if opened.done():
-                log.error("the desks of a front failed", exc_info=exc)
+                log.error("what was kept for a front failed", exc_info=exc)
             else:
                 opened.set_exception(exc if isinstance(exc, AcpError) else incident(exc))
 

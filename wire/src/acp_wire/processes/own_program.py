@@ -68,7 +68,8 @@ async def run_beside(
     """Run a program beside us, without input, to its end; return its exit status, and what it
     prints on stdout and stderr. With a `niceness` above 0 it leaves the processors to others.
 
-    It is killed if this is cancelled, and after `seconds`, with TimeoutError. Raises OSError.
+    It is killed if this is cancelled, and after `seconds`, with TimeoutError; if a child of its own
+    has its streams, that is waited for. Raises OSError.
     """
     import asyncio
     from asyncio.subprocess import DEVNULL, PIPE

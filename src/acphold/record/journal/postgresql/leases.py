@@ -286,10 +286,11 @@ OURS: Final = "SELECT epoch, yields FROM acphold.leases WHERE session_id = %s AN
 
 
 def all_owners(tables: Tables) -> list[Owner]:
-    """The live owners with addresses."""
+    """The owners with addresses that live, or have only just lost what shows it."""
     rows = tables.execute(
-        "SELECT id, host, pid, addresses FROM acphold.owners"
-        f" WHERE addresses <> '[]' AND {_LIVES} ORDER BY id"
+        "SELECT id, host, pid, addresses FROM acphold.owners WHERE addresses <> '[]'"
+        f" AND ({_LIVES} OR renewed_at > now() - make_interval(secs => %s)) ORDER BY id",
+        (bounds.LATE_SECONDS,),
     ).fetchall()
     return [owners.owner_of_row(*row) for row in rows]
 
