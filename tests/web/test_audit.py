@@ -80,6 +80,16 @@ def test_nothing_that_a_stranger_has_named_is_a_line_of_the_log(tmp_path: Path) 
     assert line.startswith("1970-01-01T00:00:00Z")
 
 
+async def test_no_name_is_too_long_for_the_log(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        watching = served.token("--name", "screen", "--scope", "watch")
+        async with acphold.connect(served.url, token=watching) as agent:
+            with pytest.raises(RemoteError):
+                await agent.call("x" * ((16 << 20) - 100), {})
+    found = [row["deed"] for row in audited(served) if row["name"] == "screen"]
+    assert [it for it in found if re.fullmatch("refused: x{50,200}", it)], found
+
+
 async def test_who_is_refused_is_written_down_with_what_was_wrong_and_no_word_of_what_was_given(
     tmp_path: Path,
 ) -> None:

@@ -41,6 +41,10 @@ DAEMON_IDLE_SECONDS = 3.0
 SERVER_AWAY_SECONDS = 30.0
 """Seconds that an idle agent of a server stays that has gone: it may come back at once."""
 
+TOLD_CHARACTERS = 1000
+"""Most characters of a deed, and of its session's id, that a server is told: a client names them,
+and whoever makes them longer than a message must not stay out of the audit log."""
+
 STIRS_APART_SECONDS = 0.05
 """Seconds between two reports to a server that something has happened."""
 

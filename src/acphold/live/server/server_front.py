@@ -186,4 +186,6 @@ class ServerFront:
         await attend(self._served, client.agent, transport, who, client.limit)
 
     def _tell_deed(self, client: int, deed: str, session: str | None, *, is_refused: bool) -> None:
-        self._peer.tell(DEED, encode(DeedTold(client, deed, session, is_refused)))
+        most = bounds.TOLD_CHARACTERS
+        told = DeedTold(client, deed[:most], session and session[:most], is_refused)
+        self._peer.tell(DEED, encode(told))
