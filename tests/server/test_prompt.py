@@ -42,6 +42,21 @@ async def test_a_prompt_that_is_no_array_is_refused_by_name(journal: Path, promp
         assert "prompt" in error.message
 
 
+async def test_a_prompt_of_very_many_blocks_is_refused_as_it_would_hold_up_everybody(
+    journal: Path,
+) -> None:
+    many = [{"type": "text", "text": ""}] * 10_001
+    async with wrapped(journal) as client:
+        session = await client.new()
+        change = {"do": "add", "prompt": many}
+        for method, params in (
+            ("session/prompt", {"sessionId": session, "prompt": many}),
+            ("_acphold/queue", {"sessionId": session, "change": change}),
+        ):
+            error = await client.refused(method, params)
+            assert (error.code, "10,000 content blocks" in error.message) == (-32602, True)
+
+
 async def test_a_prompt_for_a_session_that_is_not_open_is_not_found(journal: Path) -> None:
     async with wrapped(journal) as client:
         session = await client.talk({"say": "a"})

@@ -22,6 +22,7 @@ from acp_wire import schema
 from acp_wire.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
 from acp_wire.schema.salvage import field_types, split
 from acp_wire.schema.updates import kinds_to_withhold
+from acphold.errors import InvalidParamsError
 from acphold.live.agents import air
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
@@ -381,6 +382,23 @@ def test_members_within_members_are_left_out_and_those_of_the_protocol_stay(meth
         assert marks([json.loads(pared)]) == set()
         assert json.loads(pared) == known_of(sample)
         assert {"unknownMember", "_meta.vendor"} <= {*left_out}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"sessionId": "s", "prompt": [{}] * 50_001},
+        {"sessionId": "s", "prompt": [{"type": "text", "text": "", "x": 1}] * 20_000},
+        {"sessionId": "s", **{f"m{number}": 1 for number in range(50_001)}},
+        {"sessionId": "s", "_meta": {f"m{number}": 1 for number in range(50_001)}},
+    ],
+    ids=["blocks", "members of blocks", "members", "meta"],
+)
+def test_a_message_of_very_many_values_is_refused_as_it_would_hold_up_everybody(
+    params: dict[str, Any],
+) -> None:
+    with pytest.raises(InvalidParamsError, match="more than 50,000 values"):
+        restrict("session/prompt", json.dumps(params).encode(), frozenset({"watch", "prompt"}))
 
 
 def test_no_repeated_name_or_odd_spelling_hides_a_member() -> None:

@@ -17,6 +17,13 @@ some agents never report the end."""
 PROMPT_ID_CHARACTERS = 100
 """Most characters of the id that a client gives to a waiting prompt."""
 
+PROMPT_BLOCKS = 10_000
+"""Most content blocks of a prompt. Each is looked at many times on its way, and meanwhile nobody
+else is served."""
+
+PARED_VALUES = 50_000
+"""Most values that are looked at in a message of a client that may not say everything."""
+
 SENT_PROMPTS = 1000
 """Most unanswered prompts that a resuming client may name; no client has as many."""
 

@@ -7,6 +7,7 @@ A refusal names the field, and the MCP server if it is about one. Sources: spec 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -134,6 +135,7 @@ def prompt_in(params: bytes) -> tuple[str, bytes, bytes]:
         raise _unfit_prompt(params) from None
     if not all(memoryview(block)[0] == ord("{") for block in found.prompt):
         raise _unfit_prompt(params)
+    _check_count(found.prompt)
     return found.sessionId, array(found.prompt), bytes(found.meta)
 
 
@@ -149,13 +151,20 @@ def queue_request(params: bytes) -> QueueRequest:
     """Return the params of a request about the queued prompts; raises InvalidParamsError."""
     asked = decode_params(params, QueueRequest, "change")
     if asked.change is not None and (prompt := bytes(asked.change.prompt)):
-        decode_params(prompt, list[_Block], "change")
+        _check_count(decode_params(prompt, list[_Block], "change"))
     if asked.change is not None and len(asked.change.id) > bounds.PROMPT_ID_CHARACTERS:
         raise InvalidParamsError(
             f"change.id: must have at most {bounds.PROMPT_ID_CHARACTERS} characters",
             field="change.id",
         )
     return asked
+
+
+def _check_count(blocks: Sequence[object]) -> None:
+    """Raise InvalidParamsError for too many content blocks."""
+    if len(blocks) > bounds.PROMPT_BLOCKS:
+        problem = f"prompt: at most {bounds.PROMPT_BLOCKS:,} content blocks"
+        raise InvalidParamsError(problem, "prompt")
 
 
 def _unfit_prompt(params: bytes) -> InvalidParamsError:

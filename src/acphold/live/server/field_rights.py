@@ -31,8 +31,10 @@ from acp_wire import schema
 from acp_wire.schema.methods import AGENT_METHODS, CLIENT_METHODS, UNSTABLE_METHODS, Method
 from acp_wire.schema.splice import array, items, members, splice
 from acp_wire.schema.updates import OFFERS
+from acphold.errors import InvalidParamsError
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, STEERING, CopyRequest, SteeringRequest
+from acphold.live.server import bounds
 from acphold.live.server.checked_params import QueueRequest
 from acphold.live.server.open_params import names_trace
 from acphold.record.history.display_terminals import PRINTED
@@ -78,6 +80,20 @@ def _tree(places: Collection[tuple[str, ...]]) -> dict[str, object]:
 _OFFER: Final[object] = _Offered | bool | tuple[str, ...]
 
 
+class _Pared(Struct):
+    """The names of what was left out, and the number of values that were looked at."""
+
+    left_out: list[str] = []
+    values: int = 0
+
+    def count(self, more: int) -> None:
+        """Count values; raises InvalidParamsError for too many: each takes some microseconds, in
+        which nobody else is served."""
+        self.values += more
+        if self.values > bounds.PARED_VALUES:
+            raise InvalidParamsError(f"more than {bounds.PARED_VALUES:,} values", "$")
+
+
 class NoMembers(Struct, rename="camel"):
     """A method that no table knows: only the session."""
 
@@ -112,27 +128,29 @@ def _pare(
 ) -> tuple[bytes, tuple[str, ...]]:
     if "manage" in scopes or not raw:
         return raw, ()
-    left_out: list[str] = []
-    return _value(kind, raw, "", left_out), tuple(left_out)
+    pared = _Pared()
+    return _value(kind, raw, "", pared), tuple(pared.left_out)
 
 
-def _value(hint: object, raw: bytes, path: str, left_out: list[str]) -> bytes:
+def _value(hint: object, raw: bytes, path: str, pared: _Pared) -> bytes:
     """Return a value of this type, pared."""
     from acp_wire.schema.salvage import split  # late: only for clients without `manage`
 
     raw = raw.strip()
     if isinstance(hint, dict):
-        return _meta(hint, raw, path, left_out) or b"null"
+        return _meta(hint, raw, path, pared) or b"null"
     kind, otherwise = split(hint)
     kinds = (*(get_args(kind) if get_origin(kind) is Union else (kind,)), otherwise.untagged)
     lists = [it for it in kinds if get_origin(it) in (tuple, list)]
     if lists and raw.startswith(b"["):
         item = get_args(lists[0])[0]
-        pared = (_value(item, it, f"{path}[{at}]", left_out) for at, it in enumerate(items(raw)))
-        return array([*pared])
+        found = items(raw)
+        pared.count(len(found))
+        return array([_value(item, it, f"{path}[{at}]", pared) for at, it in enumerate(found)])
     options = [it for it in kinds if _is_struct(it)]
     if options and raw.startswith(b"{"):
         given = members(raw)  # a repeated name only once
+        pared.count(len(given))
         tags = [(it, it.__struct_config__.tag_field, it.__struct_config__.tag) for it in options]
         fits = [it for it, field, tag in tags if field and string(given.get(field)) == tag]
         fits = fits or [it for it, field, _ in tags if field is None]
@@ -143,17 +161,17 @@ def _value(hint: object, raw: bytes, path: str, left_out: list[str]) -> bytes:
         for name, value in given.items():
             here = f"{path}.{name}" if path else name
             if name == "_meta":
-                kept[name] = _meta(hints.get(name), value, here, left_out)
+                kept[name] = _meta(hints.get(name), value, here, pared)
             elif name in hints:
-                kept[name] = _value(hints[name], value, here, left_out)
+                kept[name] = _value(hints[name], value, here, pared)
             elif fits:
-                left_out.append(here)
+                pared.left_out.append(here)
             else:
                 kept[name] = value  # of a variant newer than this release
         return splice(b"{}", kept)
     is_free = any(it in (Raw, object) or get_origin(it) is dict for it in kinds)
     if raw[:1] in (b"{", b"[") and not is_free:
-        left_out.append(path)  # the protocol has something plain in this place
+        pared.left_out.append(path)  # the protocol has something plain in this place
         return b"null"
     return raw
 
@@ -178,18 +196,20 @@ def _hints(kind: type[Struct]) -> dict[str, object]:
     return hints
 
 
-def _meta(hint: object, raw: bytes, path: str, left_out: list[str]) -> bytes | None:
+def _meta(hint: object, raw: bytes, path: str, pared: _Pared) -> bytes | None:
     """Return the `_meta` of an object, pared; None if nothing is left of it."""
     if not raw.strip().startswith(b"{"):
         return None
     known = hint if isinstance(hint, dict) else _hints(hint) if _is_struct(hint) else {}
     kept: dict[str, bytes | None] = {}
-    for name, value in members(raw).items():
+    given = members(raw)
+    pared.count(len(given))
+    for name, value in given.items():
         here = f"{path}.{name}"
         if passes(name, value):
             kept[name] = value
         elif name in known:
-            kept[name] = _value(known[name], value, here, left_out)
+            kept[name] = _value(known[name], value, here, pared)
         else:
-            left_out.append(here)
+            pared.left_out.append(here)
     return splice(b"{}", kept) if kept else None
