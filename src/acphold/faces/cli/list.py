@@ -6,15 +6,16 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial, wraps
+from itertools import chain
 from typing import Any, NamedTuple, TextIO
 
 import msgspec
 from msgspec.structs import replace
 
 from acp_wire.tasks import beside
-from acphold.errors import NoJournalError
+from acphold.errors import ConnectionLostError, NoJournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, a_text
 from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
@@ -413,14 +414,20 @@ async def follow_list(
 
     async def report_changes() -> None:
         pending, known = show, set[str]()
+        everything = Wanted(ListFilter(archived="include", include_unprompted=True))
         async with aclosing(reader.changes(limit or bounds.FOLLOWED_SESSIONS)) as changes:
             async for news in changes:
                 report(news)
                 listed = {it.row.session_id for it in news.sessions}
-                if news.is_all and (missing := known - listed):
-                    report(found := await _find(reader, missing))
-                    known -= {*found.gone}
                 known = (known | listed) - {*news.gone}
+                # A list after a restart lacks sessions that are gone, archived, or only older.
+                if news.is_all and (missing := known - listed):
+                    with suppress(ConnectionLostError):  # then the next list tells it
+                        pages = [page async for page in session_pages(reader, everything)]
+                        found = [it for it in chain(*pages) if it.row.session_id in missing]
+                        gone = missing - {it.row.session_id for it in found}
+                        report(News(found, [*gone]))
+                        known -= gone
                 if pending is not None:
                     await pending()
                     pending = None
@@ -431,16 +438,6 @@ async def follow_list(
             await asyncio.wait({task}, timeout=bounds.READER_LOOK_SECONDS)
     if not task.cancelled():
         task.result()
-
-
-async def _find(reader: SessionReader, missing: set[str]) -> News:
-    """Return what became of sessions that a new list lacks: gone, archived, or older than those."""
-    all_, found = Wanted(ListFilter(archived="include", include_unprompted=True)), []
-    async for page in session_pages(reader, all_):
-        found += [it for it in page if it.row.session_id in missing]
-        if len(found) == len(missing):
-            break
-    return News(found, [*missing - {it.row.session_id for it in found}])
 
 
 # -- the output -----------------------------------------------------------------------------
