@@ -334,9 +334,9 @@ async def test_others_have_their_turn_while_the_titles_of_all_that_is_live_are_l
         counting = asyncio.create_task(count())
         row_of = house.journal.session
 
-        async def session(session_id: str) -> SessionRow:
+        async def session(session_id: str, *, counted: bool = False) -> SessionRow:
             looked_in.append(step)
-            return await row_of(session_id)
+            return await row_of(session_id, counted=counted)
 
         monkeypatch.setattr(house.journal, "session", session)
         other = open_journal(journal)
