@@ -34,11 +34,20 @@ SLOW_WORDS = 200
 SLOW_PAUSE = 0.05
 """Seconds between two of them."""
 
+SCRIPT = "functions::exec"
+"""The tool of a Codex whose model runs commands from scripts alone."""
+
+OUTSIDE = {"sandbox_permissions": "require_escalated", "justification": "May it?"}
+"""Arguments for which such a Codex asks; it asks for no command in its sandbox."""
+
+TITLE = "Your task is to generate"
+"""The beginning of Codex's request for a title, which repeats the prompt."""
+
 TOOLS = {
     "read": ("read_file", "read", "Read"),
     "shell": (
         *("exec_command", "shell_command", "run_shell_command", "shell", "bash", "execute"),
-        *("Bash", "functions::exec"),
+        *("Bash", SCRIPT),
     ),
     "write": ("write_file", "write", "Write"),
     "recall": ("acphold_search", "mcp__acphold::search"),
@@ -61,10 +70,13 @@ def answer(asked: ModelPrompt) -> Reply:
     if (failure := re.search(r"\b(BADREQ|FAIL)\b", order)) is not None:
         return Failure({"BADREQ": 400, "FAIL": 500}[failure[1]])
     wanted = re.search(r"USE_TOOL:(\w+)", order)
+    if asked.user.startswith(TITLE):
+        wanted = None
     if wanted is not None and asked.tool_result is None:
         for name in TOOLS[wanted[1]]:
             if name in asked.tools:
-                return ToolUse(name, _arguments(asked.tools[name], order))
+                arguments = _arguments(asked.tools[name], order)
+                return ToolUse(name, arguments | (OUTSIDE if name == SCRIPT else {}))
     return Words(_words(asked.tool_result, order))
 
 

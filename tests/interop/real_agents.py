@@ -223,7 +223,8 @@ def _codex_of_openai_home(home: Path, url: str) -> dict[str, str]:
     # One that it knows, and that calls tools from scripts alone, as most do today.
     known = known.replace('"gpt-5"', '"gpt-6-sol"')
     config.write_text(known.format(url=json.dumps(url)), encoding="utf-8")
-    return env
+    # It asks a person; by default a model decides.
+    return {**env, "INITIAL_AGENT_MODE": "workspace-write"}
 
 
 def _gemini_home(home: Path, url: str) -> dict[str, str]:
@@ -294,5 +295,5 @@ GOOSE = RealAgent("goose", _goose_command, goose_home, remembers=True, tools=("s
 
 REAL_AGENTS = (CODEX, OPENCODE, DEEPAGENTS)
 
-WITH_SHELL = (CLAUDE, CODEX, OPENCODE, GEMINI)
+WITH_SHELL = (CLAUDE, CODEX, CODEX_OF_OPENAI, OPENCODE, GEMINI)
 """Those that ask before they run a command in a shell."""

@@ -9,7 +9,14 @@ import pytest
 from tests.interop.client import introduction, opening, prompt
 from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place
-from tests.interop.real_agents import CLAUDE, CODEX, GEMINI, OPENCODE, RealAgent
+from tests.interop.real_agents import (
+    CLAUDE,
+    CODEX,
+    CODEX_OF_OPENAI,
+    GEMINI,
+    OPENCODE,
+    RealAgent,
+)
 
 # The first run downloads the agents.
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
@@ -18,12 +25,14 @@ ORDER = "USE_TOOL:shell CMD=make"
 RULE = "allowed by your rule 1"
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, CODEX, OPENCODE], ids=lambda it: it.name)
+@pytest.mark.parametrize(
+    "agent", [CLAUDE, CODEX, CODEX_OF_OPENAI, OPENCODE], ids=lambda it: it.name
+)
 async def test_a_rule_answers_a_real_agent_everybody_sees_it_and_revoking_asks_again(
     agent: RealAgent, place: Place, model: ModelEndpoint
 ) -> None:
     env = agent.prepare(place.home, model.url)
-    command = place.wrapped(agent.command(), "--name", agent.name)
+    command = place.wrapped(agent.command(), "--name", agent.name.partition(" ")[0])
     async with place.client(command, **env) as client:
         session = await client.new_session(place.work)
 
