@@ -77,7 +77,8 @@ def story(chat: Chat, home: Path) -> Story:
 def test_a_conversation_with_a_call_is_told(tmp_path: Path) -> None:
     chat = Chat("Read it.")
     chat.agent({"text": "Hm.", "thought": True}, "Reading.", use("c1", "read_file", file_path="/a"))
-    chat.system("ui_telemetry")
+    for kind in ("ui_telemetry", "attribution_snapshot", "session_model", "turn_result"):
+        chat.system(kind)
     chat.result("c1", "", output="A")
     chat.agent("It says A.")
     told = story(chat, tmp_path)

@@ -61,14 +61,13 @@ _DISPLAY: Final = {
 
 _PASSED: Final = frozenset(
     {
-        "branch_checkpoint",
-        "custom_title",
-        "file_history_snapshot",
-        "rewind",
-        "session_artifact_snapshot",
-        "ui_telemetry",
+        "attribution_snapshot", "branch_checkpoint", "custom_title", "file_history_snapshot",
+        "goal_state", "goal_turn_end", "parent_session", "rewind", "session_artifact_event",
+        "session_artifact_snapshot", "session_model", "session_recording_degraded",
+        "session_source", "session_sources_snapshot", "turn_result", "ui_telemetry",
+        "user_text_elements",
     }
-)
+)  # fmt: skip
 
 
 def find(home: Home) -> Iterator[Source]:
