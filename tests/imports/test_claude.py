@@ -396,6 +396,18 @@ def test_what_an_editor_puts_beside_a_prompt_is_not_told_as_the_persons_words(
     ]
 
 
+def test_the_programs_own_records_are_passed_over_in_silence(tmp_path: Path) -> None:
+    transcript = Transcript("Hello.")
+    transcript.beside(type="resume-head-vouch", x=1)
+    transcript.beside(type="file-history-delta", x=1)
+    transcript.beside(type="session-owner", x=1)
+    transcript.add("system", subtype="model_fallback", content="Switched to another model.")
+    transcript.assistant("Hi.")
+    told = story(transcript, tmp_path)
+    assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
+    assert told.facts.missed == {}
+
+
 def test_what_the_reader_does_not_know_is_counted_and_the_rest_is_told(tmp_path: Path) -> None:
     transcript = Transcript()
     transcript.beside(type="from-the-future", x=1)

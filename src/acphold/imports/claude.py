@@ -54,10 +54,15 @@ CONTEXT_TOKENS: Final = 200_000
 _SPOKEN: Final = frozenset({"user", "assistant", "system", "attachment"})
 _PASSED: Final = frozenset(
     {
-        "agent-name", "api-request", "api-request-blob", "api-request-shape", "atis-latch",
-        "cost-state", "file-history-snapshot", "last-prompt", "mode", "permission-mode",
-        "bridge-session", "frame-link", "pr-link", "progress", "queue-operation", "relocated",
-        "tag", "tools-used", "worktree-state",
+        "agent-color", "agent-name", "agent-setting", "api-request", "api-request-blob",
+        "api-request-resumed", "api-request-shape", "artifact-autoreact-ledger",
+        "artifact-comment-monitor", "atis-latch", "attribution-snapshot", "bridge-session",
+        "content-replacement", "continued-in", "cost-state", "data-flow-incomplete",
+        "data-flow-records", "derived-from", "dev-mods", "ended-by-model", "file-history-delta",
+        "file-history-snapshot", "fork-context-ref", "frame-link", "history-suppression",
+        "hybrid-organization", "isolation-latch", "last-prompt", "memory-mode", "mode",
+        "observer-ref", "permission-mode", "pr-link", "progress", "queue-operation", "relocated",
+        "repl-mode", "resume-head-vouch", "session-owner", "tag", "tools-used", "worktree-state",
     }
 )  # fmt: skip
 """The program's own records, not part of the conversation."""
@@ -65,9 +70,10 @@ _PASSED: Final = frozenset(
 _SYSTEM_PASSED: Final = frozenset(
     {
         "", "agents_killed", "api_error", "api_metrics", "away_summary", "bridge_status",
-        "file_snapshot", "informational", "memory_saved", "microcompact_boundary",
-        "permission_retry", "scheduled_task_fire", "stop_hook_summary", "thinking",
-        "turn_duration",
+        "cloud_session_status", "file_snapshot", "informational", "memory_saved",
+        "microcompact_boundary", "model_consent_fallback", "model_fallback",
+        "model_refusal_fallback", "model_refusal_no_fallback", "permission_retry",
+        "scheduled_task_fire", "stop_hook_summary", "thinking", "turn_duration",
     }
 )  # fmt: skip
 """The program's own notes."""
