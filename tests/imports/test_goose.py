@@ -128,6 +128,19 @@ def test_a_compaction_leaves_what_the_person_sees(store: Store, tmp_path: Path) 
     ]
 
 
+def test_a_form_and_its_answer_are_passed_over_like_a_permission(
+    store: Store, tmp_path: Path
+) -> None:
+    store.message("user", "Hello.")
+    form = {"actionType": "elicitation", "message": "Which?"}
+    store.message("assistant", {"type": "actionRequired", "data": form}, "Hi.")
+    answer = {"actionType": "elicitationResponse", "user_data": {}}
+    store.message("user", {"type": "actionRequired", "data": answer})
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [("user", "Hello."), ("agent", "Hi.")]
+    assert told.facts.missed == {}
+
+
 def test_the_list_of_things_to_do_is_the_plan(store: Store, tmp_path: Path) -> None:
     store.message("user", "Plan.")
     store.message("assistant", request("c1", "todo__todo_write", content="- [x] One\n- [ ] Two"))

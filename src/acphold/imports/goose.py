@@ -169,7 +169,11 @@ class _GooseConverter(AgentConverter):
                     blocks.append(resource(embedded[1], embedded[2]))
                 elif words:
                     blocks.append(text_block(words))
-                elif text(part, "type") not in ("text", "toolConfirmationResponse"):
+                elif text(part, "type") not in (
+                    "text",
+                    "toolConfirmationResponse",
+                    "actionRequired",
+                ):
                     self._missed.kind("parts of prompts", text(part, "type"), part)
             self._writer.prompt(blocks)
 
@@ -205,7 +209,7 @@ class _GooseConverter(AgentConverter):
             self._writer.think(text(part, "thinking"), message_id)
         elif kind == "image":
             self._writer.show(image_of(part), message_id)
-        elif kind not in ("redactedThinking", "toolConfirmationRequest"):
+        elif kind not in ("redactedThinking", "toolConfirmationRequest", "actionRequired"):
             self._missed.kind("parts", kind, part)
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
