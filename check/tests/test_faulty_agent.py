@@ -111,6 +111,7 @@ COMPANIONS = {
     "json-rpc.string-id:number": {"json-rpc.same-id"},
     "resume.no-history:as-load": {"resume.after-restart"},  # a load names its servers
     "resume.no-history:late": {"tool.unique-ids"},
+    "json-rpc.same-id:null": {"modes.unknown"},  # it waits for that answer in vain
     "json-rpc.same-id:fractional": {"json-rpc.zero-id", "json-rpc.large-id"},
     # A result that is no answer does not fit the schema either.
     **{rule: {"schema.results"} for rule in NO_RESULT if rule != "list.answer"},

@@ -310,9 +310,13 @@ class Record:
     def stray_answers(self, since: int) -> list[WireLine]:
         """Return the agent's responses to no request, from line `since` on.
 
-        A response whose id only has the wrong type is not among them.
+        A response whose id only has the wrong type is not among them, nor one without an id if a
+        request was not answered.
         """
         asked = {loose_id(line) for line in self.by("client") if line.is_request}
+        missed = [it for it in self.exchanges("client") if it.answer is None]
+        if any(it.request.number >= since for it in missed):
+            asked.add("None")
         answers = (it for it in self.since(since) if it.is_response and it.by == "agent")
         return [it for it in answers if loose_id(it) not in asked]
 

@@ -249,6 +249,13 @@ class _IdBecomesText(Exemplar):
             super().reply(request, result)
 
 
+@FAULTS.breaks("json-rpc.same-id:null")
+class _ErrorsLoseTheId(Exemplar):
+    def refuse(self, request: Json, code: int, message: str) -> None:
+        is_mode = request["method"] == "session/set_mode"
+        super().refuse({**request, "id": None} if is_mode else request, code, message)
+
+
 @FAULTS.breaks("json-rpc.same-id:fractional")
 class _IdBecomesFractional(Exemplar):
     def send(self, message: Json) -> None:
