@@ -435,7 +435,7 @@ def _rules_for_run(
 _LEADS: Final = re.compile(
     r"\b(cd|pushd|popd|chdir|prevd|nextd|cdh|pushln|source|eval|export|alias|enable|PATH)\b"
     r"|\(\s*\)"  # of a function
-    r"|(?<![\w./=-])(?:hash|trap|function|declare|typeset|unalias|unset|exec)\b"
+    r"|(?<![\w./=-])(?:hash|trap|function|declare|typeset|unalias|unset|exec)(?![\w-])"
     r"|(?<!\S)\.\s+(?:--\s|[^\s|;&<>)-])"
     # Where a command begins.
     r"|(?:^|[\n;&|({`!]|\b(?:then|do|else|if|elif|while|until|time|command|builtin)\s)[^\S\n]*"
