@@ -419,6 +419,11 @@ class JournalError(AcpError):
     code = JOURNAL_FAILED
 
 
+def as_raised(refusal: RemoteError) -> AcpError:
+    """Return the answer of a process of ours as it was raised there, if it is about its journal."""
+    return JournalError(refusal.message) if refusal.code == JOURNAL_FAILED else refusal
+
+
 class JournalUnavailableError(JournalError):
     """The journal is read-only, full or deleted under us, or its folder cannot be created."""
 

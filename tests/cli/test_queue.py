@@ -22,6 +22,7 @@ from msgspec import Raw
 
 from acp_wire.schema import encode
 from acphold.errors import InvalidParamsError
+from acphold.faces.cli.command_line import Exit
 from acphold.live.presentation.visible_text import local
 from acphold.record.history.prompt_queue import QueueChange
 from acphold.record.journal.intentions import change_queue
@@ -35,6 +36,7 @@ from tests.editor import (
     received,
     scripted_agent,
 )
+from tests.failures.test_journal import file_limit
 from tests.owners import lone_command, program
 from tests.watched_processes import until
 
@@ -308,3 +310,15 @@ async def line_of(following: subprocess.Popen[str]) -> dict[str, Any]:
     async with asyncio.timeout(DEADLINE):
         found: dict[str, Any] = json.loads(await asyncio.to_thread(following.stdout.readline))
         return found
+
+
+async def test_a_full_disk_at_the_owner_is_told_by_the_code_of_the_journal(journal: Path) -> None:
+    async with introduced(
+        lone_command(scripted_agent()), journal=journal, before=file_limit(400_000)
+    ) as client:
+        session = await client.talk({"say": "kept"})
+        with pytest.raises(Refused, match="disk"):
+            await client.prompt(session, {"say": "begin"}, {"flood": [1000, 1000]})
+        words = ("queue", session, "add", "x" * 100_000)
+        done = await asyncio.to_thread(acphold, journal, *words)
+        assert (done.code, "cannot be used" in done.err) == (Exit.JOURNAL, True), done.err

@@ -254,11 +254,11 @@ class Uplink:
             reason = await self._endpoint.how_it_ended()
             problem = f"{self.name} ended before it answered `initialize`: {reason}"
         except errors.RemoteError as refusal:
-            if self._is_of_journal(refusal):
-                raise errors.JournalError(refusal.message) from None
             problem = str(refusal)
             if not self._endpoint.is_acphold:
                 problem = f"{self.name} refused `initialize`: {problem}"
+            elif (error := errors.as_raised(refusal)) is not refusal:
+                raise error from None
         raise errors.AgentStartError(problem)
 
     @property
@@ -366,13 +366,10 @@ class Uplink:
         if isinstance(answer, errors.ConnectionLostError):
             return await self.loss_error()
         if isinstance(answer, errors.RemoteError):
-            if self._is_of_journal(answer):
-                return errors.JournalError(answer.message)
+            if self._endpoint.is_acphold and (error := errors.as_raised(answer)) is not answer:
+                return error
             return error_for(answer, method, self.name, self.hello.auth_methods)
         return answer
-
-    def _is_of_journal(self, refusal: errors.RemoteError) -> bool:
-        return self._endpoint.is_acphold and refusal.code == errors.JOURNAL_FAILED
 
     # -- messages of the agent ------------------------------------------------------------
 

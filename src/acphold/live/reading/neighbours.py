@@ -310,8 +310,8 @@ async def ask_over(
 ) -> bytes:
     """Ask as a client over a transport that is open, which is closed then.
 
-    `seconds` are for each answer; one that `watches` is asked nothing. Raises ConnectionLostError
-    and RemoteError.
+    `seconds` are for each answer; one that `watches` is asked nothing. Raises ConnectionLostError,
+    RemoteError and JournalError.
     """
     introduction = {
         "protocolVersion": PROTOCOL_VERSION,
@@ -320,8 +320,11 @@ async def ask_over(
     }
     peer = Peer(transport, _SilentPeer(), name="process")
     async with connected(peer):
-        await peer.call_raw(INITIALIZE.name, encode(introduction), seconds=seconds)
-        return await peer.call_raw(method, params, seconds=seconds)
+        try:
+            await peer.call_raw(INITIALIZE.name, encode(introduction), seconds=seconds)
+            return await peer.call_raw(method, params, seconds=seconds)
+        except errors.RemoteError as refusal:
+            raise errors.as_raised(refusal) from None
 
 
 class _SilentPeer:
