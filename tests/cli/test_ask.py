@@ -204,6 +204,17 @@ def test_so_is_one_that_becomes_full_in_the_background_process(journal: Path) ->
     done = full.run_as_process("ask", flood, "--", *scripted_agent())
     assert done.code == Exit.JOURNAL
     assert done.err.startswith(f"acphold: the journal {journal} cannot be used: ")
+    chat = subprocess.run(
+        [*ACPHOLD, "chat", "--", *scripted_agent()],
+        input=f"{flood}\n".encode(),
+        capture_output=True,
+        env={**full.environment, VARIABLE: f"{journal}.other"},
+        timeout=SECONDS,
+        check=False,
+        preexec_fn=file_limit(400_000),
+    )
+    assert chat.returncode == Exit.JOURNAL
+    assert b"turn: failed: the journal" in chat.stdout
 
 
 @pytest.mark.parametrize(

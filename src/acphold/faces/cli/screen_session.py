@@ -196,12 +196,17 @@ class ChatFrontend:
                 await self._in_pipe()
         finally:
             await self.answers.aclose()
-        if self.chat.turns.error is None:
-            end = self.chat.turns.last_end  # in a script, as in `ask`
-            return Exit.OK if on_terminal() or end is None else ENDS[end.outcome]
-        print(visible(f"acphold: {self.chat.turns.error}"), file=sys.stderr)
-        wants_sign_in = isinstance(self.chat.turns.error, AuthRequiredError)
-        return Exit.SIGN_IN if wants_sign_in else Exit.AGENT
+        error, end = self.chat.turns.error, self.chat.turns.last_end
+        if error is not None:
+            print(visible(f"acphold: {error}"), file=sys.stderr)
+        elif on_terminal() or end is None:
+            return Exit.OK
+        match error or self.chat.turns.failure:  # in a script, as in `ask`
+            case JournalError():
+                return Exit.JOURNAL
+            case AuthRequiredError():
+                return Exit.SIGN_IN
+        return Exit.AGENT if end is None or error is not None else ENDS[end.outcome]
 
     async def _show_on(self, face: LineScreen | PlainFace, most: int | None = None) -> None:
         """Show the chat, the answers and the sign-in there from now on; of the history, at most so

@@ -118,16 +118,17 @@ class ChatScreen:
 class ShownTurns:
     """Runs the turns of our prompts in a session, one after the other, and shows their ends.
 
-    `last_end` is the end of the last turn prompted here, None before that. `queue` has the prompts
-    that wait: the session's, or ours if its agent keeps none. `live` is the hub's last word about
-    the session, `error` what ended the chat if the person did not. With `is_far` the session is on
-    another machine: `@` and `!` then use our current folder.
+    `last_end` is the end of the last turn prompted here, None before that; `failure` is what failed
+    it. `queue` has the prompts that wait: the session's, or ours if its agent keeps none. `live` is
+    the hub's last word about the session, `error` what ended the chat if the person did not. With
+    `is_far` the session is on another machine: `@` and `!` then use our current folder.
     """
 
     queue: RemoteQueue | LocalQueue
 
     def __init__(self, screen: ChatScreen, *, sign_in: TerminalSignIn | None, is_far: bool) -> None:
         self.last_end: TurnEnd | None = None
+        self.failure: AcpError | None = None
         self.live = LiveSession("")
         self.error: AcpError | None = None
         self._screen = screen
@@ -346,7 +347,7 @@ class ShownTurns:
         """Run the turn of a prompt and show it; return its end."""
         self._is_prompting, self._cancelled = True, False
         self._began = monotonic()
-        self.last_end = None
+        self.last_end = self.failure = None
         if self._flow.is_open:  # is another client's turn running?
             with suppress(TimeoutError):
                 async with asyncio.timeout(bounds.TURN_LOOK_SECONDS):
@@ -367,6 +368,7 @@ class ShownTurns:
                 except AuthRequiredError as error:
                     await self._let_sign_in(error)  # then once more
         except AcpError as error:
+            self.failure = error
             words = self._screen.with_traceback(on_one_line(str(error)))
             end = TurnEnd("failed", 0, message=words)
         if self.last_end is None:
