@@ -281,7 +281,7 @@ CODEX_OF_OPENAI = RealAgent(
     _by_node("@agentclientprotocol/codex-acp", "2.6.0", "dist/index.js"),
     _codex_of_openai_home,
     remembers=True,
-    tools=(),
+    tools=("shell",),
 )
 GEMINI = RealAgent(
     "gemini",
@@ -293,7 +293,7 @@ GEMINI = RealAgent(
 
 GOOSE = RealAgent("goose", _goose_command, goose_home, remembers=True, tools=("shell",))
 
-REAL_AGENTS = (CODEX, OPENCODE, DEEPAGENTS)
+REAL_AGENTS = (CODEX, CODEX_OF_OPENAI, OPENCODE, DEEPAGENTS)
 
 WITH_SHELL = (CLAUDE, CODEX, CODEX_OF_OPENAI, OPENCODE, GEMINI)
 """Those that ask before they run a command in a shell."""

@@ -15,7 +15,7 @@ from tests.interop.conversation import assert_all_there, text, timeline
 from tests.interop.model_endpoint import ModelEndpoint, running as serving
 from tests.interop.place import Place
 from tests.interop.probe import Report, differences, probe
-from tests.interop.real_agents import CODEX, OPENCODE, REAL_AGENTS, RealAgent
+from tests.interop.real_agents import CODEX, CODEX_OF_OPENAI, OPENCODE, REAL_AGENTS, RealAgent
 from tests.interop.wire import Json
 
 # The first run downloads the agents.
@@ -200,7 +200,7 @@ async def test_an_agent_that_dies_in_a_turn_is_started_again(running: Running) -
     assert "ALBATROSS" in model.input_since(so_far)
 
 
-@pytest.mark.parametrize("agent", [CODEX, OPENCODE], ids=lambda agent: agent.name)
+@pytest.mark.parametrize("agent", [CODEX, CODEX_OF_OPENAI, OPENCODE], ids=lambda agent: agent.name)
 async def test_a_session_made_without_acphold_is_adopted(
     agent: RealAgent, place: Place, model: ModelEndpoint
 ) -> None:
@@ -232,6 +232,11 @@ ALLOWED: dict[str, Report] = {
         "agentCapabilities.mcpCapabilities.sse": (False, True),
         "agentCapabilities.sessionCapabilities.delete": (None, {}),
         "relative cwd": ("made a session", BAD_PARAMS),
+    },
+    "codex of OpenAI": {
+        "agentCapabilities.mcpCapabilities.sse": (False, True),
+        "load of no session": ("error -32603", NO_SESSION),
+        "resume of no session": ("error -32603", NO_SESSION),
     },
     "opencode": {
         "agentCapabilities.sessionCapabilities.delete": (None, {}),
