@@ -96,6 +96,12 @@ def test_each_recorded_question_is_read_as_what_it_asks_for() -> None:
         ("codex", {"rawInput": {"command": "pytest", "cwd": "/a", "url": "https://a.b"}}, {}),
         ("codex", {"rawInput": {"command": "pytest"}}, {}),
         ("codex", {"rawInput": {"command": "pytest", "cwd": 1}}, {}),
+        ("codex", {"rawInput": {"command": "pytest", "cwd": None}}, {}),
+        ("codex", {"rawInput": {"command": """ls 'a'"'; id # '"'b'""", "cwd": "/a"}}, {}),
+        *(
+            ("codex", {"rawInput": {"command": "make", "cwd": "/a"}}, {"rawInput": {"command": it}})
+            for it in ("/a/bash -lc make", "bash make", "bash -lc 'make", "bash -lc id", "id")
+        ),
         ("codex", {"rawInput": {"call_id": "c", "changes": {"a": {"type": "delete"}}}}, {}),
         ("copilot", {"rawInput": {"command": "pytest", "commands": ["pytest", "id"]}}, {}),
         ("copilot", {"rawInput": {"command": "pytest", "commands": ["pytest"]}}, {}),

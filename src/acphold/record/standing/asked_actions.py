@@ -24,6 +24,7 @@ questions of the agents, `tests/standing/questions.jsonl`.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -224,9 +225,7 @@ _SHELLS: Final = frozenset(
 
 def _codex(_: Json, given: Json, __: Json, before: Json) -> Action:
     if _has_only(given, "command cwd") and isinstance(given["command"], str):
-        # codex-acp 2: the text for the shell. The call before may have a shell around it, or only
-        # the part that Codex thinks matters.
-        return _run_action(given, {}, given["cwd"])
+        return _codex_text(given["command"], given["cwd"], before.get("command"))
     if _has_only(given, "call_id command cwd", _CODEX):
         match given["command"]:
             case [str() as shell, "-c" | "-lc", str() as text] if shell in _SHELLS:
@@ -241,6 +240,27 @@ def _codex(_: Json, given: Json, __: Json, before: Json) -> Action:
                 return Unclear("a file would be moved or deleted")
         return EditAction(tuple(given["changes"])) if given["changes"] else _UNEXPECTED_FIELDS
     return _UNEXPECTED_FIELDS
+
+
+def _codex_text(text: str, cwd: object, before: object) -> Action:
+    """Return the run of a text for the shell: codex-acp takes the shell from around it, and quotes,
+    if there are some at both ends. The call before has it with the shell, or as the screen has it.
+    """
+    if not isinstance(cwd, str):
+        return _UNEXPECTED_FIELDS
+    if "'\"" in text or "\"'" in text:  # perhaps a seam of what was one quoted text
+        return Unclear("the agent may have sent the command without its outer quotes")
+    if before not in (None, text):
+        try:
+            words = shlex.split(str(before))
+        except ValueError:
+            return _DIFFERS
+        match words:
+            case [shell, "-c" | "-lc", inner] if shell in _SHELLS and inner == text:
+                pass
+            case _:
+                return _DIFFERS
+    return RunAction((text,), cwd)
 
 
 def _copilot(_: Json, given: Json, __: Json, before: Json) -> Action:

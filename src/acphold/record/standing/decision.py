@@ -437,6 +437,7 @@ _LEADS: Final = re.compile(
     r"|\(\s*\)"  # of a function
     r"|(?<![\w./=-])(?:hash|trap|function|declare|typeset|unalias|unset|exec)(?![\w-])"
     r"|(?<!\S)\.\s+(?:--\s|[^\s|;&<>)-])"
+    r"|(?:^|[\s;&|({`!])\w+=\S{,99}[^\S\n]+(?:\$|\{\S)"
     # Where a command begins.
     r"|(?:^|[\n;&|({`!]|\b(?:then|do|else|if|elif|while|until|time|command|builtin)\s)[^\S\n]*"
     r"(?:\.\s|\$|\{\S)"
