@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import fields
 
 import acphold
+from acphold.errors import DeclarationError
 from acphold.faces.cli.wrap import settings_parser
 from acphold.serve_options import AgentOptions, ServeOptions
 
@@ -28,5 +29,5 @@ def test_the_library_takes_each_option_as_an_argument_with_its_default() -> None
 
 
 def test_an_argument_that_is_no_option_is_refused() -> None:
-    with pytest.raises(TypeError, match="cancel_grase"):
+    with pytest.raises(DeclarationError, match="cancel_grase"):
         acphold.Agent("a", version="1").run(cancel_grase=1.0)  # type: ignore[call-arg]

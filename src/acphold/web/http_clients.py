@@ -57,9 +57,9 @@ from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, InvalidParamsError
 from acphold.live.agents.capabilities import asking_for_positions
 from acphold.live.hub.frames import PARENT
-from acphold.live.reading.requests import LAST_SEQ
 from acphold.live.server import positions
 from acphold.newest import Newest
+from acphold.record.history.entries import LAST_SEQ
 from acphold.record.history.raw_update import members
 from acphold.web import bounds
 from acphold.web.connections import Headers, Offering

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from msgspec import Meta, Struct, field
 
+from acphold.record.history.entries import LAST_SEQ
 from acphold.record.journal import Archived, Part
 from acphold.record.journal.seams import Grouping
 
@@ -30,9 +31,6 @@ OFFERS: Final = "/rules/offers"
 ROWS: Final = 50
 MOST_ROWS: Final = 500
 """Most sessions, entries or hits of a page; the first is the default."""
-
-LAST_SEQ: Final = (1 << 32) - 1
-"""Highest entry number."""
 
 LAST_MOMENT: Final = 1 << 53
 """Highest time in a cursor, in ms."""

@@ -45,7 +45,7 @@ from acphold.errors import InvalidParamsError
 from acphold.live.agents.interface import session_of
 from acphold.live.hub.frames import EMPTY_UPDATE, PARENT, POSITION
 from acphold.live.hub.questions import QUESTION_KEY, SENT
-from acphold.live.reading.requests import LAST_SEQ
+from acphold.record.history.entries import LAST_SEQ
 from acphold.record.history.raw_update import string
 
 AFTER = "acphold/after"

@@ -18,6 +18,9 @@ from msgspec import Struct
 from acphold.record.history.children import child_update
 from acphold.record.history.raw_update import members, string, update_kind
 
+LAST_SEQ: Final = (1 << 32) - 1
+"""Highest number of an entry."""
+
 LATEST_MS: Final = 253_402_214_400_000
 """9999-12-31 in UTC: Python cannot write a later time as a date in every time zone."""
 
