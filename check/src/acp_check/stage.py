@@ -309,20 +309,17 @@ class Stage:
             return self.subject.reach is Reach.PROGRAM
         [asked, *_] = lost.lines
         for dialogue in [*self._running]:
-            if asked in dialogue.record.lines and not dialogue.ended:
-                if asked.method == "session/prompt":
-                    return await self._goes_on_without(dialogue, asked)
+            if asked not in dialogue.record.lines or dialogue.ended:
+                continue
+            if asked.method != "session/prompt":
                 return await dialogue.is_alive()
-        return False
-
-    async def _goes_on_without(self, dialogue: Dialogue, asked: WireLine) -> bool:
-        """Return True if a turn that was cancelled is never answered, but the next one is."""
-        cancels = dialogue.record.calls("client", "session/cancel")
-        if not any(it.session_id == asked.session_id for it in cancels if it.number > asked.number):
-            return False
-        params = {"sessionId": asked.session_id, "prompt": [{"type": "text", "text": GREET.words}]}
-        with suppress(Silence, AgentGone):
-            return (await dialogue.ask("session/prompt", params)).error is None
+            later = dialogue.record.since(asked.number)
+            sent = [it for it in later if it.method == "session/cancel"]
+            if any(it.session_id == asked.session_id for it in sent):
+                text = [{"type": "text", "text": GREET.words}]
+                params = {"sessionId": asked.session_id, "prompt": text}
+                with suppress(Silence, AgentGone):
+                    return (await dialogue.ask("session/prompt", params)).error is None
         return False
 
     async def leave_unanswered(self) -> None:
