@@ -14,7 +14,7 @@ from acphold.record.journal import NewSession, RowChange
 from acphold.record.journal.seams import Repaired
 from acphold.record.journal.sqlite import in_file
 from acphold.record.journal.sqlite.store import SqliteJournal
-from tests.journal.conversations import chunk, encode, open_file
+from tests.journal.conversations import begun, chunk, encode, open_file
 
 
 async def filled(path: Path, *session_ids: str) -> SqliteJournal:
@@ -107,6 +107,19 @@ async def test_a_row_that_cannot_be_read_keeps_no_other_from_being_found(
     assert {hit.session_id for hit in await journal.index.search("needle*")} == {"s1", "s2"}
     spoil(path, damage_of("s2", 4))  # after it was indexed
     assert [hit.session_id for hit in await journal.index.search("needle*")] == ["s1"]
+    await journal.aclose()
+
+
+async def test_a_prompt_is_found_although_its_author_cannot_be_read(path: Path) -> None:
+    journal = open_file(path)
+    lease = await begun(journal)
+    by = b'{"name":"zed","version":"1","user":"bert"}'
+    prompt = b'[{"type":"text","text":"needle"}]'
+    await journal.append(lease, [("author", [by]), ("prompt", [prompt])])
+    await journal.settle(lease, 2)
+    assert [(hit.seq, hit.user) for hit in await journal.index.search("needle")] == [(2, "bert")]
+    spoil(path, damage_of("s1", 1))
+    assert [(hit.seq, hit.user) for hit in await journal.index.search("needle")] == [(2, None)]
     await journal.aclose()
 
 

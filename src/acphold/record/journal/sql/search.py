@@ -46,6 +46,14 @@ def _entry(rows: KeptSegments, seq: int) -> Iterator[Entry]:
         yield from (entry for entry in segment.entries() if entry.seq == seq)
 
 
+def _before(rows: KeptSegments, entry: Entry) -> Entry | None:
+    """The entry before a prompt, which may name its author."""
+    if entry.kind == PROMPT:
+        with suppress(DamagedRowError):  # the prompt itself can be shown
+            return next(_entry(rows, entry.seq - 1), None)
+    return None
+
+
 def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> list[SearchHit]:
     """Like `Index.search`."""
     sought = Sought(sought) if isinstance(sought, str) else sought
@@ -69,9 +77,10 @@ def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> 
     for key, held, seq in in_index:
         with suppress(DamagedRowError):  # it cannot be shown, but all of the others can
             rows = tables.segments(key)
-            for entry in _entry(rows, seq):
-                before = _entry(rows, seq - 1) if entry.kind == PROMPT else iter(())
-                indexed.append(hit(held, entry, next(before, None), patterns, sought.part))
+            indexed += [
+                hit(held, entry, _before(rows, entry), patterns, sought.part)
+                for entry in _entry(rows, seq)
+            ]
     if not sought.unsettled:
         return indexed
     # Archived ones are among them. An agent's own copy of a session that `wrap` keeps in the same
