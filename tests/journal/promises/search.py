@@ -12,6 +12,7 @@ from acphold.record.journal import (
     NewSession,
     RowChange,
     Sought,
+    bounds,
     is_forgotten,
     list_places,
     session_of,
@@ -432,6 +433,16 @@ async def a_hit_names_the_user_who_said_it(journal: Journal) -> None:
             ("a word", None),
         ]
         await journal.settle(lease, lease.next_seq - 1)
+
+
+@promised
+async def a_long_prompt_that_is_not_settled_names_its_user(journal: Journal) -> None:
+    by = b'{"name":"zed","version":"1","user":"bert"}'
+    lease = await begun(journal)
+    await journal.change(lease, RowChange(prompted=True))
+    prompt = encode(text(f"needle {'hay ' * (bounds.UNSETTLED_BYTES // 4)}"))
+    await journal.append(lease, [("author", [by]), ("prompt", [prompt])])
+    assert [hit.user for hit in await journal.index.search("needle")] == ["bert"]
 
 
 @promised

@@ -98,10 +98,11 @@ def search(tables: SomeTables, sought: Sought | str, find: Find[SomeTables]) -> 
         if row.last_seq > settled:
             # One session's damaged end keeps no other from being found.
             with suppress(*() if sought.session_id else (DamagedRowError,)):
-                tail = tables.segments(key).tail(settled, bounds.UNSETTLED_BYTES)
+                rows = tables.segments(key)
+                tail = rows.tail(settled, bounds.UNSETTLED_BYTES)
                 entries = [entry for segment in compact(tail) for entry in segment.entries()]
                 candidates += [
-                    (held, entry, before)
+                    (held, entry, before or _before(rows, entry))
                     for before, entry in pairwise([None, *entries])
                     if entry is not None and entry.at >= sought.since
                 ]
