@@ -48,6 +48,28 @@ async def test_what_an_owner_has_is_not_free_when_its_connection_alone_has_ended
             await other.aclose()
 
 
+async def test_an_owner_is_told_for_a_while_after_its_connection_has_ended(
+    databases: Databases,
+) -> None:
+    with databases.new() as url:
+        journal, other = open_journal(url), open_journal(url)
+        try:
+            await journal.renew(addresses=["unix:/one"])
+            await begun(journal, "s1")
+            end_connections(url)
+            [found] = await other.owners()
+            assert found.addresses == ("unix:/one",)
+            with psycopg.connect(url, autocommit=True) as line:
+                line.execute(
+                    "UPDATE acphold.owners SET renewed_at = now() - make_interval(secs => %s)",
+                    (bounds.LATE_SECONDS + 1,),
+                )
+            assert await other.owners() == []
+        finally:
+            await journal.aclose()
+            await other.aclose()
+
+
 @pytest.mark.parametrize(("seconds", "whose"), [(0, "alive"), (13, "gone"), (31, "silent")])
 async def test_an_owner_behind_a_pooler_lives_may_have_ended_or_is_silent_as_it_has_told_last(
     databases: Databases, seconds: int, whose: str
