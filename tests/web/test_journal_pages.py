@@ -411,3 +411,13 @@ async def test_processes_are_asked_once_for_all_who_list(
             group.create_task(web.get("/sessions"))
             group.create_task(web.get("/metrics"))
     assert asked == 1
+
+
+async def test_processes_are_asked_again_after_a_failure(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.web.bounds.LIVE_SECONDS", 3600.0)
+    with monkeypatch.context() as busy:
+        busy.setattr("acphold.web.bounds.QUESTIONS_AT_ONCE", 0)
+        assert (await web.get("/metrics")).status == 503
+    assert (await web.get("/metrics")).status == 200

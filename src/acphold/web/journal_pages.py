@@ -129,7 +129,10 @@ class JournalReader:
         Callers share one round of asking, so that the processes are not asked over and over.
         """
         now = asyncio.get_running_loop().time()
-        if self._live is None or (self._live.done() and now >= self._live_at + bounds.LIVE_SECONDS):
+        if self._live is None or (
+            self._live.done()
+            and (self._live.exception() or now >= self._live_at + bounds.LIVE_SECONDS)
+        ):
             self._live, self._live_at = asyncio.ensure_future(self.ask(live_anywhere)), now
         return await asyncio.shield(self._live)
 
