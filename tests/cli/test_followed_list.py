@@ -7,7 +7,7 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import PIPE
@@ -15,11 +15,12 @@ from subprocess import PIPE
 import pytest
 
 import acphold
-from acphold.faces.cli.list import AsJson, AsWords
-from acphold.live.reading.local_reader import as_listed
+from acphold.faces.cli.list import AsJson, AsWords, follow_list
+from acphold.live.reading.local_reader import LocalReader, as_listed
 from acphold.live.reading.neighbours import Live, LiveSession, Process
-from acphold.live.reading.session_reader import News, Wanted
+from acphold.live.reading.session_reader import ListedSession, News, SessionPage, Wanted
 from acphold.record.journal import ListFilter, SessionRow
+from acphold.record.journal.stores import open_journal
 from tests.cli.conversation import ended, prompt, remember
 
 ACPHOLD = (sys.executable, "-m", "acphold")
@@ -139,3 +140,31 @@ def test_what_is_asked_for_no_longer_is_gone() -> None:
     tell(News([as_listed(a_row(), live(), {})], is_all=True))
     tell(News([as_listed(a_row(), {}, {})]))
     assert json.loads(out.getvalue().splitlines()[-1]) == {"gone": "s1"}
+
+
+async def test_a_list_after_a_restart_asks_for_pages_until_all_that_it_lacks_is_found(
+    journal: Path,
+) -> None:
+    def row(session_id: str) -> ListedSession:
+        return as_listed(SessionRow(session_id, "agent", "/w", (), "T", 0, 0, 1, True, 2), {}, {})
+
+    class Restarted(LocalReader):
+        pages = 0
+
+        async def changes(self, *_: object) -> AsyncGenerator[News, None]:
+            yield News([row("s1")], is_all=True)
+            yield News([row("s2")], is_all=True)
+
+        async def page(self, *_: object) -> SessionPage:
+            self.pages += 1
+            return SessionPage([row(f"s{3 - self.pages}")], "more" if self.pages < 9 else None)
+
+    kept = open_journal(journal)
+    told: list[News] = []
+    try:
+        reader = Restarted(kept)
+        await follow_list(reader, told.append)
+    finally:
+        await kept.aclose()
+    assert reader.pages == 2
+    assert told[-1] == News([row("s1")], [])

@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial, wraps
-from itertools import chain
 from typing import Any, NamedTuple, TextIO
 
 import msgspec
@@ -423,11 +422,14 @@ async def follow_list(
                 # A list after a restart lacks sessions that are gone, archived, or only older.
                 if news.is_all and (missing := known - listed):
                     with suppress(ConnectionLostError):  # then the next list tells it
-                        pages = [page async for page in session_pages(reader, everything)]
-                        found = [it for it in chain(*pages) if it.row.session_id in missing]
-                        gone = missing - {it.row.session_id for it in found}
-                        report(News(found, [*gone]))
-                        known -= gone
+                        found: list[ListedSession] = []
+                        async for page in session_pages(reader, everything):
+                            found += [it for it in page if it.row.session_id in missing]
+                            missing -= {it.row.session_id for it in page}
+                            if not missing:
+                                break
+                        report(News(found, [*missing]))
+                        known -= missing
                 if pending is not None:
                     await pending()
                     pending = None
