@@ -253,11 +253,16 @@ def test_answers_to_questions_amid_the_work_are_told_as_text(tmp_path: Path) -> 
     rollout = on_screen()
     answers = [{"question": "Which?", "answer": "A"}, {"question": "And?", "answer": "B"}]
     name = "send_user_message_question_reply"
-    words = f"<{name}>\n{json.dumps(answers)}\n</{name}>"
-    rollout.program(words)
-    rollout.screen("UserMessage", id="u2", content=[{"type": "text", "text": words}])
+    words, raw = (
+        f"<{name}>\n{json.dumps(it)}\n</{name}>"
+        for it in (answers, [{"question": "Which?", "answer": ["A", "B"]}])
+    )
+    for number, each in enumerate((words, raw)):
+        rollout.program(each)
+        rollout.screen("UserMessage", id=f"v{number}", content=[{"type": "text", "text": each}])
     told = story(rollout, tmp_path).said()
-    assert told == [("user", "Hello"), ("user", "> Which?\n\nA\n\n> And?\n\nB")]
+    readable = "> Which?\n\nA\n\n> And?\n\nB"
+    assert told == [("user", "Hello"), ("user", readable), ("user", raw)]
 
 
 def test_a_script_of_the_model_is_told_by_what_it_did(tmp_path: Path) -> None:

@@ -409,8 +409,10 @@ class _CodexConverter(AgentConverter):
                 answers = (
                     objects(from_json(found[1])) if (found := _ANSWERS.fullmatch(words)) else []
                 )
-                told = (f"> {text(it, 'question')}\n\n{text(it, 'answer')}" for it in answers)
-                self._waiting.append(text_block("\n\n".join(told) or words))
+                if all(text(it, "question") and text(it, "answer") for it in answers):
+                    told = (f"> {text(it, 'question')}\n\n{text(it, 'answer')}" for it in answers)
+                    words = "\n\n".join(told) or words
+                self._waiting.append(text_block(words))
 
     def _unseen_prompt(self) -> None:
         """Write the waiting texts as a prompt, if there is no screen side to confirm them."""
