@@ -338,7 +338,7 @@ class Children(Struct, eq=False):
         self._has_refused = True
         log.log(
             level,
-            "session %s: refused sub-agent %.80r: another session has this id, "
+            "session %s: refused sub-agent %.80r: its id cannot be used, or is another session's, "
             "or there are too many, or they are nested too deeply",
             self._session.id,
             agent_id,
