@@ -34,6 +34,8 @@ def defined() -> dict[str, tuple[str, str]]:
 
 def test_the_tree_is_drawn_as_it_is() -> None:
     assert drawn() == defined()
+    lost, deleted = (errors.LeaseLostError("s", deleted=it) for it in (False, True))
+    assert (lost.code, deleted.code) == (errors.HELD_ELSEWHERE, INTERNAL_ERROR)
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,8 @@
         ├── RewrittenError           entries were joined while they were copied  -32052
         ├── IllegibleNameError       half a surrogate pair in an id or a path    -32602
         ├── CursorError              a list cursor that is not ours to continue  -32602
-        └── LeaseLostError           another process owns the session now        -32052
-            └── HistoryLostError     the journal has gone back: it lacks its last entries -32052
+        └── LeaseLostError           another process owns the session now        -32050
+            └── HistoryLostError     the journal has gone back: it lacks its last entries -32050
 
 Each class knows its JSON-RPC code; the message of each may be shown to a person. Any other
 exception inside a handler is reported to the other side as an opaque incident.
@@ -495,11 +495,13 @@ class CursorError(JournalError):
 class LeaseLostError(JournalError):
     """Another process owns the session now, or it was deleted; nothing was written."""
 
+    code = HELD_ELSEWHERE
+
     def __init__(self, session_id: str, *, deleted: bool = False) -> None:
         why = "was deleted meanwhile" if deleted else "is owned by another acphold process now"
         super().__init__(f"session {session_id!r} {why}")
-        if not deleted:
-            self.code = HELD_ELSEWHERE
+        if deleted:
+            self.code = INTERNAL_ERROR
         self.session_id = session_id
         self.deleted = deleted
 
