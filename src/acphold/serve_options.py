@@ -8,7 +8,7 @@ which `make docs` writes. To add an option, add a line here, and the code that h
 from os import PathLike
 from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 
 class OptionHelp(Struct, frozen=True):
@@ -40,6 +40,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
             "how long the agent may take to end a cancelled turn before acphold answers for it",
             value="SECONDS",
         ),
+        Meta(ge=0),
     ] = 10.0
     when_detached: Annotated[
         Literal["wait", "reject"],
@@ -124,4 +125,5 @@ class AgentOptions(ServeOptions, frozen=True, kw_only=True):
     mcp_timeout: Annotated[
         float,
         OptionHelp("how long each MCP server of a session may take to start", value="SECONDS"),
+        Meta(ge=0),
     ] = 10.0

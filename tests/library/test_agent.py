@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import pydoc
 import re
 from collections.abc import Callable
@@ -188,6 +189,8 @@ def test_help_tells_of_each_option_on_lines_of_its_own(name: str) -> None:
         ({"jornal": "x.db"}, "no option 'jornal'; there are: journal, cancel_grace, "),
         ({"journal": 5}, "journal=5: Expected `str | null`, got `int`"),
         ({"cancel_grace": "ten"}, "cancel_grace='ten': Expected `float`, got `str`"),
+        ({"cancel_grace": math.nan}, "cancel_grace=nan: Expected `float` >= 0.0"),
+        ({"mcp_timeout": -1}, "mcp_timeout=-1: Expected `float` >= 0.0"),
         ({"when_detached": "wiat"}, "when_detached='wiat': Invalid enum value 'wiat'; see help("),
     ],
 )
@@ -198,6 +201,8 @@ def test_an_option_that_is_unknown_or_of_another_type_is_refused_where_it_is_giv
     for method in (agent.run, agent.server):
         with pytest.raises(acphold.DeclarationError, match=re.escape(why)):
             method(**given)
+    with pytest.raises(acphold.DeclarationError, match="share='no': Expected `bool`, got `str`"):
+        agent.server(share="no")  # type: ignore[arg-type]
     agent.server(journal=Path("x.db"), cancel_grace=5, snapshots="all")
 
 

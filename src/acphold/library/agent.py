@@ -130,7 +130,7 @@ class _Taking(Generic[P, Taken, R]):
             kind, simple = kinds[name], value
             if name == "journal":  # msgspec knows no paths
                 kind, simple = str | None, fspath(value) if isinstance(value, PathLike) else value
-            elif get_origin(kind) is not Annotated:
+            elif kind is not bool and get_origin(kind) is not Annotated:
                 continue  # an object
             try:
                 msgspec.convert(simple, kind)
