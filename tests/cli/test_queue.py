@@ -21,7 +21,7 @@ import pytest
 from msgspec import Raw
 
 from acp_wire.schema import encode
-from acphold.errors import InvalidParamsError
+from acphold.errors import InvalidParamsError, JournalError
 from acphold.faces.cli.command_line import Exit
 from acphold.live.presentation.visible_text import local
 from acphold.record.history.prompt_queue import QueueChange
@@ -322,3 +322,19 @@ async def test_a_full_disk_at_the_owner_is_told_by_the_code_of_the_journal(journ
         words = ("queue", session, "add", "x" * 100_000)
         done = await asyncio.to_thread(acphold, journal, *words)
         assert (done.code, "cannot be used" in done.err) == (Exit.JOURNAL, True), done.err
+
+
+async def test_a_journal_that_fails_as_it_is_opened_in_the_background_has_its_code_too(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with program(journal) as one:
+        session = await one.talk({"say": "a"})
+        assert await one.leave() == 0
+    queue(journal, session, "add", "[]")
+
+    async def failed(*_: Any, **__: Any) -> bytes:
+        raise JournalError("it is damaged")
+
+    monkeypatch.setattr("acphold.faces.cli.queue.ask_over", failed)
+    done = await asyncio.to_thread(acphold, journal, "queue", session, "resume")
+    assert (done.code, "it is damaged" in done.err) == (Exit.JOURNAL, True), done.err

@@ -18,7 +18,7 @@ from acp_wire.schema import RESUME_SESSION, encode
 from acp_wire.schema.initialize import PromptCapabilities
 from acphold.client.advertised import content_blocks
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
-from acphold.errors import AcpError, RemoteError
+from acphold.errors import AcpError, JournalError, RemoteError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_streams import AskArguments, prompt_and_stdin
 from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_later_moment
@@ -220,8 +220,10 @@ async def _apply(given: str, changes: Sequence[QueueChange], *, as_json: bool) -
 
 
 async def _open_in_background(row: SessionRow, short: str) -> None:
-    """Open a session that no process has, with its agent; UsageError if that is not known, or does
-    not start."""
+    """Open a session that no process has, with its agent.
+
+    Raises UsageError if that is not known, or does not start, and JournalError.
+    """
     there = f"open it here with `acphold continue {on_one_line(short)}`, then type `/queue resume`"
     start = make_startable(start_of(row), row)
     cwd = await move_to_folder(row, None)
@@ -231,6 +233,8 @@ async def _open_in_background(row: SessionRow, short: str) -> None:
     try:
         stream, asked, seconds = await wrap.open(), encode(params), bounds.AGENT_OPEN_SECONDS
         await ask_over(stream, RESUME_SESSION.name, asked, seconds, watches=True)
+    except JournalError:
+        raise
     except AcpError as error:
         raise UsageError(f"cannot open the session: {error}; {there}") from None
     finally:
