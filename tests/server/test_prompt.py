@@ -52,6 +52,7 @@ async def test_a_prompt_of_very_many_blocks_is_refused_as_it_would_hold_up_every
         for method, params in (
             ("session/prompt", {"sessionId": session, "prompt": many}),
             ("_acphold/queue", {"sessionId": session, "change": change}),
+            ("_session/steering", {"sessionId": session, "prompt": many}),
         ):
             error = await client.refused(method, params)
             assert (error.code, "10,000 content blocks" in error.message) == (-32602, True)

@@ -397,7 +397,7 @@ def test_members_within_members_are_left_out_and_those_of_the_protocol_stay(meth
 def test_a_message_of_very_many_values_is_refused_as_it_would_hold_up_everybody(
     params: dict[str, Any],
 ) -> None:
-    with pytest.raises(InvalidParamsError, match="more than 50,000 values"):
+    with pytest.raises(InvalidParamsError, match="more than 50,000 values; send it in parts"):
         restrict("session/prompt", json.dumps(params).encode(), frozenset({"watch", "prompt"}))
 
 

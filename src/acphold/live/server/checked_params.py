@@ -7,6 +7,7 @@ A refusal names the field, and the MCP server if it is about one. Sources: spec 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from acphold.errors import InvalidParamsError
 from acphold.extras import require
 from acphold.live.agents.capabilities import EVERY_TRANSPORT
 from acphold.live.hub.agent_session import Setup
+from acphold.live.hub.waiting_prompts import SAYING
 from acphold.live.mcp.servers import ProvidedServers, check_server
 from acphold.live.server import bounds
 from acphold.live.server.open_params import OpenParams
@@ -158,6 +160,13 @@ def queue_request(params: bytes) -> QueueRequest:
             field="change.id",
         )
     return asked
+
+
+def check_words(method: str, params: bytes) -> None:
+    """Raise InvalidParamsError for too many content blocks in an extension's words to the agent."""
+    if re.search(SAYING, method):
+        prompt = members(params).get("prompt", b"")
+        _check_count(items(prompt) if prompt.startswith(b"[") else ())
 
 
 def _check_count(blocks: Sequence[object]) -> None:

@@ -91,7 +91,8 @@ class _Pared(Struct):
         which nobody else is served."""
         self.values += more
         if self.values > bounds.PARED_VALUES:
-            raise InvalidParamsError(f"more than {bounds.PARED_VALUES:,} values", "$")
+            problem = f"the message has more than {bounds.PARED_VALUES:,} values; send it in parts"
+            raise InvalidParamsError(problem, "$")
 
 
 class NoMembers(Struct, rename="camel"):

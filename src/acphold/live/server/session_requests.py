@@ -29,7 +29,7 @@ from acphold.live.hub.ownership import end_of_sent
 from acphold.live.hub.prompt_turn import CANCELLED, PromptTurn
 from acphold.live.hub.router import Asker
 from acphold.live.reading.neighbours import tell_owner
-from acphold.live.server.checked_params import prompt_in, queue_request, session_id_of
+from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
 from acphold.live.server.positions import (
     Sent,
     find_sent,
@@ -179,6 +179,7 @@ class SessionRequests(Struct, eq=False):
         if session_id is not None and self._remote.has(session_id):
             self._remote.tell(session_id, method, params)
         else:
+            check_words(method, params)
             await self._desk.router.tell(method, params, session_id, self._client)
 
     async def answer(self, request: Request) -> None:
@@ -218,6 +219,7 @@ class SessionRequests(Struct, eq=False):
                 conversation = self._desk.hub.conversation(session_id)
                 request.answer(await self._queue(conversation, request.params))
             case _:
+                check_words(request.method, request.params)
                 asker = Asker(client, request.id)
 
                 def reply(result: bytes) -> None:
