@@ -11,7 +11,7 @@ import pytest
 from acp_check.checks import Check, CheckReport, Rules, choose, inspect
 from acp_check.errands import Memory
 from acp_check.exemplar import Exemplar
-from acp_check.record import Json
+from acp_check.record import Json, Record
 from acp_check.rules import CHECKS
 from acp_check.stage import CheckSettings, Stage
 from acp_check.verdicts import Level, Reach, RuleSource, Verdict, Violation
@@ -300,3 +300,13 @@ def test_members_of_a_draft_are_told_as_such() -> None:
     (finding,) = (it for it in report.findings if it.rule.id == "extension.members")
     assert finding.verdict is Verdict.PASS
     assert finding.why == "$.usage of session/prompt is only in a draft of the protocol"
+
+
+def test_an_error_about_a_notification_is_not_held_against_a_request_that_is_still_open() -> None:
+    record = Record("the agent", {})
+    record.add(0.0, "client", b'{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{}}')
+    record.add(0.0, "client", b'{"jsonrpc":"2.0","method":"_x/notify"}')
+    error = b'{"code":-32601,"message":"no such method: _x/notify"}'
+    record.add(0.0, "agent", b'{"jsonrpc":"2.0","id":null,"error":%b}' % error)
+    (same_id,) = (check for check in CHECKS if check.rule.id == "json-rpc.same-id")
+    same_id.observe([record])

@@ -161,16 +161,19 @@ def result_or_error(record: Record, witness: Witness) -> None:
 def same_id(record: Record, witness: Witness) -> None:
     """A response has exactly the id of its request."""
     asked: set[bytes] = set()
+    notified = -1
     missed = [it.request for it in record.exchanges("client") if it.answer is None]
     for line in record.lines:
         if line.by == "client" and line.is_request:
             asked.add(id_of(line))
+        elif line.by == "client" and not line.is_response:
+            notified = line.number
         elif line.by == "agent" and line.is_response:
             witness.saw()
             # The id for an unreadable message is null; other rules say when.
             if line.message.get("id") is None:
                 is_of_request = line.error.get("code") not in UNREADABLE and not record.broken
-                before = [it for it in missed if it.number < line.number]
+                before = [it for it in missed if notified < it.number < line.number]
                 if is_of_request and before:
                     witness.accuse("a request gets no answer but this one", before[-1], line)
             elif id_of(line) not in asked:
