@@ -91,10 +91,7 @@ if TYPE_CHECKING:
     )
     from acphold.library.server import Server as Server
     from acphold.library.session import Session as Session
-    from acphold.library.session_servers import (
-        TurnServer as TurnServer,
-        TurnServers as TurnServers,
-    )
+    from acphold.library.session_servers import TurnServer as TurnServer, TurnServers as TurnServers
     from acphold.library.store import Store as Store
     from acphold.library.tools import RunningTool as RunningTool
     from acphold.library.turn import Turn as Turn
@@ -105,10 +102,7 @@ if TYPE_CHECKING:
         RunningCommand as RunningCommand,
         SessionFiles as SessionFiles,
     )
-    from acphold.live.server.principals import (
-        Principal as Principal,
-        Visitor as Visitor,
-    )
+    from acphold.live.server.principals import Principal as Principal, Visitor as Visitor
     from acphold.logs import LogContext as LogContext
     from acphold.record.history.fold import SessionState as SessionState
     from acphold.record.history.timeline import (

@@ -25,15 +25,7 @@ from acp_wire.schema import (
 from acp_wire.schema.updates import PlanEntryPriority, PlanEntryStatus
 from acphold.errors import DeclarationError
 from acphold.library import bounds
-from acphold.library.outbox import (
-    MESSAGE,
-    THOUGHT,
-    TurnOutbox,
-    Utterance,
-    Voice,
-    fresh_id,
-    refuse,
-)
+from acphold.library.outbox import MESSAGE, THOUGHT, TurnOutbox, Utterance, Voice, fresh_id, refuse
 from acphold.library.questions import (
     Decision,
     FormAnswer,

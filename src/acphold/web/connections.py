@@ -23,13 +23,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    MutableMapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 

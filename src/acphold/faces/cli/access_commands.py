@@ -8,20 +8,10 @@ from contextlib import aclosing
 
 from msgspec.structs import replace
 
-from acphold.errors import (
-    ConnectionLostError,
-    NoJournalError,
-    RemoteRefusalError,
-    SettingsError,
-)
+from acphold.errors import ConnectionLostError, NoJournalError, RemoteRefusalError, SettingsError
 from acphold.extras import require
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import (
-    Parser,
-    UsageError,
-    a_name,
-    above_zero,
-)
+from acphold.faces.cli.command_line import Parser, UsageError, a_name, above_zero
 from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session

@@ -18,13 +18,7 @@ from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_host, a_p
 from acphold.faces.cli.continuation import find_id, title_of
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
-from acphold.faces.cli.move_end import (
-    from_server,
-    lines_of,
-    over_ssh,
-    place_here,
-    take_session,
-)
+from acphold.faces.cli.move_end import from_server, lines_of, over_ssh, place_here, take_session
 from acphold.faces.cli.places import place
 from acphold.faces.cli.screen_session import WantedConversation, join
 from acphold.faces.cli.servers import server_at, server_of

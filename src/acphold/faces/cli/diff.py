@@ -14,13 +14,7 @@ from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.places import place
 from acphold.faces.cli.terminal_text import console, on_one_line, quantity, visible
-from acphold.live.origins.kept_changes import (
-    FoundChanges,
-    How,
-    KeptChanges,
-    session_changes,
-    some,
-)
+from acphold.live.origins.kept_changes import FoundChanges, How, KeptChanges, session_changes, some
 from acphold.live.presentation.visible_text import visible_json
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.history.entries import span_at, turn_spans

@@ -17,12 +17,7 @@ from rich.text import Text
 from acp_wire.surroundings import Surroundings
 from acphold import errors
 from acphold.faces.cli import bounds
-from acphold.faces.cli.journals import (
-    existing_journal,
-    file_of,
-    sessions,
-    unread_remark,
-)
+from acphold.faces.cli.journals import existing_journal, file_of, sessions, unread_remark
 from acphold.faces.cli.settings import agent_keys, snapshot_settings
 from acphold.faces.cli.terminal_text import (
     age,

@@ -19,12 +19,7 @@ from msgspec.structs import replace
 from acphold import imports
 from acphold.errors import AcpError, IllegibleNameError, TranscriptError
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import (
-    Parser,
-    UsageError,
-    a_name,
-    at_ctrl_c,
-)
+from acphold.faces.cli.command_line import Parser, UsageError, a_name, at_ctrl_c
 from acphold.faces.cli.index_beside import Indexing, finish_index, memory_file
 from acphold.faces.cli.journals import existing_journal, journal_if_any, unread_remark
 from acphold.faces.cli.settings import agents_on_path

@@ -13,13 +13,7 @@ import msgspec
 from acphold.errors import NoJournalError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, Parser, UsageError
-from acphold.faces.cli.inbox_items import (
-    NOTHING,
-    describe_hold,
-    how_to_resume,
-    new_rules,
-    where,
-)
+from acphold.faces.cli.inbox_items import NOTHING, describe_hold, how_to_resume, new_rules, where
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.terminal_text import (

@@ -24,13 +24,7 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import TerminalPerson
 from acphold.faces.cli.asked_calls import KnownCalls
 from acphold.faces.cli.command_line import Exit
-from acphold.faces.cli.inbox_items import (
-    NOTHING,
-    describe_hold,
-    how_to_resume,
-    new_rules,
-    where,
-)
+from acphold.faces.cli.inbox_items import NOTHING, describe_hold, how_to_resume, new_rules, where
 from acphold.faces.cli.terminal_text import age
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow

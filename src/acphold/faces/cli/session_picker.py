@@ -32,12 +32,7 @@ from acphold.journal_location import resolve_folder
 from acphold.live.hub.annotations import AGENT
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import LiveSession
-from acphold.live.reading.session_reader import (
-    SessionReader,
-    Wanted,
-    last_entries,
-    session_pages,
-)
+from acphold.live.reading.session_reader import SessionReader, Wanted, last_entries, session_pages
 from acphold.record.history.entries import milliseconds, now_ms
 from acphold.record.journal import ListFilter, SearchHit, SessionRow, Sought
 from acphold.record.journal.hits import terms

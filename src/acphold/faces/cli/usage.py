@@ -16,11 +16,7 @@ from acphold.faces.cli.journals import reading
 from acphold.faces.cli.list import GAP, Column, Table, tells_how_to_begin
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
-from acphold.faces.cli.terminal_text import (
-    console,
-    folder,
-    on_one_line,
-)
+from acphold.faces.cli.terminal_text import console, folder, on_one_line
 from acphold.live.presentation.json_facts import usage_json
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.session_reader import SessionReader

@@ -18,13 +18,7 @@ from acp_wire.transports.pipes import PipeTransport
 from acphold.errors import AcpError
 from acphold.extras import require
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import (
-    Exit,
-    Parser,
-    UsageError,
-    a_name,
-    seconds_above_zero,
-)
+from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_name, seconds_above_zero
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import visible
 from acphold.known_agents import KNOWN_AGENTS, short_name

@@ -23,13 +23,7 @@ from acp_wire.rpc.requests import Request
 from acp_wire.schema import CLOSE_SESSION, INITIALIZE, PROTOCOL_VERSION, encode
 from acp_wire.schema.splice import json_value
 from acp_wire.transports.addresses import connect, paths_here, unix_address
-from acp_wire.transports.runtime_folder import (
-    holder,
-    is_background,
-    is_held,
-    locked_names,
-    sockets,
-)
+from acp_wire.transports.runtime_folder import holder, is_background, is_held, locked_names, sockets
 from acp_wire.transports.unix import pid_at
 from acphold import errors
 from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES

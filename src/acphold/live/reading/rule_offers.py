@@ -18,13 +18,7 @@ from acp_wire.surroundings import Surroundings
 from acphold.errors import RuleError
 from acphold.known_agents import short_name
 from acphold.live.reading import bounds
-from acphold.live.reading.inbox import (
-    InboxQuestion,
-    Whose,
-    call_entries,
-    decisions,
-    question_of,
-)
+from acphold.live.reading.inbox import InboxQuestion, Whose, call_entries, decisions, question_of
 from acphold.record import standing
 from acphold.record.history.decisions import AskedQuestion, asked_question
 from acphold.record.history.entries import CHILD, now_ms

@@ -37,14 +37,7 @@ from acphold.live.server import bounds
 from acphold.live.server.fronts import Fronted, FrontStderr, Kept, KeptDesks, Prepare
 from acphold.live.server.principals import NEIGHBOUR, Principal
 from acphold.live.server.relay_protocol import read_relayed
-from acphold.live.server.service import (
-    Addresses,
-    Service,
-    attend,
-    journal_at,
-    new_desk,
-    refuse,
-)
+from acphold.live.server.service import Addresses, Service, attend, journal_at, new_desk, refuse
 from acphold.logs import heard_by
 from acphold.version import __version__
 

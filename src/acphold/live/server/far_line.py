@@ -41,12 +41,7 @@ from acphold.live.hub.attachment import LineClient
 from acphold.live.hub.attachments import DELETED_NOTICE
 from acphold.live.hub.frames import Frames
 from acphold.live.hub.prompt_turn import CANCELLED
-from acphold.live.lines.line import (
-    LastingLine,
-    OpenSession,
-    Pending,
-    Resumed,
-)
+from acphold.live.lines.line import LastingLine, OpenSession, Pending, Resumed
 from acphold.live.server import bounds
 from acphold.live.server.positions import (
     UPDATES,

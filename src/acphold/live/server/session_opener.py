@@ -29,11 +29,7 @@ from acp_wire.transports.addresses import can_be_tried
 from acphold import errors
 from acphold.journal_location import is_same_folder
 from acphold.live.agents import air
-from acphold.live.agents.capabilities import (
-    INTRODUCTION,
-    KEPT_IN_FRONT,
-    answer_without_agent,
-)
+from acphold.live.agents.capabilities import INTRODUCTION, KEPT_IN_FRONT, answer_without_agent
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.annotations import AGENT, notice
 from acphold.live.hub.attachment import Attachment, Client

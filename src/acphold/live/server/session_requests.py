@@ -30,12 +30,7 @@ from acphold.live.hub.prompt_turn import CANCELLED, PromptTurn
 from acphold.live.hub.router import Asker
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
-from acphold.live.server.positions import (
-    Sent,
-    find_sent,
-    find_sent_in_meta,
-    without_position,
-)
+from acphold.live.server.positions import Sent, find_sent, find_sent_in_meta, without_position
 from acphold.live.server.principals import Entrance
 from acphold.live.server.remote_sessions import RemoteSessions
 from acphold.live.server.session_opener import Openings, as_readable

@@ -35,13 +35,7 @@ from acphold.record.history.entries import (
     TurnSpan,
     span_at,
 )
-from acphold.record.history.raw_update import (
-    items,
-    members,
-    string,
-    update_kind,
-    values_in,
-)
+from acphold.record.history.raw_update import items, members, string, update_kind, values_in
 from acphold.record.history.timeline import FINAL_STATUSES, ToolDraft
 
 

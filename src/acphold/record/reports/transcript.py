@@ -11,21 +11,8 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.record.history.decisions import (
-    AskedQuestion,
-    Came,
-    asked_question,
-    closed_question,
-)
-from acphold.record.history.entries import (
-    ANSWER,
-    CHILD,
-    ECHO,
-    PROMPT,
-    QUESTION,
-    TURN_END,
-    Entry,
-)
+from acphold.record.history.decisions import AskedQuestion, Came, asked_question, closed_question
+from acphold.record.history.entries import ANSWER, CHILD, ECHO, PROMPT, QUESTION, TURN_END, Entry
 from acphold.record.history.fold import Fold
 from acphold.record.history.raw_update import is_our_notice, members, string, update_kind
 from acphold.record.history.replay import named_user

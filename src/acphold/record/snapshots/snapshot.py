@@ -43,12 +43,7 @@ from acphold.record.snapshots.git import (
     program,
 )
 from acphold.record.snapshots.objects import StoreObjects, content_of
-from acphold.record.snapshots.project_index import (
-    Staged,
-    keep_staged,
-    names_in_index,
-    write_commit,
-)
+from acphold.record.snapshots.project_index import Staged, keep_staged, names_in_index, write_commit
 from acphold.record.snapshots.secret_names import RULES, may_hold_secret
 from acphold.record.snapshots.sieve import (
     Cause,

@@ -34,13 +34,7 @@ from acp_wire.processes.folder_watch import (
     FolderWatch,
 )
 from acp_wire.tasks import TaskSet, beside, finish, tick
-from acp_wire.transports.first_frame import (
-    HANDED_OVER,
-    LARGEST,
-    STREAMS,
-    FirstFrame,
-    decode_frame,
-)
+from acp_wire.transports.first_frame import HANDED_OVER, LARGEST, STREAMS, FirstFrame, decode_frame
 from acp_wire.transports.pipes import READ_SIZE, PipeTransport
 from acp_wire.transports.runtime_folder import runtime_folder, sweep
 

@@ -28,10 +28,7 @@ from typing import Final
 
 import msgspec
 
-from acphold.errors import (
-    HeldElsewhereError,
-    UnknownSessionError,
-)
+from acphold.errors import HeldElsewhereError, UnknownSessionError
 from acphold.record.journal import bounds, owners
 from acphold.record.journal.journal import Identity, Lease
 from acphold.record.journal.lineage import lineage_of, mark_at, mark_with_place, new_era

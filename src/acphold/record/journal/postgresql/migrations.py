@@ -24,11 +24,7 @@ from acphold import journal_location
 from acphold.errors import JournalUnavailableError, NoJournalError, OlderJournalError
 from acphold.record.journal import bounds
 from acphold.record.journal.postgresql.leases import LIVE_OWNERS
-from acphold.record.journal.sql.schema import (
-    SchemaWords,
-    common_tables,
-    session_columns,
-)
+from acphold.record.journal.sql.schema import SchemaWords, common_tables, session_columns
 
 Line: TypeAlias = "Connection[tuple[Any, ...]]"
 """A connection to the database."""

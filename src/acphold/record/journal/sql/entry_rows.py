@@ -15,14 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acphold.errors import RewrittenError
-from acphold.record.history.entries import (
-    PROMPT,
-    TURN_END,
-    Entry,
-    PastEntry,
-    Segment,
-    in_segments,
-)
+from acphold.record.history.entries import PROMPT, TURN_END, Entry, PastEntry, Segment, in_segments
 from acphold.record.history.fold import SessionState, Summary
 from acphold.record.history.prompt_queue import NO_QUEUE
 from acphold.record.journal import bounds

@@ -17,12 +17,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, fields
 
-from acphold.errors import (
-    HistoryLostError,
-    LeaseLostError,
-    SessionExistsError,
-    UnknownSessionError,
-)
+from acphold.errors import HistoryLostError, LeaseLostError, SessionExistsError, UnknownSessionError
 from acphold.journal_location import resolve_folder
 from acphold.record.history.entries import Entry
 from acphold.record.history.raw_update import storable

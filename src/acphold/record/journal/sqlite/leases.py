@@ -32,11 +32,7 @@ from typing import Any, Final
 
 import msgspec
 
-from acphold.errors import (
-    HeldElsewhereError,
-    JournalUnavailableError,
-    UnknownSessionError,
-)
+from acphold.errors import HeldElsewhereError, JournalUnavailableError, UnknownSessionError
 from acphold.record.history.entries import now_ms
 from acphold.record.journal import bounds, owners
 from acphold.record.journal.journal import Identity, Lease

@@ -19,11 +19,7 @@ from typing import Final
 
 from acphold import journal_location
 from acphold.errors import NotAJournalError
-from acphold.record.journal.sql.schema import (
-    SchemaWords,
-    common_tables,
-    session_columns,
-)
+from acphold.record.journal.sql.schema import SchemaWords, common_tables, session_columns
 
 SEQ_BITS: Final = 32
 """Bits of a segment's key that hold `last_seq`; the bits above are the session's number."""
