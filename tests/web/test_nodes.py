@@ -256,5 +256,6 @@ async def test_a_machine_whose_connections_to_the_database_are_ended_keeps_its_s
         far = await there.load_session(session.id, cwd=tmp_path)
         assert "two" in (await far.prompt("quick: two")).text
         assert "three" in (await session.prompt("quick: three")).text
-        assert one.net.connections == 2  # it was looked for at its address, found, and asked
+        # It was asked, and looked for at its address before, unless it had already come back.
+        assert one.net.connections in (1, 2)
         assert two.net.connections == 0

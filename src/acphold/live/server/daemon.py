@@ -19,7 +19,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.place import place_of
@@ -202,6 +202,7 @@ class FrontDesks:
 class FrontDesk(Kept, eq=False):
     """The desk of one front, or of those that came back to it one after the other."""
 
+    what: ClassVar = "the desk of an editor"
     frame: FirstFrame
     fronted: Fronted
     desk: Desk

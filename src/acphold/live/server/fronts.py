@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, closing
 from functools import cache
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from msgspec import Struct, field
 
@@ -71,7 +71,7 @@ class KeptDesks(Struct, eq=False):
                 kept.welcome(front)
                 return kept
         opened: asyncio.Future[K] = asyncio.get_running_loop().create_future()
-        self._tasks.start(self._keep(front, identity, make, opened), f"keep a {kind.__name__}")
+        self._tasks.start(self._keep(front, identity, make, opened), kind.what)
         return await opened
 
     async def _keep(
@@ -144,8 +144,9 @@ class FrontStderr:
 
 class Kept(Struct, eq=False, kw_only=True):
     """What is kept for a front, and then for an equal one, if it is free. `stderr` leads to the
-    front's, for the agents' beside the log."""
+    front's, for the agents' beside the log; `what` it is, the log says."""
 
+    what: ClassVar[str]
     stderr: FrontStderr
     left: asyncio.Event = field(default_factory=asyncio.Event)
     is_over: bool = False

@@ -14,6 +14,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -67,6 +68,7 @@ class ServedAgents(Kept, eq=False):
     known. An agent ends after its seconds of idleness, sooner while the server is away.
     """
 
+    what: ClassVar = "the agents of a server"
     _hub: Hub
     agents: Mapping[str, Fronted]
     _called: Callable[[str], str]
