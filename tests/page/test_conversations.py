@@ -7,6 +7,7 @@ import base64
 import json
 import re
 import struct
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +19,11 @@ from playwright.async_api import BrowserContext, Page, expect
 import acphold
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.codex import READER as CODEX
+from tests.editor import Refused, introduced, scripted_agent
 from tests.imports.claude_home import CWD, Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.told import Story
+from tests.owners import lone_command
 from tests.page.conftest import ask, choose, opened, seen, steps, typed, violations
 from tests.web.conftest import Served
 
@@ -316,20 +319,31 @@ async def test_it_says_who_prompted_and_how_each_turn_ended(
     await session.prompt(steps({"say": "Too much."}, {"stop": "max_tokens"}))
     with pytest.raises(acphold.AcpError):
         await session.prompt(steps({"error": {"code": -32000, "message": "no quota left"}}))
-    limit = {"acphold/limit": {"words": "No more today", "resetsAt": 4_102_444_800_000}}
-    await session.prompt(steps({"answer": {"stopReason": "end_turn", "_meta": limit}}))
     await opened(page, session.id)
     prompts = page.locator("article.prompt header")
-    await expect(prompts).to_have_count(4)
+    await expect(prompts).to_have_count(3)
     await expect(prompts.first).to_contain_text("in acphold")
     await typed(page, steps({"say": "Said here."}))
-    await expect(prompts).to_have_count(5)
+    await expect(prompts).to_have_count(4)
     await expect(prompts.last).to_contain_text("You")
     await expect(page.locator("hr.end")).to_have_count(2)
-    limits = page.locator(".ending.limited")
-    await expect(limits.first).to_have_text("Limit reached")
-    await expect(limits.last).to_have_text(re.compile(r"Limit reached, resets at .*No more today"))
+    await expect(page.locator(".ending.limited")).to_have_text("Limit reached")
     await expect(page.locator(".ending.failed")).to_contain_text("no quota left")
+
+
+async def test_it_says_when_the_vendors_limit_resets(page: Page, served: Served) -> None:
+    window = {"_claude/rateLimit": {"status": "rejected", "resetsAt": int(time.time()) + 3600}}
+    told = {"sessionUpdate": "usage_update", "used": 1, "size": 2, "_meta": window}
+    error = {"code": -32603, "message": "You've hit your 5-hour limit: no more today"}
+    claude = scripted_agent(info={"name": "@agentclientprotocol/claude-agent-acp", "version": "1"})
+    journal = served.env["ACPHOLD_JOURNAL"]
+    async with introduced(lone_command(claude), journal=journal, env=served.env) as editor:
+        session = await editor.new()
+        with pytest.raises(Refused):
+            await editor.prompt(session, {"say": "a"}, {"update": told}, {"error": error})
+    await opened(page, session)
+    limit = re.compile(r"Limit reached, resets at .*no more today")
+    await expect(page.locator(".ending.limited")).to_have_text(limit)
 
 
 async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
