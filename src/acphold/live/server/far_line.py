@@ -44,7 +44,6 @@ from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.lines.line import LastingLine, OpenSession, Pending, Resumed
 from acphold.live.server import bounds
 from acphold.live.server.positions import (
-    UPDATES,
     Sent,
     find_sent,
     is_only_position,
@@ -470,8 +469,7 @@ class FarLine:
     def _on_cut(self, cut: CutNotification) -> None:
         """Send the client a notice in place of an update that is over this process's limit."""
         session_id, position = place_of_cut(cut)
-        opened = None if session_id is None else self._line.sessions.get(session_id)
-        if cut.method not in UPDATES or session_id is None or opened is None:
+        if session_id is None or (opened := self._line.sessions.get(session_id)) is None:
             return
         offer = self._client.offer
         frames = Frames(session_id, offer, positions=offer.positions)

@@ -143,8 +143,8 @@ class FrontStderr:
 
 
 class Kept(Struct, eq=False, kw_only=True):
-    """What is kept for a front, and then for an equal one, if it is free. `stderr` leads to the
-    front's, for the agents' beside the log; `what` it is, the log says."""
+    """Agents that are kept for a front, and then for an equal one, if they are free. `stderr` leads
+    to the front's, for the agents' beside the log; `what` is their name in it."""
 
     what: ClassVar[str]
     stderr: FrontStderr

@@ -190,10 +190,12 @@ _OF_CHILD = re.compile(
 
 
 def place_of_cut(cut: CutNotification) -> tuple[str | None, int | None]:
-    """Return the session of a notification that was over a limit, and its position there; None for
-    what it does not have."""
+    """Return the session of an update that was over a limit, and its position there; None for what
+    it does not have, and for any other notification."""
+    if cut.method not in UPDATES:
+        return None, None
     params = cut.tail.rstrip()[:-1]  # their end, without the brace of the message
-    of_child = _OF_CHILD.search(params) if cut.method in UPDATES else None
+    of_child = _OF_CHILD.search(params)
     session_id = session_of(cut) if of_child is None else msgspec.json.decode(of_child[1])
     return session_id, position_of_update(cut.method, params)
 
