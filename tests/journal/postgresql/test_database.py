@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from time import monotonic
@@ -384,6 +385,45 @@ async def test_a_server_that_is_gone_is_told_of_in_a_bound_and_used_again(
         assert await raws(journal) == [b"1"]
 
 
+def waiting_less(journal: Journal) -> None:
+    """Have it wait a second for each answer, less than a server that hangs takes."""
+    kept = journal._database  # type: ignore[attr-defined]
+    kept.pipelines._bound = kept._quick._bound = kept._slow._bound = 1.0
+
+
+@contextmanager
+def stopped(server: Server, *more: int) -> Iterator[None]:
+    """Stop the processes of all connections, and `more`, for the block."""
+    ours = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND"
+    found = execute(server.url(), f"{ours} pid <> pg_backend_pid()")
+    pids = [*(int(str(pid)) for (pid,) in found), *more]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.slow
+async def test_connections_that_died_while_the_machine_slept_fail_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "RETRY_SECONDS", 0.5)
+    async with opened(server.url(), create=True) as journal:
+        lease = await begun(journal)
+        waiting_less(journal)
+        await journal.append(lease, [("update", [b"0"])])
+        await asyncio.gather(*(raws(journal) for _ in range(bounds.QUICK_THREADS)))
+        with stopped(server):
+            await journal.append(lease, [("update", [b"1"])])
+            await journal.append(lease, [("update", [b"2"])])
+            assert await raws(journal) == [b"0", b"1", b"2"]
+        await journal.append(lease, [("update", [b"3"])])
+        assert await raws(journal) == [b"0", b"1", b"2", b"3"]
+
+
 @pytest.mark.slow
 async def test_a_server_that_answers_nothing_any_more_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch
@@ -391,20 +431,11 @@ async def test_a_server_that_answers_nothing_any_more_is_given_up(
     monkeypatch.setattr(bounds, "RETRY_SECONDS", 0.5)
     async with opened(f"{server.url()}&connect_timeout=2", create=True) as journal:
         lease = await begun(journal)
-        kept = journal._database  # type: ignore[attr-defined]
-        kept.pipelines._bound = kept._quick._bound = kept._slow._bound = 1.0
+        waiting_less(journal)
         await journal.append(lease, [("update", [b"0"])])
-        ours = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND"
-        found = execute(server.url(), f"{ours} pid <> pg_backend_pid()")
-        pids = [int(str(pid)) for (pid,) in found]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            with pytest.raises(JournalUnavailableError):
-                await journal.append(lease, [("update", [b"1"])])
-        finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+        [postmaster, *_] = (server.folder / "data" / "postmaster.pid").read_text().split()
+        with stopped(server, int(postmaster)), pytest.raises(JournalUnavailableError):
+            await journal.append(lease, [("update", [b"1"])])
         # The server commits it when it goes on; a writer that got no answer has to look.
         async with asyncio.timeout(20):
             while len(await raws(journal)) < 2:

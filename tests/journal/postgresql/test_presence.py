@@ -135,3 +135,29 @@ async def test_an_owner_whose_connection_for_its_presence_hangs_gets_another_one
         finally:
             await journal.aclose()
             await other.aclose()
+
+
+@pytest.mark.slow
+async def test_an_owner_whose_connections_died_while_it_slept_reports_before_the_next_one_is_due(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "CONNECT_SECONDS", 2)
+    with databases.new() as url:
+        journal, other = open_journal(url), open_journal(url)
+        try:
+            await begun(journal, "s1")
+            with psycopg.connect(url) as line:
+                ours = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                backends = line.execute(f"{ours} AND pid <> pg_backend_pid()".encode()).fetchall()
+            for (backend,) in backends:
+                os.kill(backend, signal.SIGSTOP)
+            try:
+                async with asyncio.timeout(bounds.RENEW_SECONDS):
+                    await journal.renew()
+            finally:
+                for (backend,) in backends:
+                    os.kill(backend, signal.SIGCONT)
+            assert seems(await other.owner("s1")) == "alive"
+        finally:
+            await journal.aclose()
+            await other.aclose()

@@ -129,14 +129,15 @@ class Database:
             raise
         return line
 
-    def take(self) -> Line:
-        """Take a free connection, or open one; the thread has it until `put_back`."""
+    def take(self) -> tuple[Line, bool]:
+        """Take a free connection, or open one; the thread has it until `put_back`. The second value
+        is False for a new one."""
         while self._free:
             with suppress(IndexError):  # another thread was quicker
-                return self._free.pop()
+                return self._free.pop(), True
         line = self.connect()
         self._open.add(line)
-        return line
+        return line, False
 
     def put_back(self, line: Line) -> None:
         """Make the connection free again, or drop it if it is closed."""
@@ -144,6 +145,11 @@ class Database:
             self._open.discard(line)
         else:
             self._free.append(line)
+
+    def cut_free(self) -> None:
+        """Cut the free connections: whoever takes one opens another."""
+        for line in tuple(self._free):
+            _cut(line)
 
     async def aclose(self) -> None:
         """Finish the work in progress, and close all connections."""
@@ -177,9 +183,9 @@ class Presence:
         self._line: Line | None = None
         self._changing = threading.Lock()
 
-    def keep_open(self) -> int | None:
+    def keep_open(self, beside: Line) -> int | None:
         """Make sure that the connection exists; return the key of its lock, None if it cannot have
-        one.
+        one. If it was lost, the one `beside` it may be as dead, and is cut.
 
         Call it in a thread. Behind a pooler the lock would belong to whoever gets the connection
         next.
@@ -191,6 +197,7 @@ class Presence:
                     return self._key
                 self._line.close()
                 self._line = None
+                _cut(beside)
             line = self._database.connect()
             if line.prepare_threshold is None:
                 line.close()
@@ -237,9 +244,9 @@ class _Threads:
         began = time.monotonic()
         patience = bounds.RETRY_SECONDS if began - self._failed_at > bounds.RETRY_SECONDS else 0.0
         while True:
-            line: Line | None = None
+            line, was_free = None, False
             try:
-                line = self._database.take()
+                line, was_free = self._database.take()
                 with _Bound(line, self._bound):
                     done = work(line)
                 self._failed_at = -bounds.RETRY_SECONDS
@@ -252,7 +259,11 @@ class _Threads:
                             line.rollback()
                 if not is_passing(error):
                     raise failure(error, name) from error
-                if time.monotonic() >= began + patience:
+                if was_free and line is not None and line.closed:
+                    # So may be the others, as in a machine that has slept. Finding that out has
+                    # used up the patience.
+                    self._database.cut_free()
+                elif time.monotonic() >= began + patience:
                     self._failed_at = time.monotonic()
                     raise failure(error, name) from error
             finally:
@@ -298,21 +309,22 @@ class _Bound:
                 now = time.monotonic()
                 for late in [bound for bound in cls._waiting if bound._until <= now]:
                     cls._waiting.discard(late)
-                    late._cut()
+                    _cut(late._line)
                 if not cls._waiting:
                     cls._thread = None
                     return
             time.sleep(1.0)
 
-    def _cut(self) -> None:
-        with suppress(OSError, psycopg.Error):
-            # Not `close`, which belongs to the thread that is reading: a shutdown wakes it, and
-            # `detach` leaves the descriptor to libpq.
-            whole = socket.socket(fileno=self._line.fileno())
-            try:
-                whole.shutdown(socket.SHUT_RDWR)
-            finally:
-                whole.detach()
+
+def _cut(line: Line) -> None:
+    with suppress(OSError, psycopg.Error):
+        # Not `close`, which belongs to the thread that is reading: a shutdown wakes it, and
+        # `detach` leaves the descriptor to libpq.
+        whole = socket.socket(fileno=line.fileno())
+        try:
+            whole.shutdown(socket.SHUT_RDWR)
+        finally:
+            whole.detach()
 
 
 def public_url(url: str) -> str:

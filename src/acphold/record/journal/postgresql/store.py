@@ -136,7 +136,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         async with self._registering:
             if (owner_id := self._owner_id) is None:
                 owner_id = os.urandom(12).hex()
-                await self._slowly(self._register(owner_id))
+                await self._database.run(self._register(owner_id), slow=True)
                 self._owner_id = owner_id
         self._database.pipelines.begin()
         is_again = False
@@ -172,11 +172,12 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         own_id, own = self._owner_id, self._addresses
         return await self._ask(lambda tables: leases.whose(tables, session_id, own_id, own))
 
-    def _register(self, owner_id: str) -> Callable[[Tables], None]:
+    def _register(self, owner_id: str) -> Callable[[Line], None]:
         addresses, retired = self._addresses, self._retired
 
-        def work(tables: Tables) -> None:
-            presence = self._presence.keep_open()
+        def work(line: Line) -> None:
+            presence = self._presence.keep_open(line)
+            tables = PostgresqlTables(line)
             with tables.writing():
                 leases.register(tables, owner_id, addresses, presence, retired=retired)
             leases.forget_dead(tables)
@@ -188,7 +189,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         owner_id = self._owner_id
         if owner_id is None:
             return []
-        await self._slowly(self._register(owner_id))
+        await self._database.run(self._register(owner_id), slow=True)
         return await self._ask(lambda tables: self._recent.look(tables, held))
 
     owners = asked(leases.all_owners)
