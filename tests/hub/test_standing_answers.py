@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from acp_wire.schema.updates import OPENCODE_CHILD
 from acphold.errors import JournalUnavailableError, UnknownSessionError
-from acphold.live.agents.interface import Updates
+from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds
 from acphold.live.server.principals import Principal
 from acphold.record.history.entries import now_ms
@@ -309,6 +310,27 @@ async def test_a_folder_that_takes_long_to_look_at_holds_up_its_own_session_alon
         assert await question == (REFUSED if is_late else ALLOWED)
 
 
+async def test_a_rule_does_not_answer_once_the_session_is_shared_while_it_is_judged(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, is_shared = threading.Event(), threading.Event()
+
+    def look(_: str) -> str:
+        looks.set()
+        assert is_shared.wait(DEADLINE)
+        return ""
+
+    async with at_work(journal, tmp_path, "run git status …") as (house, _, person, session):
+        monkeypatch.setattr(programs, "why_runs", look)
+        question = asking(house, session, "git status")
+        assert await asyncio.to_thread(looks.wait, DEADLINE)
+        await house.journal.access.keep_share(Share(session, "guests", prompts=True))
+        is_shared.set()
+        assert await is_asked(house, person, question)
+        [rule] = await house.journal.access.rules("")
+        assert rule.uses == 0
+
+
 @pytest.mark.parametrize("name", ["rules", "change_rules"])
 async def test_rules_that_cannot_be_read_or_noted_answer_nothing(
     name: str, journal: Path, tmp_path: Path
@@ -425,6 +447,27 @@ async def test_a_shell_that_may_stand_elsewhere_since_a_cd_is_asked_about(
         await house.agent.end(session)
         await house.begun(client, session, "again")  # it is the same shell
         assert await asking(house, session, "make check", call="e") == REFUSED
+
+
+@pytest.mark.parametrize("by", ["update", "notification"])
+async def test_a_cd_of_a_sub_agent_leads_away_as_well(
+    by: str, journal: Path, tmp_path: Path
+) -> None:
+    ran = {"toolCallId": "c", "title": "moves", "rawInput": {"command": "cd sub"}}
+    update = {"sessionUpdate": "tool_call", **ran}
+    async with at_work(journal, tmp_path, "run make check") as (house, client, _, session):
+        client.answers[PERMISSION] = lambda _: REFUSED
+        if by == "update":
+            await reported(house, session, {"sessionUpdate": "subagent_update", "sessionId": "kid"})
+            await reported(house, "kid", update)
+        else:
+            ids = {"rootSessionId": session, "parentSessionId": session, "childSessionId": "kid"}
+            params = {**ids, "type": "update", "update": update}
+            notified = Notified(OPENCODE_CHILD, json.dumps(params).encode())
+            await house.agent.listener.hear(notified)
+        assert await asking(house, session, "make check") == REFUSED
+        [answer] = await house.entries(session, "answer")
+        assert "cd" in answer["unruled"]
 
 
 async def test_a_cd_into_the_sessions_folder_itself_leads_nowhere(

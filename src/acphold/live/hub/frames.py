@@ -448,8 +448,7 @@ class Frames:
             said = notice_as_message(raw) if raw.startswith(NOTICE_START) else b""
             return (said,) if said else ()
         if kind == "config_option_update" and not self._booleans:
-            shown = without_booleans(raw)
-            return (shown,) if shown else ()
+            return (without_booleans(raw),)
         if kind in TOOL_KINDS:
             if is_past and self._called is not None:
                 raw = self._announce(kind, raw, child)

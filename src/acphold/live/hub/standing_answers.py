@@ -22,13 +22,13 @@ from acp_wire.schema import REQUEST_PERMISSION, encode
 from acp_wire.schema.splice import array, splice, with_meta
 from acp_wire.workspace.threads import Threads
 from acphold.errors import JournalError
-from acphold.live.agents.interface import AgentRequest, HubAgent, update_of
+from acphold.live.agents.interface import AgentRequest, HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import calls_since
 from acphold.record.history.decisions import AskedQuestion
-from acphold.record.history.entries import CHILD, Entry, now_ms
+from acphold.record.history.entries import Entry, now_ms
 from acphold.record.history.raw_update import items, members, string
 from acphold.record.journal import Journal
 from acphold.record.journal.access import Deed
@@ -358,10 +358,7 @@ class StandingAnswers(Struct, eq=False):
         from acphold.record.standing import decode_call, leads_away, ran_lines
 
         for entry in entries:
-            if b'"rawInput"' in entry.raw:
-                update = update_of(entry.kind, entry.raw)
-                if entry.kind == CHILD:
-                    update = members(entry.raw).get("update", b"")
+            if b'"rawInput"' in entry.raw and (update := entry.update):
                 lines = ran_lines(decode_call(members(update)))
                 self._has_moved |= any(leads_away(it, self._session.row.cwd) for it in lines)
 
