@@ -25,6 +25,7 @@ from acphold.record.standing import (
     pausing_rule,
     read_rule,
 )
+from acphold.record.standing.programs import why_uncovered
 
 NOW = 1_000_000
 HERE = "machine journal"
@@ -540,6 +541,18 @@ def test_a_line_leads_away_unless_its_cd_is_known_to_stay(
     (tmp_path / "src").mkdir()
     written = line.format(folder=tmp_path, name=tmp_path.name)
     assert leads_away(written, str(tmp_path)) is leads
+
+
+@pytest.mark.parametrize("value", ["/etc/passwd", "~/x", "../outside/secret", "out/secret"])
+def test_a_path_that_is_joined_to_its_option_leads_out_as_well(value: str, project: Path) -> None:
+    for word in (f"-n{value}", f"-qn{value}", f"--lines={value}"):
+        assert why_uncovered(("head", word), str(project), str(project)).startswith(word)
+    assert why_uncovered(("head", "-n5", "names.txt"), str(project), str(project)) == ""
+
+
+def test_an_option_whose_value_is_missing_is_not_covered(project: Path) -> None:
+    why = why_uncovered(("head", "names.txt", "-n"), str(project), str(project))
+    assert why == "the last option has no value"
 
 
 def test_a_rule_for_edits_follows_no_link_that_its_folder_has_become(project: Path) -> None:

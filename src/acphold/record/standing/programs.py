@@ -489,7 +489,8 @@ def why_uncovered(argv: Sequence[str], cwd: str, folder: str) -> str:
             known, expects_value = _option(row, word)
             if not known:
                 return f"{word} is not known as a harmless option of {' '.join(row.words)}"
-            joined = word[2:].lstrip("=")
+            letters = (at for at in range(1, len(word)) if f"-{word[at]}" in row.valued)
+            joined = word[next(letters, len(word)) + 1 :].lstrip("=")
             if not word.startswith("--") and joined and leads_out(joined, cwd, folder):
                 return f"{word} leads outside the folder"
     if expects_value:
