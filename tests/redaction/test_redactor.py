@@ -12,6 +12,8 @@ from hypothesis import given, settings, strategies as st
 
 from acphold.errors import RedactionError
 from acphold.record.history import Entry
+from acphold.record.history.children import child_entry, opencode_entry
+from acphold.record.history.entries import CHILD
 from acphold.record.history.fold import fold
 from acphold.record.history.timeline import Message
 from acphold.record.redaction import detector
@@ -313,6 +315,25 @@ def test_chunks_of_a_kind_that_is_not_shown_are_looked_through_as_one() -> None:
 
     found = redacted(entries(chunk(f"use {KEY[:9]}"), said("beside"), chunk(KEY[9:])))
     assert KEY[9:] not in text(found)
+
+
+@pytest.mark.parametrize("is_opencodes", [False, True])
+def test_what_two_sub_agents_say_by_turns_is_looked_through_as_two_messages(
+    is_opencodes: bool,
+) -> None:
+    def says(child: str, words: str) -> Raw:
+        raw = said(words)[1]
+        if not is_opencodes:
+            return CHILD, child_entry(child, raw)
+        params = {"childSessionId": child, "type": "update", "update": json.loads(raw)}
+        return CHILD, opencode_entry(json.dumps(params).encode())
+
+    found = redacted(
+        entries(says("a", f"use {KEY[:20]}"), says("b", "Hello"), says("a", f"{KEY[20:]}, please"))
+    )
+    assert KEY[:20] not in text(found)
+    assert KEY[20:] not in text(found)
+    assert "Hello" in text(found)
 
 
 def test_a_message_longer_than_what_is_looked_through_at_once_has_no_gap() -> None:

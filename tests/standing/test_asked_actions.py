@@ -113,6 +113,31 @@ def test_each_recorded_question_is_read_as_what_it_asks_for() -> None:
             {"_meta": {"goose": {"toolCall": {"toolName": "shell", "extensionName": "evil"}}}},
         ),
         ("gemini", {"title": "pytest", "kind": "execute"}, {}),
+        ("codex", {"rawInput": CODEX}, {"rawInput": {"command": ["/bin/bash", "-lc", "id"]}}),
+        ("claude", {"name": "Write", "rawInput": {"file_path": "b", "content": ""}}, {}),
+        ("claude", {"name": "Write", "rawInput": {"file_path": ["/a/b"], "content": ""}}, {}),
+        ("copilot", {"rawInput": {"fileName": "/a/b", "diff": ""}}, {"rawInput": {"path": "/a/b"}}),
+        ("copilot", {"rawInput": {"command": "pytest"}}, {}),
+        (
+            "cline",
+            {"title": "run_commands: x", "rawInput": {"commands": ["pytest"]}},
+            {"rawInput": {"commands": ["id"]}},
+        ),
+        ("opencode", {"title": "bash", "rawInput": {"command": "pytest", "workdir": "/"}}, {}),
+        (
+            "goose",
+            {"rawInput": {"command": "pytest"}},
+            {"_meta": {"goose": {"toolCall": {"toolName": "x", "extensionName": "developer"}}}},
+        ),
+        (
+            "claude",
+            {
+                "name": "Write",
+                "rawInput": {"file_path": "/a/b", "content": ""},
+                "content": [{"type": "image", "path": "/a/b"}],
+            },
+            {},
+        ),
         ("another", {"name": "Bash", "rawInput": {"command": "pytest"}}, {}),
         (
             "claude",
@@ -186,3 +211,22 @@ def test_a_call_that_is_reported_otherwise_later_differs() -> None:
         {"description": "x"},
     ):
         assert not differs(run, {"rawInput": told}, "/a")
+
+
+def test_an_edit_that_is_reported_of_another_file_later_differs() -> None:
+    edit = EditAction(("/a/b", "c/d"))
+    others: tuple[dict[str, Any], ...] = (
+        *({"rawInput": {name: "/a/x"}} for name in ("file_path", "filePath", "fileName", "path")),
+        {"rawInput": {"filepath": "../b"}},
+        {"rawInput": {"changes": {"/a/b": {}, "/a/x": {}}}},
+        {"content": [{"type": "diff", "path": "/a/b"}, {"type": "diff", "path": "/a/x"}]},
+        {"content": [{"type": "diff"}]},
+    )
+    same: tuple[dict[str, Any], ...] = (
+        {"rawInput": {"file_path": "/a/b", "path": "c/../c/d"}},
+        {"rawInput": {"changes": {"/a/c/d": {}}}},
+        {"content": [{"type": "diff", "path": "b"}, {"type": "content", "path": "/a/x"}]},
+        {"title": "Edit x", "rawInput": "x"},
+    )
+    assert all(differs(edit, told, "/a") for told in others)
+    assert not any(differs(edit, told, "/a") for told in same)
