@@ -9,7 +9,7 @@ import httpx2
 
 from acphold.bridges.anthropic import messages
 from acphold.record.history.timeline import Item
-from tests.bridges.conversations import EVERYTHING, ID, NAME, prompt, said, timeline
+from tests.bridges.conversations import EVERYTHING, ID, NAME, called, prompt, said, timeline
 
 
 def sent(items: tuple[Item, ...]) -> list[dict[str, Any]]:
@@ -82,3 +82,9 @@ def test_an_image_of_another_kind_is_named() -> None:
 def test_a_turn_of_thoughts_alone_is_no_message() -> None:
     thought = said("hm", "agent_thought_chunk")
     assert [it["role"] for it in sent(timeline(prompt("Go"), thought))] == ["user"]
+
+
+def test_a_call_that_nothing_follows_has_its_result() -> None:
+    _, asked, result = sent(timeline(prompt("Go"), called("read", rawOutput="one")))
+    assert (asked["content"][0]["type"], result["role"]) == ("tool_use", "user")
+    assert result["content"][0]["tool_use_id"] == "read"

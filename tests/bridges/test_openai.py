@@ -9,7 +9,7 @@ import httpx2
 
 from acphold.bridges.openai import chat_messages
 from acphold.record.history.timeline import Item
-from tests.bridges.conversations import EVERYTHING, ID, NAME, prompt, timeline
+from tests.bridges.conversations import EVERYTHING, ID, NAME, prompt, said, timeline
 
 
 def sent(items: tuple[Item, ...]) -> list[dict[str, Any]]:
@@ -75,3 +75,8 @@ def test_recordings_are_sent_where_the_service_takes_them() -> None:
         {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
         {"type": "text", "text": "(audio/ogg)"},
     ]
+
+
+def test_a_turn_of_thoughts_alone_is_no_message() -> None:
+    thought = said("hm", "agent_thought_chunk")
+    assert [it["role"] for it in sent(timeline(prompt("Go"), thought))] == ["user"]

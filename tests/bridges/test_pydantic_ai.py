@@ -21,7 +21,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 import acphold
 from acphold.bridges.pydantic_ai import model_messages
 from acphold.testing import connect
-from tests.bridges.conversations import EVERYTHING, prompt, timeline
+from tests.bridges.conversations import EVERYTHING, called, prompt, timeline
 
 
 def test_a_whole_conversation_is_told_and_needs_no_repair() -> None:
@@ -73,6 +73,13 @@ def test_an_image_that_is_no_base64_is_named() -> None:
     [part] = request.parts
     assert isinstance(part, UserPromptPart)
     assert part.content == ["(image/png)"]
+
+
+def test_a_call_that_nothing_follows_has_its_result() -> None:
+    *_, result = model_messages(timeline(prompt("Go"), called("read", rawOutput="one")))
+    [part] = result.parts
+    assert isinstance(part, ToolReturnPart)
+    assert (part.tool_call_id, part.content) == ("read", "one")
 
 
 async def test_an_agent_on_a_model_goes_on_with_its_conversation_after_a_kill() -> None:
