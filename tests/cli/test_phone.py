@@ -21,7 +21,7 @@ from acphold.faces.cli.serve import print_code
 from tests.cli.command_line import run_here
 from tests.screen_terminal import Terminal, terminal
 from tests.web.conftest import ACPHOLD, AGENT
-from tests.web.network import free_port
+from tests.web.network import own_port
 
 RUNNING = {
     "BackendState": "Running",
@@ -35,7 +35,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = free_port()
+        self.port = own_port()
         (folder / "bin").mkdir()
 
     def has(self, name: str, *lines: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 import acphold
 from tests.editor import DEADLINE
 from tests.watched_processes import until
+from tests.web.network import own_port
 
 pytestmark = pytest.mark.slow
 
@@ -26,8 +26,7 @@ KEYS = {"SERVICE_KEYS": "secret-of-ann:ann secret-of-bob:bob"}
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[str]:
     """Run the service; yields its address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = own_port()
     words = [sys.executable, str(SERVICE), f"--port={port}", f"--journal={tmp_path / 'j.db'}"]
     with subprocess.Popen(words, env=KEYS) as process:
         yield f"http://127.0.0.1:{port}/agents/acp"

@@ -22,6 +22,7 @@ from tests.interop.place import Place
 from tests.interop.real_agents import GOOSE_VERSION, goose_home, goose_program, python_with
 from tests.interop.wire import PROGRAMS
 from tests.npm import NODE, installed
+from tests.web.network import own_port
 
 Transport = Literal["WebSocket", "HTTP"]
 
@@ -113,9 +114,8 @@ def _python_server(python: Callable[[], str]) -> list[str]:
 
 @contextmanager
 def _goose(place: Place) -> Iterator[str]:
-    with running() as model, socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-        free.close()
+    port = own_port()
+    with running() as model:
         env = {
             **place.environment(),
             **goose_home(place.home, model.url),

@@ -27,7 +27,7 @@ from acp_check.verdicts import Verdict
 from tests.web.certificates import Authority, new_authority
 from tests.web.conftest import Served, serving
 from tests.web.http2_flood import flood
-from tests.web.network import free_port
+from tests.web.network import own_port
 from tests.web.test_checked_server import LENIENT
 from tests.web.test_streams import HttpClient, opened, text, until
 
@@ -99,7 +99,7 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.fixture
 def served(tmp_path: Path, authority: Authority) -> Iterator[Served]:
     """A server that is reached by the proxy's address."""
-    port, behind = free_port(), free_port()
+    port, behind = own_port(), own_port()
     folder = tmp_path / "nginx"
     folder.mkdir()
     url = f"https://localhost:{port}"

@@ -22,6 +22,7 @@ from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place
 from tests.interop.real_agents import CODEX
 from tests.interop.test_official_sdks import python_agent, python_client, ts_client
+from tests.web.network import own_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -143,8 +144,7 @@ def ssh_server(folder: Path, there: Mapping[str, str]) -> Iterator[Path]:
     for name in ("host", "ours"):
         keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(keygen, check=True)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = own_port()
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nPidFile none\n"
         f"AuthorizedKeysFile {folder}/ours.pub\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"

@@ -23,7 +23,7 @@ from tests.editor import DEADLINE, scripted_agent
 from tests.page.conftest import launched, steps, typed
 from tests.web.certificates import new_authority
 from tests.web.conftest import serving
-from tests.web.network import free_port
+from tests.web.network import own_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="session")]
 
@@ -60,7 +60,7 @@ async def can_be_told(page: Page) -> None:
 
 
 async def test_without_https_the_page_works_and_says_what_it_cannot(tmp_path: Path) -> None:
-    url = f"http://{NAME}:{(port := free_port())}"
+    url = f"http://{NAME}:{(port := own_port())}"
     with serving(tmp_path, "--listen", f"127.0.0.1:{port}", "--url", url, agent=AGENT) as served:
         async with visitor(f"--host-resolver-rules=MAP {NAME} 127.0.0.1") as page:
             await visited(page, url, served.pair, tmp_path)
@@ -75,7 +75,7 @@ async def test_a_certificate_of_ones_own_makes_the_page_one_that_can_be_told(
     tmp_path: Path,
 ) -> None:
     authority = new_authority(tmp_path, NAME)
-    url = f"https://{NAME}:{(port := free_port())}"
+    url = f"https://{NAME}:{(port := own_port())}"
     options = ("--listen", f"127.0.0.1:{port}", "--url", url, *authority.options)
     with serving(tmp_path, *options, agent=AGENT) as served:
         trusting = "--ignore-certificate-errors"  # as a device does that has the authority
@@ -88,7 +88,7 @@ async def test_behind_a_proxy_that_has_the_certificate_it_is_the_same(tmp_path: 
     authority = new_authority(tmp_path, NAME)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(authority.certificate, authority.key)
-    port = free_port()
+    port = own_port()
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -124,7 +124,7 @@ def brought_over(folder: Path, port: int) -> Iterator[None]:
         make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
         subprocess.run(make, check=True)
     settings = {
-        "Port": free_port(),
+        "Port": own_port(),
         "ListenAddress": "127.0.0.1",
         "HostKey": folder / "host",
         "AuthorizedKeysFile": folder / "user.pub",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -19,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 import acphold
 from tests.web.conftest import AGENT, Served, serving
-from tests.web.network import Network, network
+from tests.web.network import Network, network, own_port
 
 
 @dataclass
@@ -59,8 +58,7 @@ async def machines(
     async with AsyncExitStack() as stack:
         for n in range(number):
             net = await stack.enter_async_context(network())
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                net.to = free.getsockname()[1]
+            net.to = own_port()
             own = of_each[n] if of_each else {}
             runtime = stack.enter_context(TemporaryDirectory(dir="/tmp"))
             served = await stack.enter_async_context(

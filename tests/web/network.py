@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -13,11 +14,21 @@ from typing import Protocol
 from tests.web.conftest import AGENT, Served, serving
 
 
-def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
+def own_port() -> int:
+    """A port of this machine on which nobody listens until the caller does, or a program of its.
+
+    The kernel gives it to nobody else: to the end of this process it is bound, in a way that does
+    not keep a server from listening on it, and once more after it has ended.
+    """
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("127.0.0.1", 0))
+    port: int = bound.getsockname()[1]
+    if sys.platform == "linux":
+        bound.detach()
+    else:  # there it would keep it
+        bound.close()
+    return port
 
 
 class Way(Protocol):
@@ -151,8 +162,7 @@ def served_through(
     network: Network, folder: Path, altered: str = "", agent: tuple[str, ...] = AGENT
 ) -> Iterator[Served]:
     """A server whose address leads through a network."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        network.to = free.getsockname()[1]
+    network.to = own_port()
     url = f"http://localhost:{network.port}"
     where = ("--url", url, "--listen", f"127.0.0.1:{network.to}")
     with serving(folder, *where, altered=altered, agent=agent) as served:

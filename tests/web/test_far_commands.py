@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from tests.cli.test_chat import ask
 from tests.editor import scripted_agent
 from tests.screen_terminal import terminal
 from tests.web.conftest import ACPHOLD, Served, serving
+from tests.web.network import own_port
 from tests.web.test_all_agents import two_agents
 
 pytestmark = pytest.mark.slow
@@ -76,8 +76,7 @@ def test_a_session_is_begun_gone_on_with_and_joined_over_a_server(served: Served
 
 
 def test_what_stands_in_the_way_of_a_server_is_said_with_what_to_do(served: Served) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = f"http://localhost:{free.getsockname()[1]}"
+    nobody = f"http://localhost:{own_port()}"
     told = {
         ("--server", served.url): "has not paired with it",
         ("--server", f"{served.url}#pair=WRONG"): "does not accept this code",
@@ -298,9 +297,7 @@ def test_a_person_who_pairs_in_a_terminal_is_told_how_to_go_on(served: Served) -
 
 
 def test_the_list_of_a_server_is_followed_over_its_restart(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
-    with serving(tmp_path, "--listen", listen) as served:
+    with serving(tmp_path, "--listen", f"127.0.0.1:{own_port()}") as served:
         here, server = str(tmp_path), ("--server", f"{served.url}#pair={served.pair}")
         begun = far(served, "chat", *server, "--cwd", here, typed="quick: one\n")
         assert begun.returncode == 0, begun.stderr
@@ -338,9 +335,7 @@ def test_the_list_of_a_server_is_followed_over_its_restart(tmp_path: Path) -> No
 def test_the_screen_says_that_the_line_is_away_and_what_is_typed_arrives_when_it_is_back(
     tmp_path: Path,
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
-    with serving(tmp_path, "--listen", listen) as served:
+    with serving(tmp_path, "--listen", f"127.0.0.1:{own_port()}") as served:
         code = f"{served.url}#pair={served.pair}"
         command = [*ACPHOLD, "chat", "--server", code, "--cwd", str(tmp_path)]
         with terminal(command, laptop(served), 120) as one:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from acp_wire.transports.route import Route
 from acphold.errors import SettingsError
 from tests.web.certificates import Authority, new_authority
 from tests.web.conftest import ACPHOLD, Served, serving
-from tests.web.network import Network, network
+from tests.web.network import Network, network, own_port
 
 pytestmark = pytest.mark.slow
 
@@ -31,8 +30,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture
 def far(tmp_path: Path, authority: Authority) -> Iterator[Served]:
     """A server that is reached by NAME, which nobody knows here, over TLS."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = own_port()
     url = f"https://{NAME}:{port}"
     with serving(
         tmp_path, "--url", url, "--listen", f"127.0.0.1:{port}", *authority.options

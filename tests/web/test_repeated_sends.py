@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -22,7 +21,7 @@ from acphold.client.answers import PermissionQuestion
 from acphold.errors import ConnectionLostError
 from tests.editor import SCRIPTED
 from tests.web.conftest import Served, serving
-from tests.web.network import network
+from tests.web.network import network, own_port
 
 PERMISSION = {
     "toolCall": {"toolCallId": "t"},
@@ -160,8 +159,7 @@ async def test_a_cancellation_and_an_answer_that_a_connection_lost_arrive_over_t
     tmp_path: Path,
 ) -> None:
     async with network() as failing:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            failing.to = free.getsockname()[1]
+        failing.to = own_port()
         url = f"http://localhost:{failing.port}"
         options = ("--listen", f"127.0.0.1:{failing.to}", "--url", url)
         asked = 0
