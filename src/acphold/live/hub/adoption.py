@@ -65,10 +65,11 @@ class Adoption:
         lists = self._shared.agent.capabilities.session_capabilities.list is not None
         return not lists and not await self._was_made_here(session_id)
 
-    async def once(self, session_id: str, setup: Setup) -> None:
-        """Wait until a session is adopted, as in `adopt`; all who ask for it share one adoption."""
+    async def once(self, session_id: str, setup: Setup) -> bool:
+        """Wait until a session is adopted, as in `adopt`; all who ask for it share one adoption.
+        Return True if it was adopted with this setup."""
         adopting = self._hub.adopting.get(session_id)
-        if adopting is None:
+        if begins := adopting is None:
             adopting = self.under_way.start(self.adopt(session_id, setup), f"adopt {session_id}")
             self._hub.adopting[session_id] = adopting
 
@@ -80,6 +81,8 @@ class Adoption:
             adopting.add_done_callback(over)
         with suppress(errors.SessionExistsError):  # another process has adopted it meanwhile
             await asyncio.shield(adopting)
+            return begins
+        return False
 
     async def adopt(self, session_id: str, setup: Setup) -> None:
         """Take a session into the journal, from the agent's own replay.

@@ -435,10 +435,11 @@ class Desk:
                     return await self._wake(session_id, setup, starts=starts)
             if not starts:
                 raise errors.UnknownSessionError(session_id)
-        await self._adoption.once(session_id, setup)
+        is_set_up = await self._adoption.once(session_id, setup)
         async with self.hub.alone(session_id):
-            # It was adopted with the setup of the first client; others may want another one.
-            return await self._wake(session_id, setup, starts=starts)
+            # Others may want another setup than the first client, and be here before it.
+            is_set_up = is_set_up and session_id in self.hub.live
+            return await self._wake(session_id, setup, starts=not is_set_up)
 
     async def keep(self, session_id: str) -> None:
         """Have a session in the journal, adopting it if only the agent has it;
