@@ -149,9 +149,9 @@ def databases_15(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> It
 
 
 @pytest.fixture(scope="session")
-def databases_pooled(databases_15: Databases) -> Iterator[Databases]:
+def databases_pooled(databases_16: Databases) -> Iterator[Databases]:
     """The same, behind Debian's PgBouncer, in its mode that parts connections most."""
-    with pooled(databases_15.server) as found:
+    with pooled(databases_16.server) as found:
         yield found
 
 

@@ -30,9 +30,8 @@ def _in(databases: str) -> Callable[[pytest.FixtureRequest], AbstractContextMana
 STORES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[str]]] = {
     "sqlite": _sqlite,
     "postgresql": _in("databases"),
-    "postgresql 16": _in("databases_16"),
     "postgresql 15": _in("databases_15"),
-    "pgbouncer": _in("databases_pooled"),
+    "pgbouncer": _in("databases_pooled"),  # and version 16
 }
 """Each store by its name: the URL of a new journal, for as long as a test runs."""
 
