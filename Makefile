@@ -51,6 +51,7 @@ pictures: $(VENV)/.installed
 # so all are asked at once, the longest first; what each says stands together.
 CHECKS := http websocket library-behind-wrap library agent-behind-wrap agent
 .PHONY: $(CHECKS:%=conforms-%)
+conformance: export PYTHONDONTWRITEBYTECODE =
 conformance: $(VENV)/.installed
 	$(MAKE) --jobs 6 $(CHECKS:%=conforms-%)
 
