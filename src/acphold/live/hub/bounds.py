@@ -249,6 +249,10 @@ LAST_SNAPSHOTS_SECONDS: Final = 0.5
 SNAPSHOT_AGE_MS: Final = 30 * 24 * 3600 * 1000
 """Age at which snapshots are dropped, except for those of a session's first and last turn."""
 
+CLOCK_JUMP_SECONDS: Final = 15 * 24 * 3600.0
+"""A clock that is so far ahead of the last upkeep may be wrong: no snapshot is dropped for its age
+until the next upkeep."""
+
 SNAPSHOT_STORE_BYTES: Final = 2 << 30
 """Size of a store in bytes; above it, the oldest snapshots are dropped."""
 

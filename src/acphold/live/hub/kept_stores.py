@@ -92,8 +92,9 @@ async def tidy(journal: Journal, *, all_of_them: bool = False) -> None:
     here = {store.id: store for store in stores}
     if not here:
         return
+    has_jumped = _seconds_since_upkeep(stores) > bounds.CLOCK_JUMP_SECONDS
     since = _note_time(_upkeep_note(stores))
-    before = now_ms() - bounds.SNAPSHOT_AGE_MS
+    before = 0 if has_jumped else now_ms() - bounds.SNAPSHOT_AGE_MS
     rows = [row for row in await journal.snapshots.of_all() if row[1].store in here]
     turns: dict[str, list[int]] = {}
     for session_id, snapshot in rows:
@@ -144,14 +145,19 @@ def _upkeep_note(stores: Stores) -> str:
     return os.path.join(stores.folder, ".tidied")
 
 
-def is_due(stores: Stores) -> bool:
-    """True if the last upkeep, or the first snapshot, is a day old, or much was kept since."""
+def _seconds_since_upkeep(stores: Stores) -> float:
+    """Return how long ago the last upkeep was, or the first snapshot; negative if the clock was set
+    back since."""
     try:
-        last = os.stat(_upkeep_note(stores)).st_mtime
+        return time.time() - os.stat(_upkeep_note(stores)).st_mtime
     except FileNotFoundError:
         _note_time(_upkeep_note(stores))
-        return False
-    is_old = not 0 <= time.time() - last < bounds.UPKEEP_EVERY_SECONDS
+        return 0.0
+
+
+def is_due(stores: Stores) -> bool:
+    """True if the last upkeep, or the first snapshot, is a day old, or much was kept since."""
+    is_old = not 0 <= _seconds_since_upkeep(stores) < bounds.UPKEEP_EVERY_SECONDS
     return is_old or any(store.is_loose() for store in stores)
 
 
