@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from acphold.errors import AcpError, AgentExitedError, RemoteError
 from acphold.live.agents.interface import AgentCall, Updates
 from acphold.live.hub import bounds
+from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.record.journal.postgresql.pipelines import Answer, Pipelines, Rows, Value
 from tests.editor import open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, shared
@@ -49,6 +51,25 @@ async def test_an_agent_that_is_deaf_to_a_cancellation_never_sees_a_second_promp
         await house.agent.end(session)
         assert await second == {"stopReason": "end_turn"}
         assert client.text() == "of the second turn"
+
+
+async def test_a_session_that_rests_keeps_neither_its_last_prompt_nor_who_sent_it(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        for heeds_cancel in (True, False):
+            house.agent.heeds_cancel = heeds_cancel
+            turn = await house.begun(client, session, "work on")
+            if not heeds_cancel:
+                client.tell("session/cancel", {"sessionId": session})
+            await house.agent.end(session)
+            await turn
+            await client.call("session/list", {})
+            house.agent.calls.clear()
+            del turn
+            gc.collect()
+            assert not [it for it in gc.get_objects() if type(it) is PromptTurn]
 
 
 async def test_in_a_database_a_prompt_is_committed_before_it_is_sent_and_nothing_is_asked_beside(

@@ -329,6 +329,8 @@ class Turns(Struct, eq=False):
         """Take the agent's answer to the prompt; called in wire order."""
         if turn.at_agent is not None:
             turn.at_agent.set()
+        if turn is self._last_sent:  # a session may rest for weeks: without its prompt and client
+            self._last_sent = None
         if turn.stage is not TurnStage.RUNNING:
             self._side.voice = Voice.STALE
         try:
