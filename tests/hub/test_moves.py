@@ -541,6 +541,44 @@ async def test_a_mark_of_another_move_is_refused(
         assert await there.owns("s-1")
 
 
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("in another order", "out of order"),
+        ("without the last", "arrived damaged"),
+        ("with other words", "arrived damaged"),
+        ("not at all", "something unexpected"),
+    ],
+)
+async def test_entries_that_do_not_arrive_as_they_were_announced_are_refused(
+    how: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lies(self: MoveLine, frame: object) -> None:
+        if isinstance(frame, EntryPiece | EndOfEntries) and how == "not at all":
+            frame = Again()
+        elif isinstance(frame, EntryPiece):
+            *first, last = frame.entries
+            changed = {
+                "in another order": [last, *first],
+                "without the last": first,
+                "with other words": [*first, replace(last, raw=b'{"stopReason":"refusal"}')],
+            }
+            frame = EntryPiece(changed[how])
+        await send(self, frame)  # type: ignore[arg-type]
+
+    send = MoveLine.send
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        with monkeypatch.context() as patch:
+            patch.setattr(MoveLine, "send", lies)
+            _, taken, _ = await move(here, there)
+        assert isinstance(taken, MoveRefusedError)
+        assert why in str(taken)
+        assert not await there.owns("s-1")
+        assert isinstance((await move(here, there))[0], MovedSession)
+        assert await there.owns("s-1")
+
+
 async def test_no_client_opens_a_session_that_went_and_no_import_adds_to_it(
     journal: Path, tmp_path: Path
 ) -> None:
