@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert
 
 from acp_wire.transports.first_frame import BRIEF
 from acphold.errors import JOURNAL_FAILED, AgentStartError
 from acphold.faces.cli import ask_streams, bounds
-from acphold.faces.cli.ask_streams import AskArguments, TextOutput
+from acphold.faces.cli.ask_arguments import AskArguments
+from acphold.faces.cli.ask_streams import TextOutput
 from acphold.faces.cli.ask_turn import AgentSettings, AskingTurn, Inquiry
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.front import OwnFront, first_frame, journal_of
+from acphold.faces.cli.main import parser_of
 from acphold.faces.cli.session_setup import AS_IT_IS
 from acphold.faces.cli.settings import NamedAgent
 from acphold.faces.cli.starts import Start
@@ -237,20 +240,8 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
     defaults(cancel_grace=grace)
     monkeypatch.setenv(VARIABLE, str(journal))
     agent = NamedAgent(tuple(scripted_agent()))
-    given = AskArguments(
-        prompt="",
-        file=[],
-        at=None,
-        json=False,
-        session=None,
-        newest=False,
-        cwd="/tmp",
-        mcp_config=[],
-        mode=None,
-        option=[],
-        permission="reject",
-        timeout=None,
-    )
+    read = parser_of("ask").read(["", "--cwd=/tmp", "--permission=reject"])
+    given = convert(read, AskArguments)
     content = (steps({"say": "so far"}, *steps_on),)
     settings = AgentSettings(SECONDS, start_timeout=SECONDS)
     question = Inquiry(given, agent, settings, Start("", agent.command), content, AS_IT_IS)

@@ -12,7 +12,7 @@ import pytest
 
 from acphold import __version__
 from acphold.errors import AcpError, AgentStartError, UnknownSessionError
-from acphold.faces.cli.command_line import HOST, SERVER_VARIABLE, Exit, Parser
+from acphold.faces.cli.command_line import Exit, Parser, UsageError
 from acphold.faces.cli.main import (
     COMMANDS,
     FAMILIES,
@@ -25,6 +25,7 @@ from acphold.faces.cli.main import (
     parser_of,
     split_name,
 )
+from acphold.faces.cli.options import HOST, JOURNAL, SERVER_VARIABLE
 from acphold.journal_location import VARIABLE
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember
@@ -263,6 +264,20 @@ def test_the_option_names_the_journal_before_the_variable_does(
     assert (done.code, "other.db" in done.err) == (4, True)
 
 
+@pytest.mark.parametrize("line", ["queue x add", "rules try", "continue", "list", "search"])
+def test_words_that_are_not_utf_8_are_text_in_every_command(line: str) -> None:
+    name, *words = line.split()
+    read = parser_of(name).read([*words, os.fsdecode(b"caf\xe9")])["words"]
+    assert isinstance(read, list)
+    assert read[-1] == "caf\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize("name", ["list", "usage", "search", "export", "session prune"])
+def test_a_name_that_is_empty_is_refused_by_every_command(name: str) -> None:
+    with pytest.raises(UsageError, match="a name is required"):
+        parser_of(name).read(["--agent", " ", *(["x"] if name == "search" else [])])
+
+
 @pytest.mark.parametrize("name", [*COMMANDS, *INTERNAL])
 def test_a_command_takes_what_its_parser_reads(name: str) -> None:
     parser = parser_of(name)
@@ -281,8 +296,7 @@ def test_what_a_command_starts_uses_the_journal_that_was_typed_and_no_server(
     monkeypatch.setenv(SERVER_VARIABLE, "https://far.example")
     monkeypatch.chdir(tmp_path)
     inherited: dict[str, str] = {}
-    made = Parser(lambda: inherited.update(os.environ), "look")
-    made.add_journal()
+    made = Parser(lambda: inherited.update(os.environ), "look", "[OPTIONS]", JOURNAL)
     assert made.run(["--journal", "own.db"]) == Exit.OK
     assert inherited[VARIABLE] == str(tmp_path / "own.db")  # for any folder
     assert SERVER_VARIABLE not in inherited

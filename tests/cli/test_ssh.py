@@ -10,12 +10,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from acphold.faces.cli.command_line import UsageError, a_host
+from acphold.faces.cli.options import a_host
 from acphold.faces.cli.ssh import ssh_command
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import ended, prompt, remember
@@ -300,7 +301,7 @@ def test_a_machine_without_ssh_says_so(acphold: CommandLine, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch /tmp/x", ""])
 def test_what_ssh_would_take_for_an_option_is_no_host(host: str) -> None:
-    with pytest.raises(UsageError, match="is not a host"):
+    with pytest.raises(ArgumentTypeError, match="not a host"):
         a_host(host)
 
 

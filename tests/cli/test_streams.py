@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.faces.cli.command_line import a_text
+from acphold.faces.cli.options import a_text
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.cli.conversation import CONVERSATION, remember
 from tests.editor import scripted_agent

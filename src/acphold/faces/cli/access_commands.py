@@ -5,13 +5,14 @@ from __future__ import annotations
 import json as json_text
 import sys
 from contextlib import aclosing
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from acphold.errors import ConnectionLostError, NoJournalError, RemoteRefusalError, SettingsError
 from acphold.extras import require
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Parser, UsageError, a_name, above_zero
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
@@ -37,15 +38,8 @@ from acphold.record.journal.stores import open_journal
 # -- tokens -----------------------------------------------------------------------------------
 
 
-def list_parser() -> Parser:
-    """The arguments of `access list`."""
-    made = Parser(list_tokens, "access list")
-    made.add_flag("--json", "JSON, one line for each token")
-    made.add_journal()
-    return made
-
-
-async def list_tokens(*, json: bool) -> None:
+@command("access list", "[OPTIONS]", options.JOURNAL)
+async def list_tokens(*, json: bool = options.flag("JSON, one line for each token")) -> None:
     """List tokens and paired devices.
 
     In a copy of a journal, a restored one, and a database that lost entries, tokens and shares are
@@ -92,41 +86,28 @@ async def list_tokens(*, json: bool) -> None:
             print(visible(f"{each.id}  {state:<7}  {name:<16}  {may}  {used}{user}{only}"))
 
 
-def token_parser() -> Parser:
-    """The arguments of `access token`."""
-    made = Parser(create_token, "access token")
-    made.add_value("--name", "NAME", "a label, such as `phone`", type=a_name)
-    _add_grant(made)
-    made.add_flag("--node", "for other machines with the same journal, not for a person")
-    made.add_value("--session", "ID", "only for this session")
-    made.add_value("--days", "N", "days until it expires", type=above_zero)
-    made.add_journal()
-    return made
+GRANT_USER: Final[Any] = options.value(
+    "NAME", "the user it belongs to [default: whoever runs the server]"
+)
+GRANT_SCOPES: Final[Any] = options.value(
+    "SCOPE",
+    "watch, prompt, answer, manage, rules or files; repeatable [default: all]",
+    "--scope",
+    action="append",
+    choices=SCOPES,
+)
+"""The sessions that a token or a device sees, and its rights."""
 
 
-def _add_grant(parser: Parser) -> None:
-    """Add `--user` and `--scope`: the sessions that a token or a device sees, and its rights."""
-    parser.add_value(
-        "--user", "NAME", "the user it belongs to [default: whoever runs the server]", type=a_name
-    )
-    parser.add_value(
-        "--scope",
-        "SCOPE",
-        "watch, prompt, answer, manage, rules or files; repeatable [default: all]",
-        dest="scopes",
-        action="append",
-        choices=SCOPES,
-    )
-
-
+@command("access token", "[OPTIONS]", options.JOURNAL)
 async def create_token(
     *,
-    name: str | None,
-    user: str | None,
-    scopes: list[Scope] | None,
-    node: bool,
-    session: str | None,
-    days: int | None,
+    name: str | None = options.value("NAME", "a label, such as `phone`"),
+    user: str | None = GRANT_USER,
+    scopes: list[Scope] | None = GRANT_SCOPES,
+    node: bool = options.flag("for other machines with the same journal, not for a person"),
+    session: str | None = options.value("ID", "only for this session"),
+    days: int | None = options.value("N", "days until it expires"),
 ) -> None:
     """Create a token and print it, once.
 
@@ -165,15 +146,10 @@ async def create_token(
     print(text)
 
 
-def revoke_parser() -> Parser:
-    """The arguments of `access revoke`."""
-    made = Parser(revoke, "access revoke", "[OPTIONS] ID...")
-    made.add_value("ids", "ID", "a token's id, as shown by `access list`", nargs="+")
-    made.add_journal()
-    return made
-
-
-async def revoke(*, ids: list[str]) -> None:
+@command("access revoke", "[OPTIONS] ID...", options.JOURNAL)
+async def revoke(
+    *, ids: list[str] = options.argument("ID", "a token's id, as shown by `access list`", nargs="+")
+) -> None:
     """End tokens and the access of devices.
 
     Anybody connected with one is disconnected within a second.
@@ -188,13 +164,7 @@ async def revoke(*, ids: list[str]) -> None:
             await note_deed(kept, "revoke token", found[id_].name, token=id_)
 
 
-def keep_parser() -> Parser:
-    """The arguments of `access keep`."""
-    made = Parser(keep, "access keep")
-    made.add_journal()
-    return made
-
-
+@command("access keep", "[OPTIONS]", options.JOURNAL)
 async def keep() -> None:
     """Accept all tokens and shares that are held.
 
@@ -206,16 +176,10 @@ async def keep() -> None:
         await note_deed(kept, "keep tokens", "")
 
 
-def audit_parser() -> Parser:
-    """The arguments of `access audit`."""
-    made = Parser(audit, "access audit")
-    made.add_since("only")
-    made.add_flag("--json", "JSON, one line for each deed")
-    made.add_journal()
-    return made
-
-
-async def audit(*, since: int, json: bool) -> None:
+@command("access audit", "[OPTIONS]", options.JOURNAL)
+async def audit(
+    *, since: int = options.since("only"), json: bool = options.flag("JSON, one line for each deed")
+) -> None:
     """Show who did what through `acphold serve`.
 
     Each line says who prompted, answered, deleted and so on, from where and when, or was refused.
@@ -256,16 +220,13 @@ async def _tell_held(journal: Journal) -> None:
 # -- devices and shares -----------------------------------------------------------------------
 
 
-def pair_parser() -> Parser:
-    """The arguments of `access pair`."""
-    made = Parser(pair, "access pair")
-    _add_grant(made)
-    made.add_flag("--json", "JSON, one line with `url` and `pair`")
-    made.add_journal()
-    return made
-
-
-async def pair(*, user: str | None, scopes: list[Scope] | None, json: bool) -> None:
+@command("access pair", "[OPTIONS]", options.JOURNAL)
+async def pair(
+    *,
+    user: str | None = GRANT_USER,
+    scopes: list[Scope] | None = GRANT_SCOPES,
+    json: bool = options.flag("JSON, one line with `url` and `pair`"),
+) -> None:
     """Pair a phone or a browser with `acphold serve`.
 
     Prints a one-time link and its QR code, valid for ten minutes, for one device. `acphold serve`
@@ -309,20 +270,16 @@ async def pair(*, user: str | None, scopes: list[Scope] | None, json: bool) -> N
         print_code(server.url, code)
 
 
-def share_parser() -> Parser:
-    """The arguments of `access share`."""
-    made = Parser(share, "access share", "[OPTIONS] [ID]")
-    made.add_value("session_id", "ID", "a session's id, or a prefix of it", nargs="?")
-    made.add_value("--with", "USER", "a user of `acphold access token`", dest="user", type=a_name)
-    made.add_flag("--prompt", "they may also prompt and answer")
-    made.add_flag("--stop", "stop sharing it")
-    made.add_flag("--json", "JSON, one line for each share")
-    made.add_journal()
-    return made
-
-
+@command("access share", "[OPTIONS] [ID]", options.JOURNAL)
 async def share(
-    *, session_id: str | None, user: str | None, prompt: bool, stop: bool, json: bool
+    *,
+    session_id: str | None = options.argument("ID", "a session's id, or a prefix of it", nargs="?"),
+    user: str | None = options.value(
+        "USER", "a user of `acphold access token`", "--with", type=options.a_name
+    ),
+    prompt: bool = options.flag("they may also prompt and answer"),
+    stop: bool = options.flag("stop sharing it"),
+    json: bool = options.flag("JSON, one line for each share"),
 ) -> None:
     """Share a session with another user of `acphold serve`.
 

@@ -12,53 +12,15 @@ from typing import Any
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.first_frame import BRIEF
 from acphold.errors import AgentStartError
-from acphold.faces.cli.command_line import (
-    Exit,
-    Parser,
-    UsageError,
-    a_later_moment,
-    a_name,
-    a_text,
-    require_folder,
-    seconds_above_zero,
-    use_journal,
-)
+from acphold.faces.cli.ask_arguments import AskArguments
+from acphold.faces.cli.command_line import Exit, UsageError, command, require_folder, use_journal
 from acphold.faces.cli.front import OwnFront, first_frame, journal_of
 from acphold.faces.cli.settings import default_agent, enter_agent, is_demo, startable
 from acphold.faces.cli.starts import remember, start_in
 
 
-def parser() -> Parser:
-    """The arguments of `ask`."""
-    made = Parser(ask, "ask", "[OPTIONS] PROMPT [AGENT | -- CMD...]", runs_program=True)
-    made.add_value("prompt", "PROMPT", "the prompt; `-` reads it from stdin", type=a_text)
-    made.add_agent()
-    made.add_repeatable("--file -f", "PATH", "attach a file")
-    made.add_value("--session", "ID", "continue this session")
-    made.add_flag("--continue", "continue the newest session of the folder", dest="newest")
-    made.add_cwd(
-        "the working folder; with --session, the session moves there [default: . or the session's]"
-    )
-    made.add_setup()
-    made.add_value(
-        "--timeout", "SECONDS", "cancel the turn after this long", type=seconds_above_zero
-    )
-    made.add_flag(
-        "--later", "add the prompt to the session's queue and return; see `acphold queue`"
-    )
-    made.add_value(
-        "--at",
-        "TIME",
-        "like --later, but start no earlier than TIME, such as 02:00",
-        type=a_later_moment,
-    )
-    made.add_flag("--json", "print JSON: one object per update, and one at the end")
-    made.add_value("--name", "NAME", "store the session under this agent name", type=a_name)
-    made.add_journal("typed_journal")  # over one of the agent's settings
-    return made
-
-
-def ask(*, agent: str | None, program: tuple[str, ...], **arguments: Any) -> int:
+@command("ask", "[OPTIONS] PROMPT [AGENT | -- CMD...]", options=AskArguments)
+def ask(**given: Any) -> int:
     """Send one prompt to an agent and print its answer.
 
     The answer goes to stdout.
@@ -76,39 +38,41 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: Any) -> int
     the same way as before. With --later the prompt waits in that session's queue.
     """
     started = time.monotonic()
-    if journal := arguments.pop("typed_journal"):
-        use_journal(journal)
-    waits = arguments["later"] or arguments["at"] is not None
+    asked = AskArguments(**given)
+    agent, program = asked.agent, asked.program
+    journal: object = asked.typed_journal
+    if asked.typed_journal:
+        use_journal(asked.typed_journal)
+    waits = asked.later or asked.at is not None
     # One that waits needs no agent and no name: by itself it is for the folder's newest session.
-    if not (agent or program or waits or arguments["newest"]) and arguments["session"] is None:
+    if not (agent or program or waits or asked.newest) and asked.session is None:
         agent = default_agent()
-    if arguments["session"] is not None and arguments["newest"]:
+    if asked.session is not None and asked.newest:
         raise UsageError("use --session or --continue, not both")
-    cwd = arguments["cwd"]
-    require_folder(cwd)
+    require_folder(asked.cwd)
     if waits:
         from acphold.faces.cli.queue import ask_later
 
         if agent or program:
             raise UsageError("--later uses the session's own agent; leave out AGENT and CMD")
-        return ask_later(arguments)
-    if cwd is None and arguments["session"] is None and not arguments["newest"] and is_demo(agent):
+        return ask_later(asked)
+    if asked.cwd is None and asked.session is None and not asked.newest and is_demo(agent):
         from acphold.faces.cli.demo_folder import scratch_repository  # late: `ask` is quick
 
-        arguments["cwd"] = scratch_repository()
+        asked.cwd = scratch_repository()
     from acp_wire.transports.late_tls import load_asyncio
 
     folder = None
     if agent or program:
         chosen = enter_agent(*startable(agent, program))
-        options = () if arguments["name"] is None else ("--name", arguments["name"])
+        options = () if asked.name is None else ("--name", asked.name)
         start = start_in(Surroundings.here(), chosen.name, chosen.command, options)
     else:
         load_asyncio()
         from acphold.faces.cli.continuation import for_question
 
-        row, start, folder = for_question(arguments["session"], cwd)
-        arguments |= {"session": row.session_id, "newest": False}
+        row, start, folder = for_question(asked.session, asked.cwd)
+        asked.session, asked.newest = row.session_id, False
         chosen = enter_agent(start.agent or None, start.command)
     front = None
     if chosen.command:
@@ -125,7 +89,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: Any) -> int
     from acphold.faces.cli.ask_turn import ask_once, question_of
 
     try:
-        question = question_of(chosen, start, arguments, started)
+        question = question_of(chosen, start, asked, started)
     except BaseException as error:
         if front is not None:
             front.close()

@@ -1,4 +1,4 @@
-"""The input and output of `acphold ask`: arguments, prompt, stdin; words or JSON on stdout."""
+"""The input and output of `acphold ask`: prompt, stdin; words or JSON on stdout."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import select
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,23 +24,6 @@ from acphold.record.history.raw_update import encode_object, encode_text, is_our
 if TYPE_CHECKING:
     from acphold.client import PermissionQuestion, RemoteSession
     from acphold.errors import AcpError
-
-
-class AskArguments(msgspec.Struct):
-    """The arguments of `ask` that say what is asked, how and when."""
-
-    prompt: str
-    file: list[str]
-    at: int | None
-    json: bool
-    session: str | None
-    newest: bool
-    cwd: str | None
-    mcp_config: list[str]
-    mode: str | None
-    option: list[str]
-    permission: Literal["allow", "reject", "ask"] | None
-    timeout: float | None
 
 
 FROM_STDIN = "-"

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -25,8 +25,9 @@ from acphold.client.journal_endpoints import OwnerEndpoint
 from acphold.client.uplink import Endpoint
 from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, UnknownSessionError
 from acphold.faces.cli import bounds
+from acphold.faces.cli.ask_arguments import AskArguments
 from acphold.faces.cli.ask_person import TerminalPerson, person_here
-from acphold.faces.cli.ask_streams import AskArguments, JsonOutput, TextOutput, prompt_and_stdin
+from acphold.faces.cli.ask_streams import JsonOutput, TextOutput, prompt_and_stdin
 from acphold.faces.cli.command_line import ENDS, Exit, UsageError
 from acphold.faces.cli.continuation import move_to_folder
 from acphold.faces.cli.journals import existing_journal
@@ -81,12 +82,9 @@ class Inquiry(Struct, frozen=True):
         return self.given.permission or ("reject" if self.person is None else "ask")
 
 
-def question_of(
-    agent: NamedAgent, start: Start, arguments: Mapping[str, object], started: float
-) -> Inquiry:
+def question_of(agent: NamedAgent, start: Start, given: AskArguments, started: float) -> Inquiry:
     """Return the question that the arguments mean; reads stdin. Raises UsageError, SettingsError,
     TimeoutError."""
-    given = convert(arguments, AskArguments)
     deadline = None if given.timeout is None else started + given.timeout
     settings = convert(options_of(agent, start.options), AgentSettings)
     person = None if given.permission in ("allow", "reject") else person_here()
@@ -95,7 +93,7 @@ def question_of(
     files = [Path(path) for path in given.file]
     if missing := [path for path in files if not path.exists()]:
         raise UsageError(f"--file: {str(missing[0])!r} does not exist")
-    setup = setup_of(given.mcp_config, given.mode, given.option)
+    setup = setup_of(given.mcp_config, given.mode, given.agent_options)
     if setup.servers and not agent.command:
         raise UsageError(LIVE_SERVERS)
     content: tuple[str | Path, ...] = (*prompt_and_stdin(given.prompt, deadline), *files)

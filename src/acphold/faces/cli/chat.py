@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from acp_wire.surroundings import Surroundings
 from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
-from acphold.faces.cli import continuation
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli import continuation, options
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.screen_session import ChatFrontend, LeftSession, WantedConversation, join
@@ -40,36 +40,21 @@ CHOOSE = ""
 """`--resume` without an id: the person chooses."""
 
 
-def parser() -> Parser:
-    """The arguments of `chat`."""
-    made = Parser(chat, "chat", "[OPTIONS] [AGENT | -- CMD...]", runs_program=True)
-    made.add_agent()
-    made.add_flag("--continue", "continue the folder's newest session", dest="newest")
-    made.add_value(
-        "--resume",
-        "ID",
-        "continue this session; without ID you choose from a list",
-        nargs="?",
-        const=CHOOSE,
-    )
-    made.add_cwd("the working folder; a resumed session moves there")
-    made.add_setup()
-    made.add_machines()
-    return made
-
-
+@command("chat", "[OPTIONS] [AGENT | -- CMD...]")
 def chat(
     *,
-    agent: str | None,
-    program: tuple[str, ...],
-    newest: bool,
-    resume: str | None,
-    cwd: str | None,
-    permission: Rule | None,
-    mcp_config: Sequence[str],
-    mode: str | None,
-    option: Sequence[str],
-    server: str | None,
+    agent: str | None = options.AGENT,
+    program: tuple[str, ...] = options.PROGRAM,
+    newest: bool = options.flag("continue the folder's newest session", "--continue"),
+    resume: str | None = options.value(
+        "ID", "continue this session; without ID you choose from a list", nargs="?", const=CHOOSE
+    ),
+    cwd: str | None = options.value("DIR", "the working folder; a resumed session moves there"),
+    permission: Rule | None = options.PERMISSION,
+    mcp_config: Sequence[str] = options.MCP_CONFIG,
+    mode: str | None = options.MODE,
+    agent_options: Sequence[str] = options.AGENT_OPTIONS,
+    server: str | None = options.SERVER,
 ) -> int:
     """Talk to an agent in the terminal.
 
@@ -90,7 +75,7 @@ def chat(
     """
     if newest and resume is not None:
         raise UsageError("use --continue or --resume, not both")
-    setup = setup_of(mcp_config, mode, option)
+    setup = setup_of(mcp_config, mode, agent_options)
     words = "" if resume == CHOOSE else None
     wanted = WantedConversation(
         resume or None,

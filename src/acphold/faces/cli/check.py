@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from acp_check import command, usage
-from acphold.faces.cli.command_line import Parser, UsageError
+from acp_check import command as checker, usage
+from acphold.faces.cli import options
+from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import enter_agent
 
 
-def parser() -> Parser:
-    """The arguments of `check`."""
-    line = "[OPTIONS] {AGENT | --server URL | -- CMD...}"
-    made = Parser(check, "check", line, runs_program=True)
-    made.add_agent()
-    command.add_options(made)
-    return made
-
-
+@command("check", "[OPTIONS] {AGENT | --server URL | -- CMD...}", adds=checker.add_options)
 def check(
     *,
-    agent: str | None,
-    program: tuple[str, ...],
+    agent: str | None = options.AGENT,
+    program: tuple[str, ...] = options.PROGRAM,
     server: str | None,
     token: str | None,
     ca: str | None,
@@ -57,7 +50,7 @@ def check(
         token = token or asyncio.run(obtain_token(far))
         server, ca = far.url, far.ca
     try:
-        return command.check(
+        return checker.check(
             program=tuple(command_words),
             name="acphold check",
             server=server,

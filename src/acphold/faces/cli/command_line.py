@@ -12,18 +12,29 @@ import argparse
 import inspect
 import os
 import re
-import shlex
 import signal
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from acphold.errors import JournalUnavailableError
+from acphold.faces.cli.options import (
+    AGENT,
+    HOST,
+    JOURNAL,
+    ON_HOST,
+    PROGRAM,
+    SERVER,
+    SERVER_VARIABLE,
+    TYPES,
+    Declared,
+    flag,
+    value,
+)
 from acphold.faces.cli.packed_words import typed_variables
 from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE, journal_path
 
@@ -34,6 +45,9 @@ if TYPE_CHECKING:
     from msgspec.structs import FieldInfo
 
     from acphold.serve_options import OptionHelp
+
+Execute = Callable[..., int | None] | Callable[..., Coroutine[Any, Any, int | None]]
+F = TypeVar("F", bound=Execute)
 
 
 class Exit(IntEnum):
@@ -74,15 +88,6 @@ ENDS = {
 }
 """The exit code for each outcome of a turn."""
 
-HOST = "run_on"
-"""The name of `--host` among the arguments."""
-
-LEVELS = ("debug", "info", "warning", "error")
-"""The values of `--log-level`."""
-
-SERVER_VARIABLE = "ACPHOLD_SERVER"
-"""Names the server if no option names a server or a journal."""
-
 MAX_WIDTH = 100
 """Widest help text, in columns."""
 
@@ -96,24 +101,18 @@ class NothingChosen(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """Reads the arguments of one command; `execute`, which may be a coroutine function, is called
-    with them, by name. It returns the exit code; None is Exit.OK.
-
-    The docstring of `execute` is the help. With `runs_program` the words after `--` are not
-    ours: `execute` gets them as `program`. After `add_agent` the name of an agent of the settings
-    file may replace them: `execute` gets it as `agent`, or None. With `is_read` the output on a
-    terminal is shown in a pager.
-    """
+    """Reads the arguments of one command, which `execute` is called with; see `command`."""
 
     def __init__(
         self,
-        execute: Callable[..., int | None] | Callable[..., Coroutine[Any, Any, int | None]],
+        execute: Execute,
         name: str,
         usage: str = "[OPTIONS]",
-        *,
+        *others: Declared,
+        options: type[Struct] | None = None,
         epilog: str | None = None,
-        runs_program: bool = False,
         is_read: bool = False,
+        adds: Callable[[Parser], None] | None = None,
     ) -> None:
         prog = f"acphold {name}".rstrip()
         super().__init__(
@@ -125,32 +124,39 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.execute = execute
-        self._runs_program = runs_program
+        self._runs_program = False
         self._takes_agent = False
         self._is_read = is_read
         if is_read:
-            self.add_flag("--no-pager", "print without a pager")
+            self.add("no_pager", flag("print without a pager"))
+        declared = getattr(inspect.unwrap(execute), "__kwdefaults__", None) or {}
+        for parameter, its in declared.items():
+            self.add(parameter, its)
+        if options is not None:
+            self.add_fields(options, options.__annotations__)
+        for its in others:
+            self.add(HOST if its is ON_HOST else "journal", its)
+        if adds is not None:
+            adds(self)
 
-    def add_value(self, name: str, metavar: str, help: str, **how: Any) -> None:
-        """Add an argument, or an option with a value, `--output -o` for one with two names.
-
-        `how` are further arguments of argparse's `add_argument`.
-        """
-        self.add_argument(*name.split(), metavar=metavar, help=help, **how)
-
-    def add_repeatable(self, name: str, metavar: str, help: str, **how: Any) -> None:
-        """Add an option that may be given several times: a list of its values."""
-        self.add_value(name, metavar, f"{help}; repeatable", action="append", default=[], **how)
-
-    def add_flag(self, name: str, help: str, dest: str | None = None) -> None:
-        """Add an option without a value: True if it is given."""
-        self.add_argument(*name.split(), action="store_true", help=help, dest=dest)
-
-    def add_agent(self) -> None:
-        """Take an agent's name here, after the arguments that were added before."""
-        self._takes_agent = True
-        known = "an agent that acphold knows, or one from the settings file"
-        self.add_value("agent", "AGENT", known, nargs="?", type=a_name)
+    def add(self, parameter: str, its: object) -> None:
+        """Add what is declared for a parameter; nothing for another default."""
+        if its is PROGRAM:
+            self._runs_program = True
+        elif isinstance(its, Declared):
+            if its is SERVER:
+                self.add(HOST, ON_HOST)
+            if its.names is None:
+                self.add_argument(parameter, **its.how)
+            else:
+                names = its.names or (f"--{parameter.replace('_', '-')}",)
+                self.add_argument(*names, dest=parameter, **its.how)
+            self._takes_agent = self._takes_agent or its is AGENT
+            if its is SERVER:
+                self.add("journal", JOURNAL)
+            elif its is JOURNAL:
+                see = "--journal URL uses another journal: see `acphold --help`."
+                self.epilog = f"{self.epilog}\n\n{see}" if self.epilog else see
 
     def format_help(self) -> str:
         """Return the help, as wide as the terminal allows."""
@@ -229,112 +235,26 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(f"{unknown}the agent's command goes after `--`: {words}")
         return {**vars(found), "program": tuple(program)}
 
-    # -- options that several commands have ---------------------------------------------------
-
-    def add_machines(self) -> None:
-        """Add `--host`, `--server` and `--journal`: the other places where sessions may be."""
-        self.add_host()
-        self.add_server()
-        self.add_journal()
-
-    def add_server(self) -> None:
-        """Add `--server URL`; None by default."""
-        self.add_value(
-            "--server",
-            "URL",
-            "use the sessions of this `acphold serve`: its URL, or the name of a paired server "
-            f"[default: {SERVER_VARIABLE}]",
-        )
-
-    def add_host(self) -> None:
-        """Add `--host HOST`: `main` goes there before the command runs, which does not get it."""
-        there = "run this command on that machine, over ssh"
-        self.add_value("--host", "HOST", there, type=a_host, dest=HOST)
-
-    def add_options(self, options: type[Struct], *, only: Collection[str] = ()) -> None:
-        """Add the options of serving, or only the named ones; see `acphold.serve_options`."""
-        for field in _fields(options):
-            if only and field.name not in only:
+    def add_fields(self, options: type[Struct], names: Iterable[str]) -> None:
+        """Add what these fields declare, or for options of serving see `acphold.serve_options`."""
+        fields = _fields(options)
+        for field in map(fields.__getitem__, names):
+            if isinstance(field.default, Declared):
+                self.add(field.name, field.default)
                 continue
             about: OptionHelp = field.type.__metadata__[0]
-            flag = f"--{field.name.replace('_', '-')}"
             if not about.value:
-                self.add_flag(flag, about.meaning)
+                self.add(field.name, flag(about.meaning))
                 continue
-            if about.value.startswith("true|"):
-                self.add_value(
-                    flag,
-                    about.value,
-                    f"{about.meaning} [default: {about.otherwise}]",
-                    type=partial(_true_or, about.value.removeprefix("true|")),
-                    default=field.default,
-                )
-                continue
-            choices = about.value.split("|")
+            how: dict[str, Any] = {"default": field.default}
+            if "|" in about.value and about.value not in TYPES:
+                how["choices"] = about.value.split("|")
             otherwise = about.otherwise or (
                 f"{field.default:g}" if isinstance(field.default, float) else field.default
             )
-            self.add_argument(
-                flag,
-                metavar=about.value if len(choices) == 1 else None,
-                choices=choices if len(choices) > 1 else None,
-                type={"SECONDS": seconds_above_zero, "BYTES": _size}.get(about.value, str),
-                default=field.default,
-                help=f"{about.meaning} [default: {otherwise}]",
-            )
-
-    def add_journal(self, dest: str = "journal") -> None:
-        """Add `--journal URL`; the help of `acphold` explains it for all commands.
-
-        `run` puts it into the environment: a command gets it only with another `dest`.
-        """
-        self.add_value("--journal", "URL", argparse.SUPPRESS, dest=dest)
-        see = "--journal URL uses another journal: see `acphold --help`."
-        self.epilog = f"{self.epilog}\n\n{see}" if self.epilog else see
-
-    def add_cwd(self, which: str = "only sessions of this working directory") -> None:
-        """Add `--cwd DIR`: an absolute path, existing or not; None by default."""
-        self.add_value("--cwd", "DIR", which, type=a_path)
-
-    def add_json(self, line: str = "one object per line") -> None:
-        """Add `--json`, as `as_json`; `line` says what a line is."""
-        self.add_flag("--json", f"print JSON, {line}", dest="as_json")
-
-    def add_since(self, which: str) -> None:
-        """Add `--since WHEN`: ms since the epoch, 0 by default."""
-        ago = "2026-01-31, or 12h, 30d, 8w ago"
-        self.add_value("--since", "WHEN", f"{which} since {ago}", type=a_moment, default=0)
-
-    def add_limit(self, meaning: str, default: int | None = None) -> None:
-        """Add `--limit N`."""
-        self.add_value("--limit", "N", meaning, type=above_zero, default=default)
-
-    def add_sure(self) -> None:
-        """Add `--yes`, as `sure`."""
-        self.add_flag("--yes -y", "do not ask for confirmation", dest="sure")
-
-    def add_setup(self) -> None:
-        """Add `--permission`; and `--mcp-config`, `--mode` and `--option`: see
-        `cli.session_setup`."""
-        self.add_argument(
-            "--permission",
-            choices=("ask", "allow", "reject"),
-            help="how to answer permission requests [default: ask on a terminal, else reject]",
-        )
-        servers = 'MCP servers for the session: {"mcpServers": …}, as a file or inline'
-        self.add_repeatable("--mcp-config", "FILE|JSON", servers)
-        self.add_value("--mode", "MODE", "start the agent in this mode")
-        option = "set an option of the agent, such as its model"
-        self.add_repeatable("--option", "NAME=VALUE", option)
-
-    def add_log(self) -> None:
-        """Add `--log-level` and `--log-file`."""
-        levels = "debug, info, warning or error [default: warning]"
-        self.add_value("--log-level", "LEVEL", levels, type=_level, default="WARNING")
-        file = "write the log to this file instead of stderr; only you can read it"
-        self.add_value("--log-file", "FILE", file)
-
-    # -- reading ------------------------------------------------------------------------------
+            meaning = f"{about.meaning} [default: {otherwise}]"
+            metavar = None if "choices" in how else about.value
+            self.add(field.name, value(metavar, meaning, **how))
 
     @property
     def actions(self) -> Sequence[argparse.Action]:
@@ -372,12 +292,12 @@ class _Help(argparse.HelpFormatter):
 
 
 @cache
-def _fields(options: type[Struct]) -> tuple[FieldInfo, ...]:
-    """Return the fields of a class of options: to read their types is slow, and every start of an
+def _fields(options: type[Struct]) -> dict[str, FieldInfo]:
+    """Return the fields of a class, by name: to read their types is slow, and every start of an
     agent makes three parsers."""
     from msgspec.structs import fields  # late: `--help` and `--version` do without msgspec
 
-    return fields(options)
+    return {field.name: field for field in fields(options)}
 
 
 def split_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -432,123 +352,6 @@ def require_folder(cwd: str | None) -> None:
         )
 
 
-def seconds_above_zero(text: str) -> float:
-    """Parse an option that takes a time in seconds."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise _argument_error(text, "a number of seconds above 0 is required, such as 2.5")
-    return value
-
-
-def _true_or(word: str, text: str) -> bool | str:
-    if text not in ("true", "false", word):
-        raise _argument_error(text, f"true, false or {word} is required")
-    return text if text == word else text == "true"
-
-
-def _size(text: str) -> int:
-    units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-    factor = units.get(text[-1:].lower(), 1)
-    try:
-        value = int(text[:-1] if factor > 1 else text) * factor
-    except ValueError:
-        value = 0
-    if value < 1024:
-        raise _argument_error(text, "a number of bytes is required, 1k at least, such as 64M")
-    return value
-
-
-def _level(text: str) -> str:
-    if text.lower() not in LEVELS:
-        raise _argument_error(text, f"one of {', '.join(LEVELS)} is required")
-    return text.upper()
-
-
-def above_zero(text: str) -> int:
-    """Parse an option that takes a count."""
-    if not text.isdecimal() or int(text) == 0:
-        raise _argument_error(text, "a whole number above 0 is required")
-    return int(text)
-
-
-def a_name(text: str) -> str:
-    """Parse an option that takes a name: `list` shows it, and `--agent` asks for it."""
-    if not text.strip():
-        raise _argument_error(text, "a name is required")
-    return a_text(text.strip())
-
-
-_AGO = r"(\d{1,6})([hdw])"
-_HOURS = {"h": 1, "d": 24, "w": 24 * 7}
-
-
-def a_host(text: str) -> str:
-    """Parse an option that takes a machine, as `ssh` knows it."""
-    if not text or text.startswith("-"):
-        # ssh would read it as an option, and some options run a program.
-        raise UsageError(f"{text!r} is not a host; give one as for `ssh`, such as user@machine")
-    return text
-
-
-def a_prompt(text: str) -> int:
-    """Parse an option that takes the number of an entry, or `last`, which is 0."""
-    if text == "last":
-        return 0
-    if not text.isdecimal() or not int(text[:10]) > 0:
-        words = "WORDS" if text.strip("-").isdecimal() else shlex.quote(text)
-        raise _argument_error(
-            text,
-            "the number of an entry is required, or `last`; "
-            f"`acphold search {words}` prints it after the @",
-        )
-    return int(text[:11])
-
-
-def a_path(text: str) -> str:
-    """Parse an option that takes a path: absolute, existing or not."""
-    return os.path.abspath(os.path.expanduser(text))
-
-
-def a_text(text: str) -> str:
-    """Parse an argument that is text, not a path: its bytes are UTF-8 in any locale."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # Python could not decode it, and kept the bytes (PEP 383)
-        return os.fsencode(text).decode(errors="replace")
-    return text
-
-
-def a_moment(text: str) -> int:
-    """Parse an option that takes a date or an age; returns ms since the epoch, at least 0."""
-    if ago := re.fullmatch(_AGO, text):
-        return max(0, round((time.time() - int(ago[1]) * _HOURS[ago[2]] * 3600) * 1000))
-    from datetime import datetime
-
-    try:
-        return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
-    except (ValueError, OverflowError):
-        why = "give a date (2026-01-31) or an age (12h, 30d or 8w)"
-        raise _argument_error(text, why) from None
-
-
-def a_later_moment(text: str) -> int:
-    """Parse an option that takes a moment to come; returns ms since the epoch."""
-    from acphold.record.history.prompt_queue import moment_meant
-
-    try:
-        return moment_meant(text)
-    except (ValueError, OverflowError, OSError):
-        why = "give a time (02:00, the next one) or a future date and time (2026-01-31T02:00)"
-        raise _argument_error(text, why) from None
-
-
-def _argument_error(text: str, why: str) -> argparse.ArgumentTypeError:
-    return argparse.ArgumentTypeError(f"{text!r}: {why}")
-
-
 def behind_command(arguments: Sequence[str], otherwise: str = "continue") -> list[str]:
     """Return the arguments with a `--journal URL` before the command moved after it.
 
@@ -559,3 +362,24 @@ def behind_command(arguments: Sequence[str], otherwise: str = "continue") -> lis
         count += 1 if "=" in arguments[count] else 2
     moved, rest = arguments[:count], arguments[count:]
     return [*(rest[:1] or ([otherwise] if moved else [])), *moved, *rest[1:]]
+
+
+PARSERS: Final[dict[str, Callable[[], Parser]]] = {}
+"""The commands of the modules that are imported, by name."""
+
+
+def command(name: str, usage: str = "[OPTIONS]", *others: Any, **how: Any) -> Callable[[F], F]:
+    """Declare a function, which may be `async`, as a command; it returns the exit code, None for
+    Exit.OK.
+
+    Its docstring is the help. Its parameters have as defaults what declares their argument or
+    option: all that is said of one is said there. With `options` these are the fields of a Struct.
+    `others` are JOURNAL and ON_HOST, of which the function gets nothing. With `is_read` the output
+    on a terminal is shown in a pager.
+    """
+
+    def declare(execute: F) -> F:
+        PARSERS[name] = partial(Parser, execute, name, usage, *others, **how)
+        return execute
+
+    return declare

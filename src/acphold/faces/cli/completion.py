@@ -11,14 +11,8 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from acphold.errors import AcpError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import (
-    LEVELS,
-    SERVER_VARIABLE,
-    Parser,
-    UsageError,
-    behind_command,
-)
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Parser, UsageError, behind_command, command
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.main import COMMANDS, FAMILIES, LISTED, parser_of, split_name
 from acphold.faces.cli.settings import agent_name, agent_names
@@ -75,14 +69,14 @@ class Candidate(NamedTuple):
     meaning: str = ""
 
 
-def parser() -> Parser:
-    """The arguments of `completion`."""
-    made = Parser(completion, "completion", "{SHELL | -- WORD...}", runs_program=True)
-    made.add_value("shell", "SHELL", "bash, zsh or fish", nargs="?", choices=[*SCRIPTS])
-    return made
-
-
-def completion(*, shell: str | None, program: tuple[str, ...]) -> None:
+@command("completion", "{SHELL | -- WORD...}")
+def completion(
+    *,
+    shell: str | None = options.argument(
+        "SHELL", "bash, zsh or fish", nargs="?", choices=[*SCRIPTS]
+    ),
+    program: tuple[str, ...] = options.PROGRAM,
+) -> None:
     """Print shell completion for commands, options and session ids.
 
       bash, in ~/.bashrc:                    eval "$(acphold completion bash)"
@@ -135,20 +129,20 @@ def candidates(words: Sequence[str]) -> list[Candidate]:
 def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Candidate]:
     """Yield candidates after these words of a command: an option's value, or the next argument."""
     parser = parser_of(command)
-    options = {flag: action for action in parser.actions for flag in action.option_strings}
+    flags = {flag: action for action in parser.actions for flag in action.option_strings}
     arguments = [action for action in parser.actions if not action.option_strings]
     awaited = None  # the option whose value may come next
     for word in before:
         if awaited is not None and (awaited.nargs is None or not word.startswith("-")):
             awaited = None  # this word was its value
         elif word.startswith("-") and word != "-":
-            option = options.get(word)
+            option = flags.get(word)
             awaited = option if option is not None and option.nargs in (None, "?") else None
         elif arguments and arguments[0].nargs in (None, "?"):
             del arguments[0]
     is_elsewhere = any(
         word.startswith(("--host", "--server", "--journal", "--bring-from")) for word in before
-    ) or ("--server" in options and bool(os.environ.get(SERVER_VARIABLE)))
+    ) or ("--server" in flags and bool(os.environ.get(options.SERVER_VARIABLE)))
     wanted = [] if awaited is None else [awaited]
     if awaited is None or awaited.nargs is not None:  # the next word need not be its value
         if begun.startswith("-"):
@@ -160,7 +154,7 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
             continue  # ids of another machine or another journal are not known here
         yield from map(Candidate, action.choices or ())
         if action.metavar == "LEVEL":
-            yield from map(Candidate, LEVELS)
+            yield from map(Candidate, options.LEVELS)
         elif action.metavar == "AGENT":
             yield from _agents(agent_names())
         elif action.dest == "agent":

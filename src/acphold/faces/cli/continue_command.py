@@ -7,17 +7,19 @@ import asyncio
 import shlex
 import sys
 from collections.abc import Awaitable
+from typing import Any
 
-from msgspec import convert
 from msgspec.json import encode
 
 from acp_wire.rpc import Transport
 from acp_wire.transports.known_servers import is_url, origin_of
+from acphold.faces.cli import options
 from acphold.faces.cli.chat import talk_here
-from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_host, a_prompt
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.continuation import find_id, title_of
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
+from acphold.faces.cli.main import parser_of
 from acphold.faces.cli.move_end import from_server, lines_of, over_ssh, place_here, take_session
 from acphold.faces.cli.places import place
 from acphold.faces.cli.screen_session import WantedConversation, join
@@ -36,71 +38,54 @@ from acphold.live.reading.neighbours import let_go, live_anywhere
 from acphold.record.journal import SessionRow
 
 
-def parser() -> Parser:
+class _Options(WantedCopy, kw_only=True):
     """The arguments of `continue`."""
-    usage = "[OPTIONS] [ID | WORDS...] [-- CMD...]"
-    made = Parser(continue_conversation, "continue", usage, runs_program=True)
-    made.add_value("words", "WORDS", "a session's id, or words that filter the list", nargs="*")
-    made.add_value(
-        "--from",
+
+    words: list[str] = options.argument(
+        "WORDS", "a session's id, or words that filter the list", nargs="*"
+    )
+    program: tuple[str, ...] = options.PROGRAM
+    start: int | None = options.value(
         "PROMPT",
         "in a copy that ends with this prompt and its answer: the number of an entry of that turn, "
         "as `search` prints it in ID@SEQ and `show --json` as seq, or `last`",
-        dest="start",
-        type=a_prompt,
+        "--from",
+        type=options.a_prompt,
     )
-    made.add_flag("--before", "leave that prompt and its answer out, by default the last one")
-    made.add_value(
-        "--with",
+    before: bool = options.flag("leave that prompt and its answer out, by default the last one")
+    agent: str | None = options.value(
         "AGENT",
         "in a copy, with another agent: one that acphold knows, one from the settings file, or CMD",
-        dest="agent",
+        "--with",
     )
-    made.add_value(
-        "--files",
+    files: str | None = options.value(
         "FOLDER",
         "in a copy, with the files as they were then in this new folder, or in one beside the "
         "project; with --on and --bring-from: the folder there or here",
         nargs="?",
         const=BESIDE,
     )
-    made.add_flag(
-        "--include", "with --files: also copy the ignored files that `.worktreeinclude` names"
+    include: bool = options.flag(
+        "with --files: also copy the ignored files that `.worktreeinclude` names"
     )
-    made.add_value("--on", "HOST", "move it to this machine, over ssh: user@machine", type=a_host)
-    made.add_value(
-        "--bring-from",
+    on: str | None = options.value("HOST", "move it to this machine, over ssh: user@machine")
+    source: str | None = options.value(
         "HOST|URL",
         "first move the session ID here, with its files: from that machine over ssh, or from "
         "the `acphold serve` at this URL",
-        dest="source",
-        type=a_host,
+        "--bring-from",
+        type=options.a_host,
     )
-    made.add_argument(
-        "--no-files",
-        dest="with_files",
-        action="store_false",
-        help="with --on and --bring-from: leave its files behind, and continue in the project's "
-        "folder",
+    no_files: bool = options.flag(
+        "with --on and --bring-from: leave its files behind, and continue in the project's folder"
     )
-    made.add_flag("--watch", "only watch a running session: send, answer and cancel nothing")
-    made.add_cwd(
+    watch: bool = options.flag("only watch a running session: send, answer and cancel nothing")
+    cwd: str | None = options.value(
+        "DIR",
         "continue in this folder, to which the session moves [default: its own]; with --on and "
-        "--bring-from, its project's folder there or here [default: found]"
+        "--bring-from, its project's folder there or here [default: found]",
     )
-    made.add_machines()
-    return made
-
-
-class _Options(WantedCopy, kw_only=True):
-    """The arguments of `continue`."""
-
-    words: list[str]
-    on: str | None
-    source: str | None
-    with_files: bool
-    watch: bool
-    server: str | None
+    server: str | None = options.SERVER
 
     @property
     def is_move(self) -> bool:
@@ -110,7 +95,7 @@ class _Options(WantedCopy, kw_only=True):
     @property
     def place(self) -> WantedPlace:
         """The place for a session that moves."""
-        return WantedPlace(self.cwd, self.files or None, self.with_files)
+        return WantedPlace(self.cwd, self.files or None, not self.no_files)
 
     def is_copied(self) -> bool:
         """Return True if a copy is wanted, and not the session itself: by an option, or by
@@ -128,7 +113,7 @@ class _Options(WantedCopy, kw_only=True):
         """Refuse options that do not go together; raises UsageError."""
         if self.on is not None and self.source is not None:
             raise UsageError("use --on or --bring-from, not both")
-        if not self.with_files and (not self.is_move or self.files is not None):
+        if self.no_files and (not self.is_move or self.files is not None):
             raise UsageError(
                 "--no-files works only with --on and --bring-from, and without --files"
             )
@@ -156,7 +141,8 @@ class _Options(WantedCopy, kw_only=True):
             raise UsageError("--watch does not move the session to another folder: leave out --cwd")
 
 
-def continue_conversation(**given: object) -> int:
+@command("continue", "[OPTIONS] [ID | WORDS...] [-- CMD...]", options=_Options)
+def continue_conversation(**given: Any) -> int:
     """Find a conversation and continue it.
 
     Choose from all sessions: those waiting for you come first, then running ones, then this
@@ -200,7 +186,7 @@ def continue_conversation(**given: object) -> int:
     With --server the sessions are those of that server, and the agent runs there. A dropped
     connection reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
-    options = convert(given, _Options)
+    options = _Options(**given)
     words, cwd = options.words, options.cwd
     if options.before and options.start is None and not any("@" in word for word in words):
         options.start = LAST
@@ -327,13 +313,10 @@ def _act(choice: Picked) -> None:
             if words := input("New title: ").split():
                 asyncio.run(commands.rename(session_id=session_id, words=words))
         case "archive":
-            asyncio.run(commands.archive(session_ids=[session_id]))
+            asyncio.run(commands.archive(session_ids=[session_id], undo=False))
         case "delete":
             commands.delete(session_ids=[session_id], sure=False)
         case "export":
-            from acphold.faces.cli.export import parser as export_parser
-
-            file = f"{session_id[:12]}.md"
-            export_parser().run(["--output", file, session_id])
+            parser_of("export").run(["--output", f"{session_id[:12]}.md", session_id])
         case "copy":
             copy_of_list(session_id)

@@ -32,10 +32,10 @@ from acphold.errors import (
     JournalUnavailableError,
     SettingsError,
 )
-from acphold.faces.cli import bounds
+from acphold.faces.cli import bounds, options
 from acphold.faces.cli.agents_watch import watch_agents
 from acphold.faces.cli.alert_settings import AlertFile
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.front import (
     FAILED,
     JOURNAL_FAILED,
@@ -81,13 +81,7 @@ def start_daemon(path: str, held: int | None) -> int:
     return Exit.OK
 
 
-def parser() -> Parser:
-    """The arguments of `agent daemon`."""
-    made = Parser(run_daemon, "agent daemon", "[OPTIONS]")
-    made.add_journal()
-    return made
-
-
+@command("agent daemon", "[OPTIONS]", options.JOURNAL)
 def run_daemon() -> None:
     """Run the background process in the foreground, until a signal ends it.
 

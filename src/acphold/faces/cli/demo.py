@@ -25,8 +25,8 @@ from acp_wire.schema import Implementation
 from acphold.client import RemoteAgent, RemoteSession, RemoteTurn, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AcpError, AgentExitedError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.front import daemon_socket
 from acphold.faces.cli.terminal_text import console, quantity
 from acphold.faces.screen.flow import Flow
@@ -60,14 +60,10 @@ NEXT = (
 )
 
 
-def parser() -> Parser:
-    """The arguments of `demo`."""
-    made = Parser(demo, "demo")
-    made.add_value("--keep", "DIR", "keep the demo's journal in this folder")
-    return made
-
-
-def demo(*, keep: str | None) -> int:
+@command("demo")
+def demo(
+    *, keep: str | None = options.value("DIR", "keep the demo's journal in this folder")
+) -> int:
     """See it work: talk, kill -9, list, load, continue.
 
     Real processes on this machine, offline: a scripted agent that has no sessions of its own,

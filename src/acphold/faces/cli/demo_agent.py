@@ -20,7 +20,7 @@ from acp_check.record import Json
 from acp_wire.transports.stdio import stdio_transport
 from acphold.errors import METHOD_NOT_FOUND
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Parser
+from acphold.faces.cli.command_line import command
 from acphold.faces.cli.demo_folder import is_scratch
 from acphold.faces.cli.demo_work import Work
 from acphold.faces.cli.terminal_text import tell
@@ -29,11 +29,7 @@ from acphold.known_agents import DEMO_KEY
 METHODS = ("initialize", "session/new", "session/prompt")
 
 
-def parser() -> Parser:
-    """It takes no arguments."""
-    return Parser(demo_agent, "agent demo", "")
-
-
+@command("agent demo", "")
 async def demo_agent() -> None:
     """A scripted offline agent to try acphold with.
 

@@ -10,7 +10,8 @@ from functools import partial
 
 import msgspec
 
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli import options
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.places import place
 from acphold.faces.cli.terminal_text import console, on_one_line, quantity, visible
@@ -23,31 +24,22 @@ from acphold.record.journal import history
 from acphold.record.reports.session_diff import FileDiff, on_disk
 
 
-def parser() -> Parser:
-    """The arguments of `diff`."""
-    made = Parser(diff, "diff", "[OPTIONS] [ID]", is_read=True)
-    made.add_value(
-        "session_id", "ID", "the session's id, or a prefix of it; with @SEQ, one turn", nargs="?"
-    )
-    made.add_value(
-        "--turn", "N", "only this turn: 1 is the first, -1 the last [default: all turns]", type=int
-    )
-    made.add_flag(
-        "--by-turn", "one patch per turn, and one for the changes between two turns, in order"
-    )
-    made.add_value(
-        "--root",
-        "FOLDER",
-        "the changes in this folder [default: the repository of the session's folder]",
-    )
-    made.add_json()
-    made.add_host()
-    made.add_journal()
-    return made
-
-
+@command("diff", "[OPTIONS] [ID]", options.ON_HOST, options.JOURNAL, is_read=True)
 def diff(
-    *, session_id: str | None, turn: int | None, by_turn: bool, root: str | None, as_json: bool
+    *,
+    session_id: str | None = options.argument(
+        "ID", "the session's id, or a prefix of it; with @SEQ, one turn", nargs="?"
+    ),
+    turn: int | None = options.value(
+        "N", "only this turn: 1 is the first, -1 the last [default: all turns]", type=int
+    ),
+    by_turn: bool = options.flag(
+        "one patch per turn, and one for the changes between two turns, in order"
+    ),
+    root: str | None = options.value(
+        "FOLDER", "the changes in this folder [default: the repository of the session's folder]"
+    ),
+    as_json: bool = options.json(),
 ) -> int:
     """Show what changed in files during a session, as a patch.
 

@@ -25,9 +25,9 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.transports.runtime_folder import runtime_folder, state_folder
 from acphold import errors
 from acphold.extras import EXTRAS, is_installed
-from acphold.faces.cli import bounds
+from acphold.faces.cli import bounds, options
 from acphold.faces.cli.alert_settings import alert_rules
-from acphold.faces.cli.command_line import Exit, Parser, at_ctrl_c
+from acphold.faces.cli.command_line import Exit, at_ctrl_c, command
 from acphold.faces.cli.findings import (
     Diagnosis,
     DiagnosisReport,
@@ -62,23 +62,19 @@ from acphold.version import __version__
 from acphold.web.page_files import is_checkout, why_missing
 
 
-def parser() -> Parser:
-    """The arguments of `doctor`."""
-    made = Parser(doctor, "doctor", "[OPTIONS] [AGENT | -- CMD...]", runs_program=True)
-    made.add_agent()
-    made.add_flag(
-        "--deep", "also read the whole journal: every page and every history, and what takes room"
-    )
-    made.add_flag(
-        "--repair",
+@command("doctor", "[OPTIONS] [AGENT | -- CMD...]", options.JOURNAL)
+def doctor(
+    *,
+    agent: str | None = options.AGENT,
+    program: tuple[str, ...] = options.PROGRAM,
+    deep: bool = options.flag(
+        "also read the whole journal: every page and every history, and what takes room"
+    ),
+    repair: bool = options.flag(
         "first rebuild the journal's counts, sums and search index, and remove kept files "
-        "if `snapshots` is false; then as with --deep",
-    )
-    made.add_journal()
-    return made
-
-
-def doctor(*, deep: bool, repair: bool, agent: str | None, program: tuple[str, ...]) -> int:
+        "if `snapshots` is false; then as with --deep"
+    ),
+) -> int:
     """Check the installation, the settings, the journal and an agent.
 
     With AGENT, a name that acphold knows or one from the settings file, or with `-- CMD`, the agent

@@ -13,8 +13,8 @@ from typing import TextIO
 from msgspec import Struct
 
 from acphold.errors import UnknownSessionError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Parser, UsageError
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.servers import server_of
@@ -37,46 +37,30 @@ from acphold.record.history import Entry
 from acphold.record.journal import ListFilter, SessionRow
 
 
-def parser() -> Parser:
-    """The arguments of `export`."""
-    made = Parser(export, "export", "[OPTIONS] [ID...]")
-    made.add_value("session_ids", "ID", "a session's id, or a prefix of it", nargs="*")
-    made.add_flag("--all", "every session with a prompt, archived ones too", dest="everything")
-    made.add_value("--agent", "NAME", "with --all: only this agent's sessions")
-    made.add_cwd("with --all: only this folder's sessions")
-    made.add_since("with --all: only sessions active")
-    made.add_value(
-        "--format",
-        "FORMAT",
-        f"{', '.join(FORMS)} [default: by the name of PATH, else markdown]",
-        dest="form",
-        choices=FORMS,
-    )
-    made.add_value(
-        "--output -o", "PATH", "a file, or a folder for one file per session [default: stdout]"
-    )
-    made.add_flag(
-        "--redact", "remove secrets, home paths, mail and network addresses, and report how many"
-    )
-    made.add_value(
-        "--report", "FILE", "with --redact: write a JSON line for each thing that was removed"
-    )
-    made.add_machines()
-    return made
-
-
+@command("export", "[OPTIONS] [ID...]")
 async def export(
     *,
-    session_ids: list[str],
-    everything: bool,
-    agent: str | None,
-    cwd: str | None,
-    since: int,
-    form: str | None,
-    output: str | None,
-    redact: bool,
-    report: str | None,
-    server: str | None,
+    session_ids: list[str] = options.argument("ID", "a session's id, or a prefix of it", nargs="*"),
+    everything: bool = options.flag("every session with a prompt, archived ones too", "--all"),
+    agent: str | None = options.value("NAME", "with --all: only this agent's sessions"),
+    cwd: str | None = options.value("DIR", "with --all: only this folder's sessions"),
+    since: int = options.since("with --all: only sessions active"),
+    form: str | None = options.value(
+        "FORMAT",
+        f"{', '.join(FORMS)} [default: by the name of PATH, else markdown]",
+        "--format",
+        choices=FORMS,
+    ),
+    output: str | None = options.value(
+        "PATH", "a file, or a folder for one file per session [default: stdout]", "--output", "-o"
+    ),
+    redact: bool = options.flag(
+        "remove secrets, home paths, mail and network addresses, and report how many"
+    ),
+    report: str | None = options.value(
+        "FILE", "with --redact: write a JSON line for each thing that was removed"
+    ),
+    server: str | None = options.SERVER,
 ) -> None:
     """Write sessions as Markdown, JSON lines or HTML pages.
 

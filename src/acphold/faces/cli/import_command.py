@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from acphold import imports
 from acphold.errors import AcpError, IllegibleNameError, TranscriptError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Parser, UsageError, a_name, at_ctrl_c
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import UsageError, at_ctrl_c, command
 from acphold.faces.cli.index_beside import Indexing, finish_index, memory_file
 from acphold.faces.cli.journals import existing_journal, journal_if_any, unread_remark
 from acphold.faces.cli.settings import agents_on_path
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
+OFFERED = ", ".join(NAMES)
+
 COMPRESSED = ".zst"
 """Suffix of a transcript that its program has compressed."""
 
@@ -57,52 +59,32 @@ NEXT = "`acphold` lists them: type to search, press Enter to continue one."
 BESIDE = "The last 30 days are searchable; the rest follows in the background …"
 
 
-def parser() -> Parser:
-    """The arguments of `import`."""
-    made = Parser(import_conversations, "import")
-    made.add_value(
-        "--agent",
+@command("import", "[OPTIONS]", options.JOURNAL)
+def import_conversations(
+    *,
+    agents: list[str] | None = options.value(
         "NAME",
-        f"only this agent's conversations; repeatable: {', '.join(NAMES)}",
-        dest="agents",
+        f"only this agent's conversations; repeatable: {OFFERED}",
+        "--agent",
         action="append",
         choices=NAMES,
         type=short_name,
-    )
-    made.add_value(
-        "--name",
-        "NAME",
-        "store them under this name, as in `wrap --name`; needs one --agent",
-        type=a_name,
-    )
-    made.add_value("--from", "HOME", "use this folder as the home folder", dest="home")
-    made.add_cwd("only conversations of this folder")
-    made.add_since("only conversations changed")
-    made.add_value("--session", "ID", "read only this session, which is listed but not read yet")
-    made.add_flag("--branches", "also import abandoned branches, each as its own conversation")
-    made.add_flag("--watch", "keep importing finished turns until Ctrl-C")
-    made.add_flag("--wait", "wait until everything in the journal is searchable")
-    made.add_flag("--redact", "remove secrets, and report how many of which kind")
-    made.add_flag("--dry-run", "only print what would be imported")
-    made.add_json("one object per agent")
-    made.add_journal()
-    return made
-
-
-def import_conversations(
-    *,
-    agents: list[str] | None,
-    name: str | None,
-    home: str | None,
-    cwd: str | None,
-    since: int,
-    session: str | None,
-    branches: bool,
-    watch: bool,
-    wait: bool,
-    redact: bool,
-    dry_run: bool,
-    as_json: bool,
+    ),
+    name: str | None = options.value(
+        "NAME", "store them under this name, as in `wrap --name`; needs one --agent"
+    ),
+    home: str | None = options.value("HOME", "use this folder as the home folder", "--from"),
+    cwd: str | None = options.value("DIR", "only conversations of this folder"),
+    since: int = options.since("only conversations changed"),
+    session: str | None = options.value(
+        "ID", "read only this session, which is listed but not read yet"
+    ),
+    branches: bool = options.flag("also import abandoned branches, each as its own conversation"),
+    watch: bool = options.flag("keep importing finished turns until Ctrl-C"),
+    wait: bool = options.flag("wait until everything in the journal is searchable"),
+    redact: bool = options.flag("remove secrets, and report how many of which kind"),
+    dry_run: bool = options.flag("only print what would be imported"),
+    as_json: bool = options.json("one object per agent"),
 ) -> None:
     """Import conversations that other agents keep on disk.
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from acphold.errors import NoJournalError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.inbox_items import NOTHING, describe_hold, how_to_resume, new_rules, where
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.servers import server_of
@@ -39,21 +39,17 @@ if TYPE_CHECKING:
     from acphold.faces.screen.layout import Passage
 
 
-def parser() -> Parser:
-    """The arguments of `inbox`."""
-    made = Parser(inbox, "inbox", "[OPTIONS]")
-    made.add_flag("--list", "print the questions and exit, as in a pipe", dest="only_lists")
-    made.add_flag("--follow", "then print changes until Ctrl-C")
-    made.add_flag("--history", "show past decisions and who made them, newest first")
-    about = f"with --history: about this many [default: {bounds.DECISIONS}]"
-    made.add_limit(about, bounds.DECISIONS)
-    made.add_json()
-    made.add_machines()
-    return made
-
-
+@command("inbox", "[OPTIONS]")
 async def inbox(
-    *, only_lists: bool, follow: bool, history: bool, limit: int, as_json: bool, server: str | None
+    *,
+    only_lists: bool = options.flag("print the questions and exit, as in a pipe", "--list"),
+    follow: bool = options.flag("then print changes until Ctrl-C"),
+    history: bool = options.flag("show past decisions and who made them, newest first"),
+    limit: int = options.limit(
+        f"with --history: about this many [default: {bounds.DECISIONS}]", bounds.DECISIONS
+    ),
+    as_json: bool = options.json(),
+    server: str | None = options.SERVER,
 ) -> int:
     """Answer what agents are waiting for.
 

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Self
 from acp_wire.processes.own_program import own_command, start_detached
 from acp_wire.transports.runtime_folder import lock, runtime_folder, state_folder
 from acphold.errors import AcpError, JournalUnavailableError, RuntimeFolderError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Parser
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import command
 from acphold.faces.cli.journals import UNREAD, existing_journal, unread_remark
 from acphold.faces.cli.settings import agents_without_import
 from acphold.live.reading.local_reader import LocalReader
@@ -130,13 +130,7 @@ class IndexBeside:
         self._stdin.close()
 
 
-def parser() -> Parser:
-    """The arguments of `index-beside`."""
-    made = Parser(index_beside, "index-beside")
-    made.add_journal()
-    return made
-
-
+@command("index-beside", "[OPTIONS]", options.JOURNAL)
 async def index_beside() -> None:
     """Index what an import brings, until stdin ends and nothing is left.
 

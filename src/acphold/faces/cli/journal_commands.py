@@ -7,8 +7,8 @@ import os
 from contextlib import aclosing
 from datetime import datetime
 
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal, file_of
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.process_commands import stop_all_of
@@ -20,16 +20,12 @@ from acphold.record.journal.copies import Became, copy_all
 from acphold.record.journal.stores import open_journal
 
 
-def backup_parser() -> Parser:
-    """The arguments of `journal backup`."""
-    made = Parser(backup, "journal backup", "[OPTIONS] FILE")
-    made.add_value("path", "FILE", "the backup file, or a folder for one named by date")
-    made.add_flag("--force", "replace FILE if it exists")
-    made.add_journal()
-    return made
-
-
-async def backup(*, path: str, force: bool) -> None:
+@command("journal backup", "[OPTIONS] FILE", options.JOURNAL)
+async def backup(
+    *,
+    path: str = options.argument("FILE", "the backup file, or a folder for one named by date"),
+    force: bool = options.flag("replace FILE if it exists"),
+) -> None:
     """Back up the journal while sessions run.
 
     The copy is a snapshot of one moment. acphold checks it before it replaces FILE, and only you
@@ -55,17 +51,15 @@ async def backup(*, path: str, force: bool) -> None:
     print(visible(f"Copied the journal to {folder(target)}, {size(copied)}."))
 
 
-def restore_parser() -> Parser:
-    """The arguments of `journal restore`."""
-    made = Parser(restore, "journal restore", "[OPTIONS] FILE")
-    made.add_value("path", "FILE", "the backup file")
-    made.add_flag("--stop", "first stop the background agents of this journal")
-    made.add_flag("--keep-access", "keep the tokens, shares and rules of the backup as they were")
-    made.add_journal()
-    return made
-
-
-def restore(*, path: str, stop: bool, keep_access: bool) -> int:
+@command("journal restore", "[OPTIONS] FILE", options.JOURNAL)
+def restore(
+    *,
+    path: str = options.argument("FILE", "the backup file"),
+    stop: bool = options.flag("first stop the background agents of this journal"),
+    keep_access: bool = options.flag(
+        "keep the tokens, shares and rules of the backup as they were"
+    ),
+) -> int:
     """Replace the journal with a backup.
 
     The journal must not be open anywhere. --stop stops background agents, as `acphold agent stop`
@@ -113,15 +107,12 @@ NOT_COPIED: dict[Became, str] = {
 }
 
 
-def copy_parser() -> Parser:
-    """The arguments of `journal copy`."""
-    made = Parser(copy, "journal copy", "FROM TO")
-    made.add_value("source", "FROM", "the journal to copy: a path or a URL")
-    made.add_value("target", "TO", "the journal to copy to; created if missing")
-    return made
-
-
-async def copy(*, source: str, target: str) -> int:
+@command("journal copy", "FROM TO")
+async def copy(
+    *,
+    source: str = options.argument("FROM", "the journal to copy: a path or a URL"),
+    target: str = options.argument("TO", "the journal to copy to; created if missing"),
+) -> int:
     """Copy all sessions into another journal.
 
     Use it to move from a file to a PostgreSQL database, back, or from file to file, while sessions
@@ -171,13 +162,7 @@ async def copy(*, source: str, target: str) -> int:
     return Exit.INCOMPLETE if left else Exit.OK
 
 
-def compact_parser() -> Parser:
-    """The arguments of `journal compact`."""
-    made = Parser(compact, "journal compact")
-    made.add_journal()
-    return made
-
-
+@command("journal compact", "[OPTIONS]", options.JOURNAL)
 async def compact() -> None:
     """Reclaim disk space from deleted sessions.
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from acp_wire.tasks import beside
 from acphold.errors import ConnectionLostError, NoJournalError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, a_text
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Exit, command
 from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
 from acphold.faces.cli.journals import reading, text_to_match
 from acphold.faces.cli.servers import server_of
@@ -91,29 +91,6 @@ BEGIN = (
 )
 
 
-def parser() -> Parser:
-    """The arguments of `list`."""
-    made = Parser(list_sessions, "list", "[OPTIONS] [WORDS...]", is_read=True)
-    made.add_value(
-        "words",
-        "WORDS",
-        "only sessions with all of these words in title, agent and folder",
-        nargs="*",
-        type=a_text,
-    )
-    made.add_cwd()
-    made.add_value("--agent", "NAME", "only sessions of this agent")
-    made.add_since("only sessions active")
-    made.add_flag("--live", "only sessions that are running, waiting or idle in an acphold process")
-    made.add_limit(f"at most this many [default: {bounds.LISTED_SESSIONS} on a terminal, else all]")
-    made.add_flag("--all", "include sessions without a prompt", dest="unprompted")
-    made.add_flag("--archived", "include archived sessions, marked")
-    made.add_flag("--follow", "then follow changes until Ctrl-C")
-    made.add_json()
-    made.add_machines()
-    return made
-
-
 def tells_how_to_begin(
     command: Callable[..., Coroutine[Any, Any, int | None]],
 ) -> Callable[..., Coroutine[Any, Any, int | None]]:
@@ -130,20 +107,27 @@ def tells_how_to_begin(
     return run
 
 
+@command("list", "[OPTIONS] [WORDS...]", is_read=True)
 @tells_how_to_begin
 async def list_sessions(
     *,
-    words: list[str],
-    cwd: str | None,
-    agent: str | None,
-    since: int,
-    live: bool,
-    limit: int | None,
-    unprompted: bool,
-    archived: bool,
-    follow: bool,
-    as_json: bool,
-    server: str | None,
+    words: list[str] = options.argument(
+        "WORDS", "only sessions with all of these words in title, agent and folder", nargs="*"
+    ),
+    cwd: str | None = options.CWD,
+    agent: str | None = options.value("NAME", "only sessions of this agent"),
+    since: int = options.since("only sessions active"),
+    live: bool = options.flag(
+        "only sessions that are running, waiting or idle in an acphold process"
+    ),
+    limit: int | None = options.limit(
+        f"at most this many [default: {bounds.LISTED_SESSIONS} on a terminal, else all]"
+    ),
+    unprompted: bool = options.flag("include sessions without a prompt", "--all"),
+    archived: bool = options.flag("include archived sessions, marked"),
+    follow: bool = options.flag("then follow changes until Ctrl-C"),
+    as_json: bool = options.json(),
+    server: str | None = options.SERVER,
 ) -> int:
     """List sessions, newest first.
 

@@ -17,8 +17,9 @@ from importlib import import_module
 from typing import NamedTuple
 
 from acphold import errors
+from acphold.faces.cli import options
 from acphold.faces.cli.command_line import (
-    SERVER_VARIABLE,
+    PARSERS,
     Exit,
     NothingChosen,
     Parser,
@@ -30,75 +31,62 @@ from acphold.version import __version__
 
 
 class CommandEntry(NamedTuple):
-    """A command: its module and its line in the help.
-
-    `parser` of the module makes its parser; of several commands in a module, `NAME_parser`.
-    """
+    """A command: the module that declares it, and its line in the help."""
 
     module: str
     summary: str
 
 
-COMMANDS = {
-    "wrap": CommandEntry("wrap", "Run an agent for your editor, with durable sessions."),
-    "setup": CommandEntry("setup", "Put acphold in front of the agents in your editor's settings."),
-    "connect": CommandEntry("ssh", "Connect your editor to an agent on another machine."),
-    "serve": CommandEntry("serve", "Use your sessions from a phone, a browser or another machine."),
-    "access token": CommandEntry("access_commands", "Create a token and print it, once."),
-    "access pair": CommandEntry(
-        "access_commands", "Pair a phone or a browser with `acphold serve`."
-    ),
-    "access list": CommandEntry("access_commands", "List tokens and paired devices."),
-    "access revoke": CommandEntry("access_commands", "End tokens and the access of devices."),
-    "access share": CommandEntry(
-        "access_commands", "Share a session with another user of `acphold serve`."
-    ),
-    "access keep": CommandEntry("access_commands", "Accept all tokens and shares that are held."),
-    "access audit": CommandEntry("access_commands", "Show who did what through `acphold serve`."),
-    "agent run": CommandEntry("run_agent", "Run an agent written in Python for your editor."),
-    "agent sign-in": CommandEntry("sign_in", "Sign in to an agent."),
-    "agent sign-out": CommandEntry("sign_in", "Sign out of an agent."),
-    "agent status": CommandEntry(
-        "process_commands", "Show what runs: processes, agents and sessions."
-    ),
-    "agent stop": CommandEntry("process_commands", "Stop background agents."),
-    "agent daemon": CommandEntry("daemon", "Run the background process in the foreground."),
-    "agent demo": CommandEntry("demo_agent", "A scripted offline agent to try acphold with."),
-    "continue": CommandEntry("continue_command", "Find a conversation and continue it."),
-    "chat": CommandEntry("chat", "Talk to an agent in the terminal."),
-    "queue": CommandEntry("queue", "Show and change the queued prompts in a session."),
-    "inbox": CommandEntry("inbox", "Answer what agents are waiting for."),
-    "rules": CommandEntry("rules", "Answer an agent's questions in advance."),
-    "ask": CommandEntry("ask", "Send one prompt to an agent and print its answer."),
-    "list": CommandEntry("list", "List sessions, newest first."),
-    "show": CommandEntry("show", "Print a session's transcript."),
-    "search": CommandEntry("search_command", "Search all conversations, newest first."),
-    "usage": CommandEntry("usage", "Add up the tokens and the cost that agents reported."),
-    "diff": CommandEntry("diff", "Show what changed in files during a session, as a patch."),
-    "why": CommandEntry("why", "Show which prompt a line or a commit came from."),
-    "session rename": CommandEntry("session_commands", "Rename a session."),
-    "session archive": CommandEntry("session_commands", "Hide sessions from the list."),
-    "session delete": CommandEntry("session_commands", "Delete sessions permanently."),
-    "session prune": CommandEntry("session_commands", "Delete old sessions permanently."),
-    "import": CommandEntry(
-        "import_command", "Import conversations that other agents keep on disk."
-    ),
-    "export": CommandEntry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
-    "journal backup": CommandEntry("journal_commands", "Back up the journal while sessions run."),
-    "journal restore": CommandEntry("journal_commands", "Replace the journal with a backup."),
-    "journal copy": CommandEntry("journal_commands", "Copy all sessions into another journal."),
-    "journal compact": CommandEntry(
-        "journal_commands", "Reclaim disk space from deleted sessions."
-    ),
-    "help": CommandEntry("manual", "Read the documentation of a command or a topic."),
-    "doctor": CommandEntry(
-        "doctor", "Check the installation, the settings, the journal and an agent."
-    ),
-    "check": CommandEntry("check", "Check an agent, a client or a server against the protocol."),
-    "demo": CommandEntry("demo", "See it work: talk, kill -9, list, load, continue."),
-    "completion": CommandEntry("completion", "Print shell completion."),
-    "mcp": CommandEntry("mcp_command", "An MCP server that lets agents search past sessions."),
+_BY_TASK = {
+    "wrap": ("wrap", "Run an agent for your editor, with durable sessions."),
+    "setup": ("setup", "Put acphold in front of the agents in your editor's settings."),
+    "connect": ("ssh", "Connect your editor to an agent on another machine."),
+    "serve": ("serve", "Use your sessions from a phone, a browser or another machine."),
+    "access token": ("access_commands", "Create a token and print it, once."),
+    "access pair": ("access_commands", "Pair a phone or a browser with `acphold serve`."),
+    "access list": ("access_commands", "List tokens and paired devices."),
+    "access revoke": ("access_commands", "End tokens and the access of devices."),
+    "access share": ("access_commands", "Share a session with another user of `acphold serve`."),
+    "access keep": ("access_commands", "Accept all tokens and shares that are held."),
+    "access audit": ("access_commands", "Show who did what through `acphold serve`."),
+    "agent run": ("run_agent", "Run an agent written in Python for your editor."),
+    "agent sign-in": ("sign_in", "Sign in to an agent."),
+    "agent sign-out": ("sign_in", "Sign out of an agent."),
+    "agent status": ("process_commands", "Show what runs: processes, agents and sessions."),
+    "agent stop": ("process_commands", "Stop background agents."),
+    "agent daemon": ("daemon", "Run the background process in the foreground."),
+    "agent demo": ("demo_agent", "A scripted offline agent to try acphold with."),
+    "continue": ("continue_command", "Find a conversation and continue it."),
+    "chat": ("chat", "Talk to an agent in the terminal."),
+    "queue": ("queue", "Show and change the queued prompts in a session."),
+    "inbox": ("inbox", "Answer what agents are waiting for."),
+    "rules": ("rules", "Answer an agent's questions in advance."),
+    "ask": ("ask", "Send one prompt to an agent and print its answer."),
+    "list": ("list", "List sessions, newest first."),
+    "show": ("show", "Print a session's transcript."),
+    "search": ("search_command", "Search all conversations, newest first."),
+    "usage": ("usage", "Add up the tokens and the cost that agents reported."),
+    "diff": ("diff", "Show what changed in files during a session, as a patch."),
+    "why": ("why", "Show which prompt a line or a commit came from."),
+    "session rename": ("session_commands", "Rename a session."),
+    "session archive": ("session_commands", "Hide sessions from the list."),
+    "session delete": ("session_commands", "Delete sessions permanently."),
+    "session prune": ("session_commands", "Delete old sessions permanently."),
+    "import": ("import_command", "Import conversations that other agents keep on disk."),
+    "export": ("export", "Write sessions as Markdown, JSON lines or HTML pages."),
+    "journal backup": ("journal_commands", "Back up the journal while sessions run."),
+    "journal restore": ("journal_commands", "Replace the journal with a backup."),
+    "journal copy": ("journal_commands", "Copy all sessions into another journal."),
+    "journal compact": ("journal_commands", "Reclaim disk space from deleted sessions."),
+    "help": ("manual", "Read the documentation of a command or a topic."),
+    "doctor": ("doctor", "Check the installation, the settings, the journal and an agent."),
+    "check": ("check", "Check an agent, a client or a server against the protocol."),
+    "demo": ("demo", "See it work: talk, kill -9, list, load, continue."),
+    "completion": ("completion", "Print shell completion."),
+    "mcp": ("mcp_command", "An MCP server that lets agents search past sessions."),
 }
+
+COMMANDS = {name: CommandEntry(*entry) for name, entry in _BY_TASK.items()}
 """By task, in the order of `help --all`. A command's module is imported when the command runs."""
 
 FAMILIES = {
@@ -224,7 +212,7 @@ def _run(arguments: Sequence[str]) -> int:
         from acphold.record.journal import stores
 
         # Somebody who types only `acphold` looks for a session, or does not know yet how to begin.
-        if os.environ.get(SERVER_VARIABLE) or stores.exists():
+        if os.environ.get(options.SERVER_VARIABLE) or stores.exists():
             arguments = ["continue"]
         else:
             from acphold.faces.cli.first_look import choose_command
@@ -283,12 +271,11 @@ def parser_of(name: str) -> Parser:
         first = "\n".join(_line(name, LISTED[name]) for name in FIRST)
         more = "`acphold help --all` lists every command, `acphold help` the documentation."
         made = Parser(_introduce, "", "COMMAND ...", epilog=f"commands:\n{first}\n\n{more}")
-        made.add_value(
-            "--journal",
-            "URL",
+        journal = (
             "path or URL of the journal to use instead of ACPHOLD_JOURNAL; before or after the "
-            "command",
+            "command"
         )
+        made.add("journal", options.value("URL", journal))
         made.add_argument("--version", action="version", version=f"acphold {__version__}")
         return made
     if name in FAMILIES:
@@ -306,11 +293,8 @@ def parser_of(name: str) -> Parser:
             meant = f"; `acphold search {shlex.quote(name)}` searches your conversations"
         raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists all commands")
     entry = {**COMMANDS, **INTERNAL}[name]
-    module = import_module(f"acphold.faces.cli.{entry.module}")
-    own = f"{name.split()[-1].replace('-', '_')}_parser"
-    found = getattr(module, own if hasattr(module, own) else "parser")()
-    assert isinstance(found, Parser)
-    return found
+    import_module(f"acphold.faces.cli.{entry.module}")
+    return PARSERS[name]()
 
 
 def overview() -> str:

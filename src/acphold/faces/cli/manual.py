@@ -9,7 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from acphold.faces.cli.command_line import Parser, UsageError
+from acphold.faces.cli import options
+from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.main import COMMANDS, FAMILIES, overview, parser_of
 from acphold.faces.cli.terminal_text import console
 
@@ -28,38 +29,6 @@ class PageSection(NamedTuple):
 
     heading: str
     text: str
-
-
-def parser() -> Parser:
-    """Return the parser of `help`."""
-    made = Parser(
-        show_help, "help", "[COMMAND | TOPIC]", epilog=f"topics:\n{_topics()}", is_read=True
-    )
-    made.add_value("topic", "TOPIC", "a command, a page, or words of a heading", nargs="*")
-    made.add_flag("--all", "list every command and exit code", dest="everything")
-    return made
-
-
-def show_help(*, topic: list[str], everything: bool) -> None:
-    """Read the documentation of a command or a topic.
-
-    A topic is a page, or words of a heading in one: `acphold help exit codes`. Without a topic it
-    lists the nine commands to begin with and the pages; --all lists every command. In a pipe it
-    prints the Markdown source.
-    """
-    words = " ".join(topic)
-    if everything:
-        print(overview().rstrip())
-    elif not words:
-        print(f"{parser_of('').format_help().rstrip()}\n\ntopics of `acphold help`:\n{_topics()}")
-    elif sys.stdout.isatty():
-        from acphold.faces.screen.layout import Beside
-        from acphold.faces.screen.markdown import Prose
-
-        text = LINK_TO_PAGE.sub(r"\1 (`acphold help \2`)", topic_text(words))
-        console().print(Beside("", "", Prose(text, reflowed=True), gutter=2))
-    else:
-        sys.stdout.write(topic_text(words))
 
 
 def topic_text(words: str) -> str:
@@ -125,3 +94,32 @@ def _parts(page: str) -> Iterator[PageSection]:
     for place, head in enumerate(heads):
         ends = (later.start() for later in heads[place + 1 :] if len(later[1]) <= len(head[1]))
         yield PageSection(head[2].strip(), text[head.start() : next(ends, len(text))])
+
+
+@command("help", "[COMMAND | TOPIC]", epilog=f"topics:\n{_topics()}", is_read=True)
+def show_help(
+    *,
+    topic: list[str] = options.argument(
+        "TOPIC", "a command, a page, or words of a heading", nargs="*"
+    ),
+    everything: bool = options.flag("list every command and exit code", "--all"),
+) -> None:
+    """Read the documentation of a command or a topic.
+
+    A topic is a page, or words of a heading in one: `acphold help exit codes`. Without a topic it
+    lists the nine commands to begin with and the pages; --all lists every command. In a pipe it
+    prints the Markdown source.
+    """
+    words = " ".join(topic)
+    if everything:
+        print(overview().rstrip())
+    elif not words:
+        print(f"{parser_of('').format_help().rstrip()}\n\ntopics of `acphold help`:\n{_topics()}")
+    elif sys.stdout.isatty():
+        from acphold.faces.screen.layout import Beside
+        from acphold.faces.screen.markdown import Prose
+
+        text = LINK_TO_PAGE.sub(r"\1 (`acphold help \2`)", topic_text(words))
+        console().print(Beside("", "", Prose(text, reflowed=True), gutter=2))
+    else:
+        sys.stdout.write(topic_text(words))

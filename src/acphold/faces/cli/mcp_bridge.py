@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 
 from acphold.extras import require
-from acphold.faces.cli.command_line import Parser
+from acphold.faces.cli.command_line import command
 from acphold.live.mcp.bridge import run_bridge
 
 
-def parser() -> Parser:
-    """Return the parser, which takes no arguments."""
-    return Parser(mcp_bridge, "mcp-bridge", "")
-
-
+@command("mcp-bridge", "")
 def mcp_bridge() -> int:
     """An MCP server on stdio that forwards to one at a URL.
 

@@ -29,8 +29,8 @@ from acp_wire.processes.own_program import own_command
 from acp_wire.schema import McpServerStdio
 from acphold.errors import AcpError
 from acphold.extras import require
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Parser, UsageError, a_moment
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.places import place
 from acphold.faces.cli.settings import agent_keys
@@ -61,15 +61,8 @@ if TYPE_CHECKING:
 _Name = Annotated[str, Meta(max_length=bounds.RECALL_NAME_CHARACTERS)]
 
 
-def parser() -> Parser:
-    """The arguments of `mcp`."""
-    made = Parser(mcp, "mcp")
-    made.add_cwd()
-    made.add_journal()
-    return made
-
-
-async def mcp(*, cwd: str | None) -> None:
+@command("mcp", "[OPTIONS]", options.JOURNAL)
+async def mcp(*, cwd: str | None = options.CWD) -> None:
     """An MCP server that lets agents search past sessions.
 
     Its tools are `search` and `read`: what `acphold search` finds, and what was said around it.
@@ -130,7 +123,7 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
     """Return hits, each with its place; raises UsageError for a query without words."""
     agents = agent_keys(request.agent or None)
     try:
-        since = a_moment(request.since) if request.since else 0
+        since = options.a_moment(request.since) if request.since else 0
     except ArgumentTypeError as error:
         raise UsageError(f"since: {error}") from None
     sought = Sought(

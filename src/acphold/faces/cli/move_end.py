@@ -23,8 +23,8 @@ from acp_wire.transports.known_servers import MOVES, origin_of
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.stdio import claim_stdio
 from acphold.errors import AcpError, ConnectionLostError, NoJournalError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Exit, command
 from acphold.faces.cli.journals import existing_journal, reading
 from acphold.faces.cli.places import NEWEST, find_session
 from acphold.faces.cli.servers import FarServer
@@ -46,21 +46,18 @@ AGAIN: Final = "start the same command again: it resumes where it stopped"
 Work = Callable[[Transport], Awaitable[MovedSession]]
 
 
-def parser() -> Parser:
-    """The arguments of `move-end`."""
-    made = Parser(move_end, "move-end", "{give ID | take PLACE}")
-    made.add_argument("side", choices=("give", "take"))
-    made.add_argument("what")
-    return made
-
-
 def place_here(wanted: WantedPlace) -> WantedPlace:
     """Return the place that is meant on this machine; raises SettingsError."""
     cwd, files = (path and abspath(expanduser(path)) for path in (wanted.cwd, wanted.files))
     return replace(wanted, cwd=cwd, files=files, folders=folder_map())
 
 
-def move_end(*, side: str, what: str) -> int:
+@command("move-end", "{give ID | take PLACE}")
+def move_end(
+    *,
+    side: str = options.argument("SIDE", "give or take", choices=("give", "take")),
+    what: str = options.argument("WHAT", "the ID, or the PLACE"),
+) -> int:
     """Give a session over stdin and stdout, or take one to a place, a `WantedPlace` as JSON.
 
     acphold starts this on the other machine.

@@ -17,8 +17,8 @@ from acp_wire.transports.addresses import pid_at, unix_address
 from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER
 from acp_wire.transports.runtime_folder import is_held, is_running, lock
 from acphold.errors import AcpError, JournalError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
@@ -40,14 +40,8 @@ FRONTS: Final = {EDITOR: "editor's front", BRIEF: "`ask`", SERVER: "`serve`"}
 """The words for each kind of front."""
 
 
-def status_parser() -> Parser:
-    """The arguments of `agent status`."""
-    made = Parser(status, "agent status", "[OPTIONS]")
-    made.add_json("one object for each process")
-    return made
-
-
-async def status(*, as_json: bool) -> int:
+@command("agent status", "[OPTIONS]")
+async def status(*, as_json: bool = options.json("one object for each process")) -> int:
     """Show what runs: processes, agents and sessions.
 
     Nothing is started. A process whose files were replaced by an upgrade
@@ -89,20 +83,15 @@ async def status(*, as_json: bool) -> int:
     return Exit.ERROR if silent else Exit.OK
 
 
-def stop_parser() -> Parser:
-    """The arguments of `agent stop`."""
-    made = Parser(stop, "agent stop", "[OPTIONS] [ID]")
-    made.add_value("session_id", "ID", "a running session", nargs="?")
-    made.add_flag(
-        "--all", "stop the background processes of other journals, too", dest="everything"
-    )
-    made.add_flag("--force", "kill what does not answer or does not end")
-    made.add_host()
-    made.add_journal()
-    return made
-
-
-async def stop(*, session_id: str | None, everything: bool, force: bool) -> int:
+@command("agent stop", "[OPTIONS] [ID]", options.ON_HOST, options.JOURNAL)
+async def stop(
+    *,
+    session_id: str | None = options.argument("ID", "a running session", nargs="?"),
+    everything: bool = options.flag(
+        "stop the background processes of other journals, too", "--all"
+    ),
+    force: bool = options.flag("kill what does not answer or does not end"),
+) -> int:
     """Stop background agents.
 
     With ID, stops the agent that runs this session, and its other sessions with it. Without ID,

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from json import dumps
 from pathlib import Path
 from uuid import uuid4
@@ -19,9 +19,10 @@ from acp_wire.schema.initialize import PromptCapabilities
 from acphold.client.advertised import content_blocks
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AcpError, JournalError, RemoteError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.ask_streams import AskArguments, prompt_and_stdin
-from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_later_moment
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.ask_arguments import AskArguments
+from acphold.faces.cli.ask_streams import prompt_and_stdin
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.continuation import (
     make_startable,
     move_to_folder,
@@ -49,45 +50,31 @@ from acphold.record.journal import SessionRow, stores
 DEEDS = ("add", "edit", "move", "drop", "pause", "resume")
 
 
-def parser() -> Parser:
-    """The arguments of `queue`."""
-    made = Parser(queue, "queue", "[OPTIONS] [ID [add|edit|move|drop|pause|resume [WORDS...]]]")
-    made.add_value("session_id", "ID", "the session's id, or a prefix of it", nargs="?")
-    made.add_value(
-        "deed",
+@command("queue", "[OPTIONS] [ID [add|edit|move|drop|pause|resume [WORDS...]]]", options.JOURNAL)
+async def queue(
+    *,
+    session_id: str | None = options.argument(
+        "ID", "the session's id, or a prefix of it", nargs="?"
+    ),
+    deed: str | None = options.argument(
         "DO",
         "add TEXT; edit N TEXT; move N [BEFORE]; drop N...; pause; resume",
         nargs="?",
         choices=DEEDS,
-    )
-    made.add_value("words", "WORDS", "arguments of DO; see above", nargs="*")
-    made.add_value(
-        "--at", "TIME", "add, edit: start no earlier than this, such as 02:00", type=a_later_moment
-    )
-    made.add_argument(
-        "--on-failure",
+    ),
+    words: list[str] = options.argument("WORDS", "arguments of DO; see above", nargs="*"),
+    at: int | None = options.value("TIME", "add, edit: start no earlier than this, such as 02:00"),
+    on_failure: str | None = options.value(
+        None,
+        "what happens to the other prompts after a failed or refused turn [default: pause]",
         choices=("pause", "continue"),
-        help="what happens to the other prompts after a failed or refused turn [default: pause]",
-    )
-    made.add_argument(
-        "--restart",
+    ),
+    restart: str | None = options.value(
+        None,
+        "what happens to the prompts when another process opens the session [default: pause]",
         choices=("pause", "continue"),
-        help="what happens to the prompts when another process opens the session [default: pause]",
-    )
-    made.add_flag("--json", "print the queue as JSON")
-    made.add_journal()
-    return made
-
-
-async def queue(
-    *,
-    session_id: str | None,
-    deed: str | None,
-    words: list[str],
-    at: int | None,
-    on_failure: str | None,
-    restart: str | None,
-    json: bool,
+    ),
+    json: bool = options.flag("print the queue as JSON"),
 ) -> int:
     """Show and change the queued prompts in a session.
 
@@ -130,10 +117,9 @@ async def queue(
     return Exit.OK
 
 
-def ask_later(arguments: Mapping[str, object]) -> int:
+def ask_later(asked: AskArguments) -> int:
     """Put the prompt of `ask` into the queue of the session that it continues; returns the exit
     code. Files go as links. Raises UsageError."""
-    asked = msgspec.convert(arguments, AskArguments)
     content: list[str | Path] = [*prompt_and_stdin(asked.prompt, None), *map(Path, asked.file)]
     blocks = content_blocks(content, PromptCapabilities(), "the agent")
     when: int | UnsetType = UNSET if asked.at is None else asked.at

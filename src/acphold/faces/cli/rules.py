@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from msgspec.structs import replace
 
 from acphold.errors import RuleError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_name
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import (
@@ -48,44 +48,28 @@ WAITS = "of another journal or machine: waits for `acphold rules on`"
 QUESTION_ID = re.compile(r"[0-9a-f]{16}")
 
 
-def parser() -> Parser:
-    """The arguments of `rules`."""
-    made = Parser(rules, "rules", "[OPTIONS] [list|add|rm|off|on|why|try|suggest [WORDS...]]")
-    made.add_value(
-        "deed",
+@command("rules", "[OPTIONS] [list|add|rm|off|on|why|try|suggest [WORDS...]]", options.JOURNAL)
+async def rules(
+    *,
+    deed: str = options.argument(
         "DO",
         "add RULE; rm N...; off; on; why ID; try RULE; suggest",
         nargs="?",
         default="list",
         choices=DEEDS,
-    )
-    made.add_value("words", "WORDS", "arguments of DO; see above", nargs="*")
-    made.add_cwd("add, try: the folder of the sessions it is for [default: this one]")
-    made.add_value("--agent", "NAME", "add: only for this agent", type=a_name)
-    made.add_value("--session", "ID", "add: only for this session, until it is revoked")
-    made.add_value("--days", "N", "add: expires after N days [default: 30]", type=int, default=30)
-    made.add_flag("--for-good", "add: until it is revoked")
-    made.add_flag("--watch", "add: only record what it would have answered")
-    made.add_flag("--although", "add: even if it would have allowed something you refused")
-    made.add_value("--user", "NAME", "the rules of a user of `serve`", type=a_name)
-    made.add_flag("--json", "list: JSON, one line for each rule")
-    made.add_journal()
-    return made
-
-
-async def rules(
-    *,
-    deed: str,
-    words: list[str],
-    cwd: str | None,
-    agent: str | None,
-    session: str | None,
-    days: int,
-    for_good: bool,
-    watch: bool,
-    although: bool,
-    user: str | None,
-    json: bool,
+    ),
+    words: list[str] = options.argument("WORDS", "arguments of DO; see above", nargs="*"),
+    cwd: str | None = options.value(
+        "DIR", "add, try: the folder of the sessions it is for [default: this one]"
+    ),
+    agent: str | None = options.value("NAME", "add: only for this agent"),
+    session: str | None = options.value("ID", "add: only for this session, until it is revoked"),
+    days: int = options.value("N", "add: expires after N days [default: 30]", default=30),
+    for_good: bool = options.flag("add: until it is revoked"),
+    watch: bool = options.flag("add: only record what it would have answered"),
+    although: bool = options.flag("add: even if it would have allowed something you refused"),
+    user: str | None = options.value("NAME", "the rules of a user of `serve`"),
+    json: bool = options.flag("list: JSON, one line for each rule"),
 ) -> int:
     """Answer an agent's questions in advance.
 
@@ -112,8 +96,6 @@ async def rules(
         case "add" | "try":
             if not words:
                 raise UsageError(f"give the rule: acphold rules {deed} 'run pytest ...'")
-            if days < 1:
-                raise UsageError("--days: at least 1")
             if agent is not None and agent not in (*KNOWN_AGENTS, DEMO):
                 raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
             text, now = rule_text(words), now_ms()

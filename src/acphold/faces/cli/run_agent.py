@@ -10,22 +10,18 @@ from typing import TYPE_CHECKING
 
 from acp_wire.transports.late_tls import load_asyncio
 from acphold.errors import DeclarationError
-from acphold.faces.cli.command_line import Parser
+from acphold.faces.cli import options
+from acphold.faces.cli.command_line import command
 from acphold.serve_options import AgentOptions
 
 if TYPE_CHECKING:
     from acphold.library.agent import Agent
 
 
-def parser() -> Parser:
-    """The arguments of `agent run`."""
-    made = Parser(run_agent, "agent run", "[OPTIONS] MODULE:NAME")
-    made.add_value("target", "MODULE:NAME", "the module or file with the agent")
-    made.add_journal()
-    return made
-
-
-def run_agent(*, target: str) -> None:
+@command("agent run", "[OPTIONS] MODULE:NAME", options.JOURNAL)
+def run_agent(
+    *, target: str = options.argument("MODULE:NAME", "the module or file with the agent")
+) -> None:
     """Run an agent written in Python for your editor, as its own `agent.run()` does.
 
     MODULE:NAME is a module and the acphold.Agent in it, or a file and the agent in it:

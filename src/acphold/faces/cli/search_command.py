@@ -8,8 +8,8 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Parser, UsageError, a_text
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.list import LEAST_TITLE, tells_how_to_begin
@@ -44,35 +44,25 @@ SPEAKERS = {
 PARTS: tuple[Part, ...] = ("messages", "tools", "diffs")
 
 
-def parser() -> Parser:
-    """The arguments of `search`."""
-    made = Parser(search, "search", "[OPTIONS] WORDS...", is_read=True)
-    made.add_value(
-        "words", "WORDS", 'words, "a phrase" in quotes, or a prefix*', nargs="+", type=a_text
-    )
-    made.add_flag("--rank", "best match first instead of newest first")
-    made.add_value("--in", "PART", "only messages, tools or diffs", dest="part", choices=PARTS)
-    made.add_value("--agent", "NAME", "only sessions of this agent")
-    made.add_cwd()
-    made.add_since("only entries")
-    made.add_limit(f"at most this many [default: {bounds.SEARCH_HITS}]", bounds.SEARCH_HITS)
-    made.add_json()
-    made.add_machines()
-    return made
-
-
+@command("search", "[OPTIONS] WORDS...", is_read=True)
 @tells_how_to_begin
 async def search(
     *,
-    words: list[str],
-    rank: bool,
-    part: Part | None,
-    agent: str | None,
-    cwd: str | None,
-    since: int,
-    limit: int,
-    as_json: bool,
-    server: str | None,
+    words: list[str] = options.argument(
+        "WORDS", 'words, "a phrase" in quotes, or a prefix*', nargs="+"
+    ),
+    rank: bool = options.flag("best match first instead of newest first"),
+    part: Part | None = options.value(
+        "PART", "only messages, tools or diffs", "--in", choices=PARTS
+    ),
+    agent: str | None = options.value("NAME", "only sessions of this agent"),
+    cwd: str | None = options.CWD,
+    since: int = options.since("only entries"),
+    limit: int = options.limit(
+        f"at most this many [default: {bounds.SEARCH_HITS}]", bounds.SEARCH_HITS
+    ),
+    as_json: bool = options.json(),
+    server: str | None = options.SERVER,
 ) -> None:
     """Search all conversations, newest first.
 

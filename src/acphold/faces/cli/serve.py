@@ -25,8 +25,8 @@ from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.runtime_folder import read_place
 from acphold.errors import SettingsError
 from acphold.extras import require
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Parser, UsageError
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.front import OwnFront, daemon_socket, first_frame, journal_of
 from acphold.faces.cli.log import start_log
 from acphold.faces.cli.settings import (
@@ -48,51 +48,6 @@ if TYPE_CHECKING:
     from acphold.record.journal import SessionRow
     from acphold.web.relay import ReachedDaemon, RelayedAgent
     from acphold.web.server import Listening, ServerOutput, Serving
-
-
-def parser() -> Parser:
-    """The arguments of `serve`."""
-    made = Parser(serve, "serve", "[OPTIONS] [AGENT | -- CMD...]", runs_program=True)
-    made.add_agent()
-    made.add_value(
-        "--listen",
-        "ADDRESS",
-        "host:port to listen on; port 0 picks a free one [default: 127.0.0.1:8260]",
-        type=_address,
-        default=("127.0.0.1", 8260),
-    )
-    made.add_value(
-        "--url",
-        "URL",
-        "the address that clients use, if it differs: a host name, a proxy",
-        type=_url,
-    )
-    made.add_flag(
-        "--phone", "set up an address for a phone, with tailscale, cloudflared or devtunnel"
-    )
-    made.add_value(
-        "--proxy",
-        "ADDRESS",
-        "address of a reverse proxy whose X-Forwarded-For header is trusted",
-        type=_proxy,
-    )
-    made.add_value(
-        "--node",
-        "URL",
-        "the address at which other machines with the same journal reach this one",
-        type=_node,
-    )
-    made.add_value("--tls-cert", "FILE", "TLS certificate")
-    made.add_value("--tls-key", "FILE", "key of the TLS certificate")
-    made.add_flag("--json", "print one JSON line with `url`, `pair` and `agents`, and no QR code")
-    made.add_flag(
-        "--install", "write a service file that starts the server with the machine, and exit"
-    )
-    made.add_flag("--uninstall", "remove the service file")
-    made.add_flag("--force", "let --install replace a file that it did not write")
-    made.add_journal("typed_journal")  # over one of an agent's settings
-    made.add_log()
-    return made
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -128,24 +83,44 @@ def _node(text: str) -> str:
     return origin
 
 
+@command("serve", "[OPTIONS] [AGENT | -- CMD...]")
 def serve(
     *,
-    agent: str | None,
-    program: tuple[str, ...],
-    listen: tuple[str, int],
-    url: str | None,
-    phone: bool,
-    proxy: str | None,
-    node: str | None,
-    tls_cert: str | None,
-    tls_key: str | None,
-    json: bool,
-    install: bool,
-    uninstall: bool,
-    force: bool,
-    typed_journal: str | None,
-    log_level: str,
-    log_file: str | None,
+    agent: str | None = options.AGENT,
+    program: tuple[str, ...] = options.PROGRAM,
+    listen: tuple[str, int] = options.value(
+        "ADDRESS",
+        "host:port to listen on; port 0 picks a free one [default: 127.0.0.1:8260]",
+        type=_address,
+        default=("127.0.0.1", 8260),
+    ),
+    url: str | None = options.value(
+        "URL", "the address that clients use, if it differs: a host name, a proxy", type=_url
+    ),
+    phone: bool = options.flag(
+        "set up an address for a phone, with tailscale, cloudflared or devtunnel"
+    ),
+    proxy: str | None = options.value(
+        "ADDRESS", "address of a reverse proxy whose X-Forwarded-For header is trusted", type=_proxy
+    ),
+    node: str | None = options.value(
+        "URL",
+        "the address at which other machines with the same journal reach this one",
+        type=_node,
+    ),
+    tls_cert: str | None = options.value("FILE", "TLS certificate"),
+    tls_key: str | None = options.value("FILE", "key of the TLS certificate"),
+    json: bool = options.flag(
+        "print one JSON line with `url`, `pair` and `agents`, and no QR code"
+    ),
+    install: bool = options.flag(
+        "write a service file that starts the server with the machine, and exit"
+    ),
+    uninstall: bool = options.flag("remove the service file"),
+    force: bool = options.flag("let --install replace a file that it did not write"),
+    typed_journal: str | None = options.JOURNAL,
+    log_level: str = options.LOG_LEVEL,
+    log_file: str | None = options.LOG_FILE,
 ) -> None:
     """Use your sessions from a phone, a browser or another machine.
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from acphold.extras import require
-from acphold.faces.cli.command_line import SERVER_VARIABLE, Parser, UsageError
+from acphold.faces.cli import options
+from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.terminal_text import on_one_line
 
 
@@ -30,16 +31,9 @@ class FarServer(NamedTuple):
         return f" --server {shlex.quote(on_one_line(self.without_code.url.rstrip('/')))}"
 
 
-def add_ca(parser: Parser, when: str) -> None:
-    """Add `--ca FILE`; None by default. Other commands trust what pairing trusted."""
-    parser.add_value(
-        "--ca", "FILE", f"{when}: also trust the certificates in this file; remembered"
-    )
-
-
 def server_of(given: str | None, *, ca: str | None = None) -> FarServer | None:
     """Return the server that is meant; None for this machine. UsageError, SettingsError."""
-    named = os.environ.get(SERVER_VARIABLE) if given is None else given
+    named = os.environ.get(options.SERVER_VARIABLE) if given is None else given
     if not named:
         if ca is not None:
             raise UsageError("--ca goes with --server")

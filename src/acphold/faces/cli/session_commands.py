@@ -8,16 +8,8 @@ from contextlib import suppress
 
 from acp_wire.transports.addresses import unix_address
 from acphold.errors import JournalUnavailableError, UnknownSessionError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import (
-    Exit,
-    Parser,
-    UsageError,
-    a_moment,
-    a_text,
-    above_zero,
-    is_confirmed,
-)
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.findings import remove_from_disk
 from acphold.faces.cli.front import daemon_socket, journal_of
 from acphold.faces.cli.journals import existing_journal, is_live, sessions
@@ -34,16 +26,14 @@ from acphold.record.journal import Journal, ListFilter, RowChange, SessionRow
 from acphold.record.journal.owners import other_owner
 
 
-def rename_parser() -> Parser:
-    """The arguments of `session rename`."""
-    made = Parser(rename, "session rename", "[OPTIONS] ID TITLE...")
-    made.add_value("session_id", "ID", "the session's id, or a prefix of it")
-    made.add_value("words", "TITLE", "the new title, quoted or not", nargs="+", type=a_text)
-    made.add_journal()
-    return made
-
-
-async def rename(*, session_id: str, words: list[str]) -> int:
+@command("session rename", "[OPTIONS] ID TITLE...", options.JOURNAL)
+async def rename(
+    *,
+    session_id: str = options.argument("ID", "the session's id, or a prefix of it"),
+    words: list[str] = options.argument(
+        "TITLE", "the new title, quoted or not", nargs="+", type=options.a_text
+    ),
+) -> int:
     """Rename a session.
 
     Your title stays, whatever the agent calls the session later. ID may be any unique prefix. A
@@ -68,16 +58,12 @@ async def _tell(found: Journal, session_id: str, *, archived: bool | None = None
     await tell_owner(whose, session_id, [daemon], archived=archived)
 
 
-def archive_parser() -> Parser:
-    """The arguments of `session archive`."""
-    made = Parser(archive, "session archive", "[OPTIONS] ID...")
-    made.add_value("session_ids", "ID", "a session's id, or a prefix of it", nargs="+")
-    made.add_flag("--undo", "show archived sessions in the list again")
-    made.add_journal()
-    return made
-
-
-async def archive(*, session_ids: list[str], undo: bool = False) -> int:
+@command("session archive", "[OPTIONS] ID...", options.JOURNAL)
+async def archive(
+    *,
+    session_ids: list[str] = options.argument("ID", "a session's id, or a prefix of it", nargs="+"),
+    undo: bool = options.flag("show archived sessions in the list again"),
+) -> int:
     """Hide sessions from the list.
 
     An archived session appears in no list, here or in an editor, until `session archive --undo` or
@@ -105,16 +91,12 @@ async def archive(*, session_ids: list[str], undo: bool = False) -> int:
     return Exit.OK
 
 
-def delete_parser() -> Parser:
-    """The arguments of `session delete`."""
-    made = Parser(delete, "session delete", "[OPTIONS] ID...")
-    made.add_value("session_ids", "ID", "a session's id, or a prefix of it", nargs="+")
-    made.add_sure()
-    made.add_journal()
-    return made
-
-
-def delete(*, session_ids: list[str], sure: bool) -> int:
+@command("session delete", "[OPTIONS] ID...", options.JOURNAL)
+def delete(
+    *,
+    session_ids: list[str] = options.argument("ID", "a session's id, or a prefix of it", nargs="+"),
+    sure: bool = options.SURE,
+) -> int:
     """Delete sessions permanently.
 
     Each ID can be any unique prefix; if one matches no session or several, nothing is deleted. The
@@ -170,34 +152,18 @@ def _about(row: SessionRow, short: str) -> str:
     return f"{on_one_line(row.title or '(no title)')}\n  {on_one_line(short)}  {facts}"
 
 
-def prune_parser() -> Parser:
-    """The arguments of `session prune`."""
-    made = Parser(prune, "session prune")
-    made.add_value(
-        "--older-than",
-        "WHEN",
-        "sessions last active before 2026-01-31, or 12h, 30d, 8w ago",
-        type=a_moment,
-    )
-    made.add_value("--keep", "N", "keep the newest N of the selected sessions", type=above_zero)
-    made.add_value("--agent", "NAME", "only sessions of this agent")
-    made.add_cwd()
-    made.add_flag("--archived", "include archived sessions")
-    made.add_flag("--dry-run", "only print what would be deleted")
-    made.add_sure()
-    made.add_journal()
-    return made
-
-
+@command("session prune", "[OPTIONS]", options.JOURNAL)
 def prune(
     *,
-    older_than: int | None,
-    keep: int | None,
-    agent: str | None,
-    cwd: str | None,
-    archived: bool,
-    dry_run: bool,
-    sure: bool,
+    older_than: int | None = options.value(
+        "WHEN", "sessions last active before 2026-01-31, or 12h, 30d, 8w ago"
+    ),
+    keep: int | None = options.value("N", "keep the newest N of the selected sessions"),
+    agent: str | None = options.value("NAME", "only sessions of this agent"),
+    cwd: str | None = options.CWD,
+    archived: bool = options.flag("include archived sessions"),
+    dry_run: bool = options.flag("only print what would be deleted"),
+    sure: bool = options.SURE,
 ) -> int:
     """Delete old sessions permanently.
 

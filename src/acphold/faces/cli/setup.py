@@ -22,8 +22,8 @@ from acp_wire.transports.runtime_folder import lock, state_folder
 from acp_wire.workspace.files import replace
 from acp_wire.workspace.regular_files import open_fd
 from acphold.errors import AgentStartError, SettingsError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_name, is_confirmed
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.editors import (
     EDITORS,
     FileEditor,
@@ -60,31 +60,21 @@ STYLES = {"+": "added", "-": "removed", "@": "faint"}
 """Styles for the lines of a diff, by their first character."""
 
 
-def parser() -> Parser:
-    """The arguments of `setup`."""
-    made = Parser(setup, "setup", "[OPTIONS] [EDITOR [AGENT | -- CMD...]]", runs_program=True)
-    made.add_value(
-        "editor", "EDITOR", f"one of {', '.join(EDITORS)}", nargs="?", choices=[*EDITORS]
-    )
-    made.add_agent()
-    made.add_value("--as", "NAME", "the agent's name in the editor", dest="title", type=a_name)
-    made.add_value("--file", "FILE", "the editor's settings file, if it is not in the usual place")
-    made.add_flag("--existing", "put acphold in front of the agents that the editor has")
-    made.add_flag("--remove", "remove the entry, or acphold, again")
-    made.add_sure()
-    return made
-
-
+@command("setup", "[OPTIONS] [EDITOR [AGENT | -- CMD...]]")
 def setup(
     *,
-    editor: str | None,
-    agent: str | None,
-    program: tuple[str, ...],
-    title: str | None,
-    file: str | None,
-    existing: bool,
-    remove: bool,
-    sure: bool,
+    editor: str | None = options.argument(
+        "EDITOR", f"one of {', '.join(EDITORS)}", nargs="?", choices=[*EDITORS]
+    ),
+    agent: str | None = options.AGENT,
+    program: tuple[str, ...] = options.PROGRAM,
+    title: str | None = options.value("NAME", "the agent's name in the editor", "--as"),
+    file: str | None = options.value(
+        "FILE", "the editor's settings file, if it is not in the usual place"
+    ),
+    existing: bool = options.flag("put acphold in front of the agents that the editor has"),
+    remove: bool = options.flag("remove the entry, or acphold, again"),
+    sure: bool = options.SURE,
 ) -> int:
     """Put acphold in front of the agents in your editor's settings.
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from acphold.errors import ConnectionLostError, RewrittenError
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.index_beside import list_growth
 from acphold.faces.cli.journals import Away, reading
 from acphold.faces.cli.places import place
@@ -50,25 +50,19 @@ if TYPE_CHECKING:
     from acphold.faces.screen.flow import Flow
 
 
-def parser() -> Parser:
-    """The arguments of `show`."""
-    made = Parser(show, "show", "[OPTIONS] [ID]", is_read=True)
-    made.add_value(
-        "session_id",
+@command("show", "[OPTIONS] [ID]", is_read=True)
+async def show(
+    *,
+    session_id: str | None = options.argument(
         "ID",
         "the session's id, or a prefix of it, or `-` for the newest session of the folder; with "
         "@SEQ, one entry",
         nargs="?",
-    )
-    made.add_flag("--full", "whole tool output; with @SEQ, the whole turn")
-    made.add_flag("--follow", "print the last turn, then follow the session while it runs")
-    made.add_json("one object per journal entry")
-    made.add_machines()
-    return made
-
-
-async def show(
-    *, session_id: str | None, full: bool, follow: bool, as_json: bool, server: str | None
+    ),
+    full: bool = options.flag("whole tool output; with @SEQ, the whole turn"),
+    follow: bool = options.flag("print the last turn, then follow the session while it runs"),
+    as_json: bool = options.json("one object per journal entry"),
+    server: str | None = options.SERVER,
 ) -> int:
     """Print a session's transcript, or the part around one entry.
 

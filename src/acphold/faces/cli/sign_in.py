@@ -16,8 +16,9 @@ from acphold.client import Options, RemoteAgent, connected_to
 from acphold.client.answers import Answers
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AuthRequiredError, CapabilityError
+from acphold.faces.cli import options
 from acphold.faces.cli.ask_person import TerminalPerson, person_here
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.settings import NamedAgent, agent_command, enter_agent, startable
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import on_one_line
@@ -27,22 +28,13 @@ from acphold.known_agents import KNOWN_AGENTS
 from acphold.live.agents.identity import display_name
 
 
-def parser() -> Parser:
-    """The arguments of `agent sign-in`."""
-    made = Parser(sign_in, "agent sign-in", "[OPTIONS] {AGENT | -- CMD...}", runs_program=True)
-    made.add_agent()
-    made.add_value("--method", "ID", "use this sign-in method without asking")
-    return made
-
-
-def sign_out_parser() -> Parser:
-    """The arguments of `agent sign-out`."""
-    made = Parser(sign_out, "agent sign-out", "{AGENT | -- CMD...}", runs_program=True)
-    made.add_agent()
-    return made
-
-
-def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | None) -> int:
+@command("agent sign-in", "[OPTIONS] {AGENT | -- CMD...}")
+def sign_in(
+    *,
+    agent: str | None = options.AGENT,
+    program: tuple[str, ...] = options.PROGRAM,
+    method: str | None = options.value("ID", "use this sign-in method without asking"),
+) -> int:
     """Sign in to an agent.
 
     Choose one of the ways that the agent offers: it opens a browser or asks, or its own program
@@ -75,7 +67,10 @@ async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | No
         return Exit.OK if await signing_in.choose(there, ways) else Exit.SIGN_IN
 
 
-def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
+@command("agent sign-out", "{AGENT | -- CMD...}")
+def sign_out(
+    *, agent: str | None = options.AGENT, program: tuple[str, ...] = options.PROGRAM
+) -> int:
     """Sign out of an agent, which then forgets who you are."""
     agent, command = _resolve_agent(agent, program)
 

@@ -12,9 +12,9 @@ from typing import NoReturn
 
 from acp_wire.processes.program import become
 from acp_wire.transports.known_servers import is_url
-from acphold.faces.cli import packed_words
-from acphold.faces.cli.command_line import HOST, Parser, UsageError, a_host
-from acphold.faces.cli.servers import add_ca, server_at
+from acphold.faces.cli import options, packed_words
+from acphold.faces.cli.command_line import Parser, UsageError, command
+from acphold.faces.cli.servers import server_at
 from acphold.faces.cli.terminal_text import on_one_line
 
 SCRIPT = (
@@ -36,7 +36,7 @@ def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str
     Raises UsageError for unusable arguments.
     """
     read = parser.read(arguments)
-    if not (host := read.get(HOST)):
+    if not (host := read.get(options.HOST)):
         return None
     if read.get("server") is not None:
         raise UsageError("use --host or --server, not both")
@@ -83,22 +83,18 @@ def become_ssh(
     become(ssh_command(host, words, terminal=terminal, typed=typed))
 
 
-def parser() -> Parser:
-    """The arguments of `connect`."""
-    usage = "{URL | HOST {AGENT | -- CMD...}}"
-    made = Parser(connect, "connect", usage, runs_program=True)
-    made.add_value(
-        "host",
-        "HOST",
-        "a machine, as `ssh` knows it: user@machine; or the URL of an `acphold serve`",
-        type=a_host,
-    )
-    made.add_agent()
-    add_ca(made, "for a URL")
-    return made
-
-
-def connect(*, host: str, agent: str | None, program: tuple[str, ...], ca: str | None) -> int:
+@command("connect", "{URL | HOST {AGENT | -- CMD...}}")
+def connect(
+    *,
+    host: str = options.argument(
+        "HOST", "a machine, as `ssh` knows it: user@machine; or the URL of an `acphold serve`"
+    ),
+    agent: str | None = options.AGENT,
+    program: tuple[str, ...] = options.PROGRAM,
+    ca: str | None = options.value(
+        "FILE", "for a URL: also trust the certificates in this file; remembered"
+    ),
+) -> int:
     """Connect your editor to an agent on another machine.
 
     With HOST this is `ssh HOST acphold wrap -- CMD`, using your own ssh settings: the

@@ -23,7 +23,7 @@ import msgspec
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.runtime_folder import state_folder, write_private
 from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import a_text
+from acphold.faces.cli.options import a_text
 from acphold.journal_location import scheme_of
 
 

@@ -9,8 +9,8 @@ from typing import get_args
 
 from msgspec.structs import astuple, replace
 
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Exit, command
 from acphold.faces.cli.index_beside import unread_and_resumed
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.list import GAP, Column, Table, tells_how_to_begin
@@ -30,36 +30,25 @@ LAST_REQUEST_ONLY = frozenset({"goose acp", "OpenCode"})
 """Agents whose answer to a prompt counts only the tokens of its last request to the model."""
 
 
-def parser() -> Parser:
-    """The arguments of `usage`."""
-    made = Parser(usage, "usage", is_read=True)
-    made.add_value(
-        "--by",
-        "WHAT",
-        "group by agent, day, folder, model or session [default: agent]",
-        dest="grouping",
-        choices=GROUPINGS,
-        default="agent",
-    )
-    made.add_value("--agent", "NAME", "only this agent")
-    made.add_cwd()
-    made.add_since("only usage")
-    made.add_limit(f"at most this many lines [default: {bounds.LISTED_SESSIONS} on a terminal]")
-    made.add_json()
-    made.add_machines()
-    return made
-
-
+@command("usage", is_read=True)
 @tells_how_to_begin
 async def usage(
     *,
-    grouping: Grouping,
-    agent: str | None,
-    cwd: str | None,
-    since: int,
-    limit: int | None,
-    as_json: bool,
-    server: str | None,
+    grouping: Grouping = options.value(
+        "WHAT",
+        "group by agent, day, folder, model or session [default: agent]",
+        "--by",
+        choices=GROUPINGS,
+        default="agent",
+    ),
+    agent: str | None = options.value("NAME", "only this agent"),
+    cwd: str | None = options.CWD,
+    since: int = options.since("only usage"),
+    limit: int | None = options.limit(
+        f"at most this many lines [default: {bounds.LISTED_SESSIONS} on a terminal]"
+    ),
+    as_json: bool = options.json(),
+    server: str | None = options.SERVER,
 ) -> int:
     """Add up the tokens and the cost that agents reported.
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from acp_wire.markdown_text import plain
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.regular_files import contents
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity
@@ -41,27 +41,24 @@ FILE_LINES = re.compile(r"(?s)(?P<file>.+):(?P<first>[1-9][0-9]{0,8})(-(?P<last>
 Facts = Mapping[tuple[str, int], TurnFacts]
 
 
-def parser() -> Parser:
-    """The arguments of `why`."""
-    made = Parser(why, "why", "[OPTIONS] FILE:LINE | COMMIT", is_read=True)
-    made.add_value(
-        "target",
+@command("why", "[OPTIONS] FILE:LINE | COMMIT", options.JOURNAL, is_read=True)
+async def why(
+    *,
+    target: str = options.argument(
         "FILE:LINE | COMMIT",
         "a line of a file, or lines: FILE:3-9; or a commit of the repository here",
-    )
-    made.add_argument(
+    ),
+    form: str = options.value(
+        None,
+        "text, or JSON with one object per line [default: text]",
         "--format",
-        dest="form",
         choices=("text", "json"),
         default="text",
-        help="text, or JSON with one object per line [default: text]",
-    )
-    made.add_flag("--pr", "Markdown for a pull request, without secrets, home paths and addresses")
-    made.add_journal()
-    return made
-
-
-async def why(*, target: str, form: str, pr: bool) -> int:
+    ),
+    pr: bool = options.flag(
+        "Markdown for a pull request, without secrets, home paths and addresses"
+    ),
+) -> int:
     """Show which prompt a line or a commit came from.
 
     This needs sessions whose files were kept. acphold searches for the content of a line in the

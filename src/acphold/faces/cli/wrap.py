@@ -17,8 +17,8 @@ from acp_wire.tasks import end
 from acp_wire.transports.pipes import PipeTransport
 from acphold.errors import AcpError
 from acphold.extras import require
-from acphold.faces.cli import bounds
-from acphold.faces.cli.command_line import Exit, Parser, UsageError, a_name, seconds_above_zero
+from acphold.faces.cli import bounds, options
+from acphold.faces.cli.command_line import PARSERS, Exit, Parser, UsageError, command
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import visible
 from acphold.known_agents import KNOWN_AGENTS, short_name
@@ -47,65 +47,53 @@ class WrapSettings(ServeOptions, frozen=True, kw_only=True):
     the options as words of the command line.
     """
 
-    program: tuple[str, ...]
-    name: str | None
-    start_timeout: float
-    log_level: str
-    log_file: str | None
-    no_import: bool
-    linger: float | None
-    recall: bool
-    recall_folder: bool
+    name: str | None = options.value(
+        "NAME", "store the agent's sessions under this name, whatever it calls itself"
+    )
+    recall: bool = options.flag(
+        "give the agent the tools of `acphold mcp`, to search and read earlier sessions"
+    )
+    log_level: str = options.LOG_LEVEL
+    log_file: str | None = options.LOG_FILE
+    no_import: bool = options.flag(
+        "do not import this agent's other conversations of the last 30 days"
+    )
+    recall_folder: bool = options.flag(
+        "like `recall`, but only for sessions of the session's own folder"
+    )
+    linger: float | None = options.value(
+        "SECONDS",
+        "how long an idle agent keeps running with no client, turn or question "
+        f"[default: {bounds.LINGER_SECONDS:g} behind an editor, ten minutes behind `serve`]",
+    )
+    start_timeout: float = options.value(
+        "SECONDS",
+        "how long the agent may take to answer `initialize` "
+        f"[default: {bounds.AGENT_START_SECONDS:g}]",
+        default=bounds.AGENT_START_SECONDS,
+    )
+    program: tuple[str, ...] = ()
     called: str = ""
     given: tuple[str, ...] = ()
 
 
 def parser() -> Parser:
     """The arguments of `wrap`."""
-    usage = "[OPTIONS] {AGENT | -- CMD...}"
-    made = Parser(_without_program, "wrap", usage, runs_program=True)
-    made.add_agent()
-    made.add_value(
-        "--name",
-        "NAME",
-        "store the agent's sessions under this name, whatever it calls itself",
-        type=a_name,
-    )
-    made.add_flag(
-        "--recall", "give the agent the tools of `acphold mcp`, to search and read earlier sessions"
-    )
-    made.add_journal()
-    made.add_options(ServeOptions, only=TYPED)
-    made.add_log()
-    return made
+    return PARSERS["wrap"]()
+
+
+def _add_typed(made: Parser) -> None:
+    made.add_fields(WrapSettings, ("name", "recall"))
+    made.add("journal", options.JOURNAL)
+    made.add_fields(WrapSettings, (*TYPED, "log_level", "log_file"))
 
 
 def settings_parser() -> Parser:
     """The options of `wrap`, and those that only the settings file has."""
     made = parser()
-    made.add_flag(
-        "--no-import", "do not import this agent's other conversations of the last 30 days"
-    )
-    made.add_flag(
-        "--recall-folder", "like `recall`, but only for sessions of the session's own folder"
-    )
-    made.add_value(
-        "--linger",
-        "SECONDS",
-        "how long an idle agent keeps running with no client, turn or question "
-        f"[default: {bounds.LINGER_SECONDS:g} behind an editor, ten minutes behind `serve`]",
-        type=seconds_above_zero,
-    )
-    made.add_value(
-        "--start-timeout",
-        "SECONDS",
-        "how long the agent may take to answer `initialize` "
-        f"[default: {bounds.AGENT_START_SECONDS:g}]",
-        type=seconds_above_zero,
-        default=bounds.AGENT_START_SECONDS,
-    )
+    own = ("no_import", "recall_folder", "linger", "start_timeout")
     others = [name for name in ServeOptions.__struct_fields__ if name not in ("journal", *TYPED)]
-    made.add_options(ServeOptions, only=others)
+    made.add_fields(WrapSettings, (*own, *others))
     return made
 
 
@@ -144,7 +132,13 @@ def split_name(arguments: list[str]) -> tuple[str, list[str]]:
     return "", arguments
 
 
-def _without_program(*, agent: str | None = None, **_: object) -> int:
+@command("wrap", "[OPTIONS] {AGENT | -- CMD...}", adds=_add_typed)
+def _without_program(
+    *,
+    agent: str | None = options.AGENT,
+    program: tuple[str, ...] = options.PROGRAM,
+    **_: object,
+) -> int:
     """Run an agent for your editor, with durable sessions.
 
     CMD is the command that starts the agent; everything after `--` is passed on unchanged:
@@ -180,7 +174,7 @@ def settings_of(
     missing extra.
     """
     if not program:
-        _without_program()
+        _without_program(agent=None)
     from acphold.faces.cli.settings import NamedAgent  # late: not needed to start the agent
 
     found = NamedAgent(tuple(program)) if agent is None else agent
