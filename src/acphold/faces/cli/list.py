@@ -212,24 +212,9 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
         unread = await unread_and_resumed(reader.journal)
     if not table.lines:
         print(visible(await _why_none(reader, wanted)), file=sys.stderr)
-    elif on_terminal:
-        from rich.text import Text
-
-        terminal = console()
-        heading, *lines = table.fit(terminal.width)
-        headings = {it.strip() for it in heading}
-        shown = [column for column in COLUMNS if column.heading in headings]
-        terminal.print(Text(GAP.join(heading), "faint"), no_wrap=True, overflow="crop")
-        # Days stand above their sessions, if there are several.
-        above = "" if len(set(days[: len(lines)])) > 1 else days[0]
-        for line, its_day in zip(lines, days, strict=False):
-            if its_day != above:
-                terminal.print(Text(its_day, "faint"))
-                above = its_day
-            pieces = [it for cell in zip(line, shown, strict=True) for it in style_cell(*cell)]
-            terminal.print(Text.assemble(*pieces), no_wrap=True, overflow="crop")
     else:
-        table.print()
+        # Days stand above their sessions, if there are several.
+        table.print(above=days if len(set(days[: len(table.lines)])) > 1 else ())
     if limit is not None and has_more:
         print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
     if unread:
@@ -271,25 +256,36 @@ class Table:
         self.lines.append("\0".join(cells))  # no cell contains it
         self._widths = [*map(max, self._widths, map(cell_width, cells))]
 
-    def rows(self) -> list[list[str]]:
-        """Return the cells of the lines."""
-        return [line.split("\0") for line in self.lines]
-
-    def print(self) -> None:
-        """Print headings and lines, each cell as wide as its column."""
+    def print(self, above: Sequence[str] = ()) -> None:
+        """Print headings and lines, each cell as wide as its column; on a terminal cut to fit, and
+        with a heading `above` each group of lines that has the same."""
         headings = [column.heading for column in self._columns]
-        shown = [n for n, it in enumerate(headings) if it not in IF_ANY or self._widths[n]]
-        widths = [max(self._widths[n], len(headings[n])) for n in shown]
-        for line in ("\0".join(headings), *self.lines):
-            row = line.split("\0")
-            padded = _pad([row[n] for n in shown], widths, is_right=self._is_right)
-            sys.stdout.write(f"{GAP.join(padded).rstrip()}\n")
+        if not sys.stdout.isatty():
+            shown = [n for n, it in enumerate(headings) if it not in IF_ANY or self._widths[n]]
+            widths = [max(self._widths[n], len(headings[n])) for n in shown]
+            for line in ("\0".join(headings), *self.lines):
+                row = line.split("\0")
+                padded = _pad([row[n] for n in shown], widths, is_right=self._is_right)
+                sys.stdout.write(f"{GAP.join(padded).rstrip()}\n")
+            return
+        from rich.text import Text
 
-    def fit(self, width: int) -> list[list[str]]:
-        """Return headings and rows, cut to fit into `width`, with every cell as wide as its
-        column."""
-        rows = fit_columns(self.rows(), width, self._columns)
-        return [_pad(row, _widths(rows), is_right=self._is_right) for row in rows]
+        terminal = console()
+        rows = fit_columns([it.split("\0") for it in self.lines], terminal.width, self._columns)
+        columns = [self._columns[headings.index(heading)] for heading in rows[0]]
+        widths, before = _widths(rows), ""
+        for number, row in enumerate(rows):
+            padded = _pad(row, widths, is_right=self._is_right)
+            drawn = Text(GAP.join(padded), "faint")
+            if number:
+                pieces = [
+                    it for cell in zip(padded, columns, strict=True) for it in style_cell(*cell)
+                ]
+                drawn = Text.assemble(*pieces)
+                if above and above[number - 1] != before:
+                    before = above[number - 1]
+                    terminal.print(Text(before, "faint"))
+            terminal.print(drawn, no_wrap=True, overflow="crop")
 
 
 async def short_id(journal: Sessions, session_id: str) -> str:

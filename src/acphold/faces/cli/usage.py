@@ -13,10 +13,10 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, command
 from acphold.faces.cli.index_beside import unread_and_resumed
 from acphold.faces.cli.journals import reading
-from acphold.faces.cli.list import GAP, Column, Table, tells_how_to_begin
+from acphold.faces.cli.list import Column, Table, tells_how_to_begin
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
-from acphold.faces.cli.terminal_text import console, folder, on_one_line
+from acphold.faces.cli.terminal_text import folder, on_one_line
 from acphold.live.presentation.json_facts import usage_json
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.session_reader import SessionReader
@@ -142,18 +142,11 @@ def _print(
     """Print a line for each name with its sum, and one for the total if there is one."""
     if not sums:
         return
-    on_terminal = sys.stdout.isatty()
     table = Table((Column(grouping.upper(), ""), *COLUMNS), is_right=True)
     lines = zip(names, sums, strict=True)
     for name, sum_ in chain(lines, [("total", total)] if total is not None else []):
-        table.add([name, *_cells(sum_, short=on_terminal)])
-    if not on_terminal:
-        table.print()
-        return
-    out = console()
-    for number, line in enumerate(table.fit(out.width)):
-        style = "" if number else "faint"
-        out.print(GAP.join(line), style=style, no_wrap=True, overflow="crop")
+        table.add([name, *_cells(sum_, short=sys.stdout.isatty())])
+    table.print()
 
 
 def _cells(sum_: UsageSum, *, short: bool) -> list[str]:
