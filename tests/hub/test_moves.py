@@ -32,10 +32,10 @@ from acphold.live.hub.moves import (
     MovedSession,
     MoveLine,
     PackPiece,
-    SentEntry,
     SessionOffer,
     past_entry,
 )
+from acphold.record.history.entries import Entry
 from acphold.record.history.prompt_queue import QueueChange
 from acphold.record.journal import Journal, ListFilter, RowChange
 from acphold.record.journal.intentions import change_queue
@@ -449,17 +449,17 @@ async def test_a_taker_gets_no_entries_of_other_sessions_whatever_it_says_it_has
 @pytest.mark.parametrize(
     "entry",
     [
-        SentEntry(1, "update", 1, b"no JSON"),
-        SentEntry(1, "update", 1, b'{"a":1}\n{"b":2}'),
-        SentEntry(1, "update", 1, b'{"a":[\r{"b":2}\r]}'),
-        SentEntry(1, "update", 1, b'"\xff"'),
-        SentEntry(1, "up\ndate", 1, b"{}"),
-        SentEntry(1, "", 1, b"{}"),
-        SentEntry(1, "update", -1, b"{}"),
-        SentEntry(1, "update", 1 << 53, b"{}"),
+        Entry(1, "update", 1, b"no JSON"),
+        Entry(1, "update", 1, b'{"a":1}\n{"b":2}'),
+        Entry(1, "update", 1, b'{"a":[\r{"b":2}\r]}'),
+        Entry(1, "update", 1, b'"\xff"'),
+        Entry(1, "up\ndate", 1, b"{}"),
+        Entry(1, "", 1, b"{}"),
+        Entry(1, "update", -1, b"{}"),
+        Entry(1, "update", 1 << 53, b"{}"),
     ],
 )
-def test_what_is_no_entry_is_refused(entry: SentEntry) -> None:
+def test_what_is_no_entry_is_refused(entry: Entry) -> None:
     with pytest.raises(MoveRefusedError, match="an invalid entry"):
         past_entry(entry)
 

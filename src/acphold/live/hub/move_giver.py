@@ -221,10 +221,9 @@ class _GivenSession(NamedTuple):
             with suppress(ValueError):
                 folder = folder_at(snapshot, row) if snapshot else resolve_folder(row.cwd)
                 below = str(PurePath(folder).relative_to(top))
-        files: moves.SentFiles | None = None
-        earlier: tuple[TurnSnapshot, ...] = ()
+        files, earlier = None, tuple[TurnSnapshot, ...]()
         if snapshot is not None:
-            files = msgspec.convert(snapshot, moves.SentFiles, from_attributes=True)
+            files = replace(snapshot, root="", store="", cwd="")
             earlier = await self._earlier(row, snapshot)
         offer = moves.SessionOffer(
             msgspec.convert(row, moves.SentSession, from_attributes=True),

@@ -29,7 +29,7 @@ from acphold.journal_location import resolve_folder
 from acphold.live.hub import bounds, moves
 from acphold.live.hub.kept_files import remove_remains
 from acphold.live.hub.kept_stores import stores_of
-from acphold.record.history.entries import MOVED, PastEntry
+from acphold.record.history.entries import MOVED, Entry, PastEntry
 from acphold.record.history.raw_update import members, string
 from acphold.record.journal import (
     Journal,
@@ -129,24 +129,14 @@ def still_there(
     taken = take_snapshot(stores, checkout, surroundings, deadline=deadline)
     if isinstance(taken, NotTaken) or (taken.tree, taken.head.commit) != (files.tree, files.commit):
         return None
-    return snapshot_row(files, taken.store, checkout.top)
+    return last_snapshot(files, taken.store, checkout.top)
 
 
-def snapshot_row(files: moves.SentFiles, store: str, top: str) -> TurnSnapshot:
-    """Return the journal's row for files that came: in this store, laid out in `top`."""
-    return TurnSnapshot(
-        turn=files.turn,
-        edge="end",
-        root=resolve_folder(top),
-        at=files.at,
-        state="whole",
-        store=store,
-        tree=files.tree,
-        commit=files.commit,
-        branch=files.branch[: moves.NAME_LETTERS],
-        left_out=files.left_out[: journal_bounds.LEFT_OUT_NAMED],
-        left_out_count=files.left_out_count,
-    )
+def last_snapshot(sent: TurnSnapshot, store: str, top: str) -> TurnSnapshot:
+    """Return the journal's row for the snapshot of the last turn: in this store, with its files in
+    `top`."""
+    row = earlier_snapshot(sent, store, resolve_folder(top), is_here=True)
+    return replace(row, edge="end", state="whole", cwd="", taken_for="")
 
 
 def earlier_snapshot(sent: TurnSnapshot, store: str, top: str, *, is_here: bool) -> TurnSnapshot:
@@ -418,7 +408,7 @@ class _TakenSession(Struct, eq=False):
         if last != self._offer.last or digest.hexdigest() != frame.digest:
             raise MoveRefusedError("the entries arrived damaged; nothing was moved")
 
-    async def _lay(self, store: SnapshotStore, files: moves.SentFiles) -> None:
+    async def _lay(self, store: SnapshotStore, files: TurnSnapshot) -> None:
         """Lay the files out, and note them with the session."""
         done = self._done
         with ExitStack() as until:
@@ -442,7 +432,7 @@ class _TakenSession(Struct, eq=False):
             except OSError as error:
                 raise MoveRefusedError(f"{done.cwd!r}: {error.strerror}") from error
             self._done = replace(done, why_plain=laid.why_plain)
-            snapshot = snapshot_row(files, store.id, done.files)
+            snapshot = last_snapshot(files, store.id, done.files)
             await self._journal.snapshots.keep(self._id, [snapshot])
             note = replace(self._note, laid=snapshot.root)
             await self._change(cwd=done.cwd, moved=mark_text(note))
@@ -498,7 +488,7 @@ class _TakenSession(Struct, eq=False):
         except (OSError, TimeoutError) as error:
             raise _not_kept(error) from error
 
-    async def _finish(self, entry: moves.SentEntry, row: SessionRow | None) -> None:
+    async def _finish(self, entry: Entry, row: SessionRow | None) -> None:
         """Append the mark: from then on the session is this machine's."""
         session = self._offer.session
         if row is not None and row.downstream_id is not None:

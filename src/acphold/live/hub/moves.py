@@ -49,6 +49,7 @@ from acp_wire.rpc.transport import Transport
 from acphold import errors
 from acphold.live.hub import bounds
 from acphold.record.history import entries
+from acphold.record.history.entries import Entry, PastEntry
 from acphold.record.history.raw_update import UNREADABLE
 from acphold.record.journal import Journal, Lease, Origin, bounds as journal_bounds, history
 from acphold.record.journal.owners import is_free, refuse_held
@@ -71,8 +72,6 @@ NAME_LETTERS: Final = 200
 NUMBERS: Final = 1 << 31
 """Highest entry number that is accepted."""
 
-NO_COMMIT: Final = "0" * 40
-
 
 class SentSession(Struct, frozen=True):
     """The facts of a session that travel: neither tokens nor rules, nor how its agent starts."""
@@ -88,27 +87,6 @@ class SentSession(Struct, frozen=True):
     origins: tuple[Origin, ...] = ()
 
 
-class SentFiles(Struct, frozen=True):
-    """A snapshot that can be sent: as in `TurnSnapshot`."""
-
-    tree: str
-    commit: str | None
-    branch: str
-    turn: int
-    at: int
-    left_out: tuple[tuple[str, str], ...]
-    left_out_count: int
-
-
-class SentEntry(Struct, frozen=True, array_like=True):
-    """An entry of the journal."""
-
-    seq: int
-    kind: str
-    at: int
-    raw: bytes
-
-
 class Ask(Struct, frozen=True, tag="ask"):
     """The taker begins: the identity of its journal, so that it is not the same one, and the name
     of its machine."""
@@ -121,9 +99,10 @@ class Ask(Struct, frozen=True, tag="ask"):
 class SessionOffer(Struct, frozen=True, tag="offer"):
     """The giver's session, whose last entry is `last`; with `move`, the next one is the mark of
     that move. `below` is the session's folder within its repository, which `marks` identify.
-    `no_files` is the reason for having no files; `is_withheld` if this taker may not have them.
-    `earlier` are the snapshots of the same project before these files, oldest first; their `cwd` is
-    within the repository, and `root` is "": the other machine has places of its own."""
+    `files` is the snapshot of the last turn, `no_files` the reason for having none; `is_withheld`
+    if this taker may not have them. `earlier` are those of the same project before it, oldest
+    first. Their `cwd` is within the repository, and `root` is "": the other machine has places of
+    its own."""
 
     session: SentSession
     last: int
@@ -132,7 +111,7 @@ class SessionOffer(Struct, frozen=True, tag="offer"):
     project: str
     below: str
     marks: ProjectMarks
-    files: SentFiles | None
+    files: TurnSnapshot | None
     no_files: str
     is_withheld: bool = False
     earlier: tuple[TurnSnapshot, ...] = ()
@@ -172,7 +151,7 @@ class PackPiece(Struct, frozen=True, tag="pack"):
 class EntryPiece(Struct, frozen=True, tag="entries"):
     """Some entries."""
 
-    entries: list[SentEntry]
+    entries: list[Entry]
 
 
 class EndOfEntries(Struct, frozen=True, tag="end"):
@@ -188,7 +167,7 @@ class TakerReady(Struct, frozen=True, tag="ready"):
 class Marked(Struct, frozen=True, tag="marked"):
     """The giver has marked its session: with this entry it is the taker's."""
 
-    entry: SentEntry
+    entry: Entry
 
 
 class Done(Struct, frozen=True, tag="done"):
@@ -310,14 +289,14 @@ async def take_lease(journal: Journal, session_id: str) -> Lease:
 
 async def pieces(
     journal: Journal, session_id: str, after: int, through: int
-) -> AsyncIterator[list[SentEntry]]:
+) -> AsyncIterator[list[Entry]]:
     """Yield the entries above `after` in pieces of `journal.bounds.PIECE_BYTES`."""
-    piece: list[SentEntry] = []
+    piece: list[Entry] = []
     size = 0
     async for segment in history(journal, session_id, after, through):
         for entry in segment.entries():
             if entry.seq > after:
-                piece.append(SentEntry(entry.seq, entry.kind, entry.at, entry.raw))
+                piece.append(entry)
                 size += len(entry.raw)
             if size > journal_bounds.PIECE_BYTES:
                 yield piece
@@ -326,7 +305,7 @@ async def pieces(
         yield piece
 
 
-def add_to(digest: _Hash, entry: SentEntry | entries.Entry) -> None:
+def add_to(digest: _Hash, entry: Entry) -> None:
     digest.update(b"%d %b %d\0%b\0" % (entry.seq, entry.kind.encode(), entry.at, entry.raw))
 
 
@@ -377,7 +356,7 @@ async def telling(line: MoveLine) -> AsyncIterator[None]:
 # -- checks of what the other machine says -------------------------------------------------------
 
 
-def past_entry(entry: SentEntry) -> entries.PastEntry:
+def past_entry(entry: Entry) -> PastEntry:
     """Return an entry as the journal takes it in; raises MoveRefusedError unless it is one."""
     kind, raw = entry.kind, entry.raw
     is_json = not raw
@@ -387,7 +366,7 @@ def past_entry(entry: SentEntry) -> entries.PastEntry:
         is_json = is_json or (is_line and msgspec.json.decode(raw, type=Raw) is not None)
     if not is_json or not is_name(kind) or not 0 <= entry.at < 1 << 53:
         raise errors.MoveRefusedError("the other machine sent an invalid entry")
-    return entries.PastEntry(kind, entry.at, raw, entry.seq)
+    return PastEntry(kind, entry.at, raw, entry.seq)
 
 
 def require_wanted(session_id: str, wanted: str) -> None:
@@ -412,10 +391,7 @@ def require_fit(offer: SessionOffer) -> None:
         or below.is_absolute()
         or ".." in below.parts
         or "\0" in offer.below + session.cwd
-        or (files is not None and not 0 <= files.turn <= offer.last)
-        or (files is not None and not 0 <= files.at < 1 << 53)
-        or (files is not None and not 0 <= files.left_out_count < 1 << 53)
-        or (files is not None and not COMMIT.fullmatch(files.commit or NO_COMMIT))
+        or (files is not None and not (files.is_kept and _is_fit(files, offer.last)))
         or (offer.earlier and (files is None or len(offer.earlier) > bounds.EARLIER_SNAPSHOTS))
         or not all(_is_fit(it, offer.last) for it in offer.earlier)
     ):
@@ -423,7 +399,7 @@ def require_fit(offer: SessionOffer) -> None:
 
 
 def _is_fit(snapshot: TurnSnapshot, last: int) -> bool:
-    """True if a giver can offer this snapshot of an earlier turn."""
+    """True if a giver can offer this snapshot."""
     counts = (snapshot.at, snapshot.left_out_count, snapshot.files, snapshot.size)
     below = PurePath(snapshot.cwd)
     ids = [it for it in (snapshot.commit, *snapshot.stashes) if it is not None]
