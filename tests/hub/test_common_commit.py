@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from acphold.errors import JournalUnavailableError
+from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.interface import Updates
+from acphold.record.history.entries import QUEUE
+from acphold.record.history.prompt_queue import QueueChange
 from acphold.record.journal import Journal
 from acphold.record.journal.sqlite.store import SqliteJournal
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused
-from tests.hub.shared import Onlooker, Shared, said as chunk, shared
+from tests.hub.shared import Onlooker, Shared, methods, said as chunk, shared
 
 PLAN = b'{"sessionUpdate":"plan","entries":[]}'
 
@@ -104,6 +108,17 @@ async def test_a_session_tells_its_pieces_in_order_and_no_write_has_two_of_it(
         )
         assert [write.count(b"agent_message_chunk") for write in writes] == [2, 2, 2]
         assert [write.count(b'"s0"') for write in writes] == [1, 1, 1]
+
+
+async def test_a_queue_that_changes_with_words_of_several_sessions_is_told(journal: Path) -> None:
+    async with shared(journal) as house:
+        client = await house.client(_meta={"acphold/queue": True})
+        for _ in range(2):
+            await house.at_work(client)
+        add = QueueChange("add", "p1", msgspec.Raw(b'[{"type":"text","text":"later"}]'))
+        house.desk.hub.conversation("s0").session.hold(QUEUE, [msgspec.json.encode(add)])
+        assert await say(house, s0=said("left"), s1=said("right")) == [True, True]
+        await client.until(lambda: QUEUE_METHOD in methods(client))
 
 
 @pytest.mark.of_a_file

@@ -71,13 +71,15 @@ class Publication(Struct, frozen=True):
 
 
 class Prepared(Struct, frozen=True):
-    """Publications of one session on their way into the journal, with those that were held."""
+    """Publications of one session on their way into the journal, with those that were held;
+    `tells_queue` if they change the queue."""
 
     held: list[Publication]
     publications: Sequence[Publication]
     attributes: Attributes
     queue: PromptQueue
     append: Append
+    tells_queue: bool
 
 
 class ListedRow:

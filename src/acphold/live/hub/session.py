@@ -179,7 +179,7 @@ class HubSession:
         """Publish what is held and `last`, all or nothing; if it fails, what was held stays
         held."""
         prepared = self.prepare(*last)
-        append, queue = prepared.append, self.queue
+        append = prepared.append
         try:
             segments = await self._journal.append(append.lease, append.runs, append.change)
         except BaseException as exc:
@@ -192,7 +192,7 @@ class HubSession:
         finally:
             for each, segment in zip(prepared.publications, segments, strict=True):
                 self.attachments.deliver(each, segment)
-            if self.queue is not queue:
+            if prepared.tells_queue:
                 self.attachments.notify_queue()
         return segments[-1]
 
@@ -210,13 +210,13 @@ class HubSession:
             queue = each.queue_after(queue, last_seq)
             change = merge_changes(change, each.change)
             last_seq += len(each.raws)
-        if queue is not self.queue:
+        if tells_queue := queue is not self.queue:
             change = merge_changes(change, queue_change(queue))
         append = Append(
             self.lease, runs, self.row.entries_change(change, self.attributes, attributes)
         )
         held, self._held = self._held, []
-        return Prepared(held, publications, attributes, queue, append)
+        return Prepared(held, publications, attributes, queue, append, tells_queue)
 
     def hold_again(self, prepared: Prepared, why: BaseException) -> None:
         """Hold again what was held: appending failed."""
@@ -460,6 +460,9 @@ def _deliver_together(committed: Sequence[tuple[HubSession, Prepared, Sequence[S
     for client, lines_of_sessions in speech_of.items():
         for write in zip_longest(*lines_of_sessions, fillvalue=b""):
             client.send(b"".join(write))
+    for session, prepared, _ in committed:
+        if prepared.tells_queue:
+            session.attachments.notify_queue()
 
 
 Alone: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
