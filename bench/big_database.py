@@ -15,7 +15,8 @@ from time import perf_counter
 
 import psycopg
 
-from acphold.record.journal import Journal, Sought
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.seams import Sought
 from acphold.record.journal.stores import open_journal
 from bench import big_journal, listing
 from bench.run import Run

@@ -18,9 +18,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from acphold.record.history import PastEntry
-from acphold.record.history.entries import PROMPT, TURN_END, UPDATE
-from acphold.record.journal import Listed, NewSession, RowChange
+from acphold.record.history.entries import PROMPT, TURN_END, UPDATE, PastEntry
+from acphold.record.journal.rows import Listed, NewSession, RowChange
 from acphold.record.journal.sqlite import search_index, session_rows
 from acphold.record.journal.sqlite.connection import connect
 from acphold.record.journal.sqlite.migrations import SEQ_BITS

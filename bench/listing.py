@@ -11,7 +11,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from acphold.record.journal import Journal, ListFilter, ListKey
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.rows import ListFilter, ListKey
 from acphold.record.journal.stores import open_journal
 from bench.programs import scripted_agent, wrap
 from bench.run import Run

@@ -20,7 +20,8 @@ from time import perf_counter
 
 from msgspec import Struct
 
-from acphold.record.journal import Append, Journal, Lease, NewSession
+from acphold.record.journal.journal import Append, Journal, Lease
+from acphold.record.journal.rows import NewSession
 from acphold.record.journal.sqlite.store import SqliteJournal
 from acphold.record.journal.stores import open_journal
 from bench import big_database

@@ -12,8 +12,8 @@ from random import Random
 from statistics import median
 from time import perf_counter
 
-from acphold.record.journal import Sought
 from acphold.record.journal.hits import terms
+from acphold.record.journal.seams import Sought
 from acphold.record.journal.sqlite.connection import connect
 from acphold.record.journal.sqlite.search import find_in_index
 from acphold.record.journal.sqlite.session_rows import SqliteTables

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from acphold.record.journal import NewSession
+from acphold.record.journal.rows import NewSession
 from acphold.record.journal.sqlite.store import SqliteJournal
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, wrapped

@@ -49,11 +49,6 @@ PUBLIC = {
         Policy PromptQueue RemoteQueue Replay Rule Scope SessionCopy SessionHook Severity
         SignedIn StepKind Token TurnOutcome TurnState UpdateStream Value WaitingPrompt
     """,
-    "acphold.record.standing": """
-        MOST_ANSWERS USUAL Action Circumstances RuleDecision EditAction PlainCommand RuleChange
-        RunAction StandingRule Unclear UnreadableLine allow_once decide decode_call
-        differs flaw leads_away pausing_rule ran_lines read_action read_line read_rule
-    """,
     "acphold.sync": """
         ConnectOptions SyncAgent SyncQueue SyncSession SyncTurn connect
     """,
@@ -68,23 +63,12 @@ PUBLIC = {
         FormQuestion Options PageQuestion PermissionQuestion RemoteAgent RemoteQueue RemoteSession
         RemoteTurn Replay UpdateStream connect connect_over connected_to
     """,
-    "acphold.record.history": """
-        KINDS Entry Message PastEntry Segment SessionState ToolCall
-    """,
     "acphold.imports": """
         ALL Growth Home IMPORTED ImportMemory ImportSelection Intake NAMES OUTCOMES Outcome
         PieceReader Reader Source
         TakenSource WAVES WORTH_LISTING is_quiet
         deletions each fault forecast give_up_lost noting_unreadable read_beside read_listed
         reader
-    """,
-    "acphold.record.journal": """
-        Append Archived Arrivals At Entries Free HasLinks Here Index Journal Lease ListFilter
-        ListKey Listed
-        NewSession Origin Owner Owners PageBack Part Readable RowChange RowChanges SearchHit
-        SessionRow
-        Sessions Sought Tokens Whose
-        default_location history is_forgotten row_of rows_of session_of state_of
     """,
     "acp_wire.rpc": """
         CutNotification Event MAX_MESSAGE MalformedReceived NotificationReceived Peer Protocol
@@ -174,6 +158,7 @@ def test_every_package_says_what_it_offers() -> None:
     # Their faces are commands, or their modules are imported one by one when they are needed.
     silent = {"cli", "exports", "library", "presentation", "processes", "redaction", "screen"}
     silent |= {"bridges", "lines", "reading", "reports", "server", "transports", "mcp"}
+    silent |= {"history", "journal", "standing"}
     silent |= {
         "origins",
         "snapshots",

@@ -6,7 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.stores import open_journal
 
 Raw = tuple[str, bytes]

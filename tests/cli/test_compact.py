@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal import NewSession, bounds
+from acphold.record.journal import bounds
+from acphold.record.journal.rows import NewSession
 from acphold.record.journal.sqlite import in_file
 from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said

@@ -12,7 +12,7 @@ import pytest
 
 from acp_wire.processes.process_tree import family
 from acphold.faces.cli.demo import differences
-from acphold.record.history import Entry
+from acphold.record.history.entries import Entry
 from acphold.record.history.fold import SessionState, fold
 from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.cli.conversation import CONVERSATION, Raw, plan, prompt, said, update

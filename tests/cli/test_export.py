@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.history import Segment
-from acphold.record.journal import SessionRow
+from acphold.record.history.entries import Segment
+from acphold.record.journal.rows import SessionRow
 from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, remember, said, update

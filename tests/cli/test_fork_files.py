@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from acphold.live.hub.kept_stores import stores_of
 from acphold.record.history.entries import turn_spans
-from acphold.record.journal import RowChange, history
+from acphold.record.journal.journal import history
+from acphold.record.journal.rows import RowChange
 from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said

@@ -14,7 +14,7 @@ from acphold.faces.cli.list import COLUMNS, IF_ANY, fit_columns, short_id, style
 from acphold.faces.cli.terminal_text import STYLES, day
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acphold.live.hub.kept_stores import stores_of
-from acphold.record.journal import RowChange
+from acphold.record.journal.rows import RowChange
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import CommandLine

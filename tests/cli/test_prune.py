@@ -12,7 +12,8 @@ import pytest
 
 from acphold.errors import JournalUnavailableError
 from acphold.faces.cli import findings
-from acphold.record.journal import Whose, bounds
+from acphold.record.journal import bounds
+from acphold.record.journal.owners import Whose
 from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.conversation import CONVERSATION, remember

@@ -22,7 +22,8 @@ from acphold.faces.cli.mcp_command import (
     recall_server,
 )
 from acphold.journal_location import VARIABLE
-from acphold.record.journal import NewSession, RowChange, stores
+from acphold.record.journal import stores
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.stores import open_journal
 from mcp import Client, StdioServerParameters, stdio_client
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said, update

@@ -17,7 +17,7 @@ import pytest
 
 from acphold.live.agents.interface import Updates
 from acphold.record.journal.stores import open_journal
-from acphold.record.standing import RuleChange, StandingRule
+from acphold.record.standing.decision import RuleChange, StandingRule
 from tests.cli.command_line import ACPHOLD, run_here
 from tests.editor import DEADLINE
 from tests.hub.shared import PERMISSION, shared

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from acphold.record.history import PastEntry
-from acphold.record.journal import NewSession, RowChange
+from acphold.record.history.entries import PastEntry
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import CommandLine, here_and_there
 from tests.cli.conversation import Raw, ended, prompt, update

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, strategies as st
 
 from acphold.client.remote_turn import LiveState
-from acphold.record.history import Entry
+from acphold.record.history.entries import Entry
 from acphold.record.history.fold import fold
 from acphold.record.history.timeline import Message, ToolCall, TurnEnd
 

@@ -27,8 +27,10 @@ from acphold.live.presentation.json_facts import (
 )
 from acphold.live.reading.session_reader import ListedSession
 from acphold.live.server import alert_commands
-from acphold.record.history import KINDS, Entry
-from acphold.record.journal import SearchHit, SessionRow, bounds
+from acphold.record.history.entries import KINDS, Entry
+from acphold.record.journal import bounds
+from acphold.record.journal.rows import SessionRow
+from acphold.record.journal.seams import SearchHit
 from docs.option_tables import PAGES
 from tests.test_plan import SOURCES
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from html.parser import HTMLParser
 
 from acphold.faces.exports.forms import FORMS, Head
-from acphold.record.history import Entry
+from acphold.record.history.entries import Entry
 from tests.cli.conversation import Raw
 
 AT = 1_767_323_045_000

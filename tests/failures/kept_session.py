@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
-from acphold.record.history import Entry, SessionState
+from acphold.record.history.entries import Entry
+from acphold.record.history.fold import SessionState
 from acphold.record.history.timeline import Message
-from acphold.record.journal import At, history, state_of
+from acphold.record.journal.journal import history, state_of
+from acphold.record.journal.owners import At
 from acphold.record.journal.stores import open_journal
 
 

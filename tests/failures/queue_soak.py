@@ -38,10 +38,11 @@ from typing import Any
 import psutil
 
 from acphold.errors import AcpError
-from acphold.record.history import Entry
+from acphold.record.history.entries import Entry
 from acphold.record.history.fold import Summary
 from acphold.record.history.timeline import turn_end
-from acphold.record.journal import At, Journal, history
+from acphold.record.journal.journal import Journal, history
+from acphold.record.journal.owners import At
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
 from tests.failures.soak import AGENT, QUESTION, kill

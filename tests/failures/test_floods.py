@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acphold.record.journal import Sought
+from acphold.record.journal.seams import Sought
 from acphold.record.journal.stores import open_journal
 from tests.conftest import Defaults
 from tests.editor import DEADLINE, introduced, prompt_params, scripted_agent, wrap_command

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from acphold.live.reading.rule_offers import add_rules
 from acphold.record.journal.stores import open_journal
-from acphold.record.standing import read_rule
+from acphold.record.standing.decision import read_rule
 from tests.editor import introduced, received, scripted_agent, under_name, wrap_command
 from tests.hub.shared import PERMISSION
 from tests.watched_processes import below, gone

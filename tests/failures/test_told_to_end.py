@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from acphold.record.journal import At
+from acphold.record.journal.owners import At
 from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, Talker, editor, introduced, scripted_agent
 from tests.owners import lone_command

@@ -16,8 +16,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from acphold.record.history import Entry, SessionState
-from acphold.record.history.fold import fold
+from acphold.record.history.entries import Entry
+from acphold.record.history.fold import SessionState, fold
 from acphold.record.history.timeline import Item, TurnEnd
 from tests.editor import DEADLINE, Answer, Editor, Refused, open_params, prompt_params
 

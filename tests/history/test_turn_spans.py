@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from acphold.record.history import Segment
-from acphold.record.history.entries import TurnSpan, span_at, turn_spans
+from acphold.record.history.entries import Segment, TurnSpan, span_at, turn_spans
 
 PROMPT = ("prompt", b'[{"type":"text","text":"Hi"}]')
 END = ("turn_end", b'{"stopReason":"end_turn"}')

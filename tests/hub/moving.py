@@ -19,8 +19,9 @@ from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace, take
 from acphold.live.hub.moves import MovedSession
 from acphold.record.history.entries import turn_spans
-from acphold.record.journal import Journal, NewSession, RowChange, history
+from acphold.record.journal.journal import Journal, history
 from acphold.record.journal.moves import mark_of, row_here
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.journal.stores import open_journal
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said

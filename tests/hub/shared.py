@@ -24,7 +24,7 @@ from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server.connection import ClientConnection
 from acphold.live.server.principals import THIS_USER, Door, Principal
-from acphold.record.journal import Journal
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE

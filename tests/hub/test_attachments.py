@@ -18,7 +18,7 @@ from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import Attachment, AttachmentState
 from acphold.live.hub.session import HubSession
-from acphold.record.history import Segment
+from acphold.record.history.entries import Segment
 from acphold.record.journal.postgresql.pipelines import Answer
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages, until

@@ -15,7 +15,7 @@ from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.interface import Updates
 from acphold.record.history.entries import QUEUE
 from acphold.record.history.prompt_queue import QueueChange
-from acphold.record.journal import Journal
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.sqlite.store import SqliteJournal
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused

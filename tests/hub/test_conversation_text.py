@@ -8,8 +8,7 @@ import pytest
 
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import shorten, text_of
-from acphold.record.history import Message, ToolCall
-from acphold.record.history.timeline import TurnEnd
+from acphold.record.history.timeline import Message, ToolCall, TurnEnd
 
 
 def call(**fields: object) -> ToolCall:

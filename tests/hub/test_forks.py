@@ -11,8 +11,8 @@ import pytest
 from acp_wire.transports.addresses import NODE_TOKEN
 from acphold.errors import NothingSaidError, RemoteError
 from acphold.live.hub.forks import Forked, fork
-from acphold.record.history import Message
-from acphold.record.journal import session_of, state_of
+from acphold.record.history.timeline import Message
+from acphold.record.journal.journal import session_of, state_of
 from tests.editor import open_params
 from tests.hub.shared import Shared, said, shared
 

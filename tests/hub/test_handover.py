@@ -20,8 +20,8 @@ from acphold.live.hub.handover import (
     own_words,
     without_its_title,
 )
-from acphold.record.history import Entry, SessionState
-from acphold.record.history.fold import fold
+from acphold.record.history.entries import Entry
+from acphold.record.history.fold import SessionState, fold
 
 Step = tuple[str, str]
 """A role (`user` or `agent`), and its words."""

@@ -12,8 +12,8 @@ import pytest
 from acphold.errors import RemoteError
 from acphold.live.agents.interface import Updates
 from acphold.live.hub.waiting_prompts import prompt_in
-from acphold.record.history import Message
-from acphold.record.journal import state_of
+from acphold.record.history.timeline import Message
+from acphold.record.journal.journal import state_of
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, said, shared
 

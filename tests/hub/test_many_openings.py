@@ -11,7 +11,8 @@ import pytest
 
 from acp_wire.rpc import eager_tasks
 from acphold.live.hub import bounds
-from acphold.record.journal import Lease, NewSession
+from acphold.record.journal.journal import Lease
+from acphold.record.journal.rows import NewSession
 from tests.editor import DEADLINE
 from tests.hub.shared import shared
 

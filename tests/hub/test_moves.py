@@ -37,10 +37,11 @@ from acphold.live.hub.moves import (
 )
 from acphold.record.history.entries import Entry
 from acphold.record.history.prompt_queue import QueueChange
-from acphold.record.journal import Journal, ListFilter, RowChange
 from acphold.record.journal.intentions import change_queue
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.moves import row_here
 from acphold.record.journal.owners import is_owned
+from acphold.record.journal.rows import ListFilter, RowChange
 from acphold.record.journal.stores import open_journal
 from tests.cli.conversation import CONVERSATION, ended, prompt, said
 from tests.editor import Refused

@@ -11,7 +11,8 @@ from hypothesis import given, strategies as st
 
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import missing_turns
-from acphold.record.history import Message, SessionState
+from acphold.record.history.fold import SessionState
+from acphold.record.history.timeline import Message
 from tests.hub.shared import Shared, said, shared
 
 LATER = "2100-01-01T00:00:00Z"

@@ -19,17 +19,11 @@ from acphold.live.agents.capabilities import LINE
 from acphold.live.hub import bounds, ownership
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.session import HubSession
-from acphold.record.history import Segment
-from acphold.record.journal import (
-    Free,
-    Lease,
-    NewSession,
-    RowChange,
-    SessionRow,
-    bounds as journal_bounds,
-    state_of,
-)
-from acphold.record.journal.owners import is_free
+from acphold.record.history.entries import Segment
+from acphold.record.journal import bounds as journal_bounds
+from acphold.record.journal.journal import Lease, state_of
+from acphold.record.journal.owners import Free, is_free
+from acphold.record.journal.rows import NewSession, RowChange, SessionRow
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused, open_params, prompt_params
 from tests.hub.shared import PERMISSION, said, shared

@@ -18,8 +18,8 @@ from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import AttachmentState
 from acphold.live.hub.frames import Frames
 from acphold.live.server.positions import position_of_update
-from acphold.record.history import Entry, Segment, SessionState
-from acphold.record.history.fold import fold
+from acphold.record.history.entries import Entry, Segment
+from acphold.record.history.fold import SessionState, fold
 from tests.editor import Refused, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages
 

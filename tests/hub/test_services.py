@@ -17,7 +17,7 @@ from acphold.errors import (
 )
 from acphold.live.agents.interface import Updates
 from acphold.record.history.timeline import ToolCall
-from acphold.record.journal import state_of
+from acphold.record.journal.journal import state_of
 from tests.hub.shared import Onlooker, Shared, methods, shared
 
 READ, WRITE = "fs/read_text_file", "fs/write_text_file"

@@ -22,7 +22,8 @@ from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import Share
 from acphold.record.journal.lineage import rule_place
 from acphold.record.journal.stores import open_journal
-from acphold.record.standing import RuleChange, StandingRule, programs, read_rule
+from acphold.record.standing import programs
+from acphold.record.standing.decision import RuleChange, StandingRule, read_rule
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.hub.test_waiting_prompts import add
 

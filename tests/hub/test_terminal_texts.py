@@ -14,7 +14,7 @@ from acphold.live.agents.interface import Updates
 from acphold.live.hub.handover import earlier_conversation
 from acphold.record.history.display_terminals import CUT, TEXT_BYTES
 from acphold.record.history.timeline import ToolCall
-from acphold.record.journal import state_of
+from acphold.record.journal.journal import state_of
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, shared
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from acphold.live.agents.interface import Updates
-from acphold.record.journal import ListFilter, Origin
+from acphold.record.journal.rows import ListFilter, Origin
 from tests.hub.shared import Onlooker, Shared, shared
 
 MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}

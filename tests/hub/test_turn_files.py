@@ -25,7 +25,7 @@ from acphold.live.hub.forks import Forked
 from acphold.live.hub.kept_files import fork_with_files, remains
 from acphold.live.hub.kept_stores import is_due, stores_of, tidy
 from acphold.live.server.principals import Principal
-from acphold.record.journal import RowChange
+from acphold.record.journal.rows import RowChange
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.journal.stores import open_journal
 from acphold.record.snapshots import (

@@ -20,9 +20,9 @@ from acphold.live.server.principals import Principal
 from acphold.record.history.entries import now_ms
 from acphold.record.history.prompt_queue import QueueChange, WaitingPrompt
 from acphold.record.history.timeline import TurnEnd, turn_end
-from acphold.record.journal import ListFilter
 from acphold.record.journal.access import Scope
 from acphold.record.journal.intentions import change_queue
+from acphold.record.journal.rows import ListFilter
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared

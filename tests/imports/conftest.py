@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal import Journal
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.stores import open_journal
 
 

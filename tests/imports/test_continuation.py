@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Reader, Source, reader
 from acphold.imports.pieces import KnownPart, PastTurn
-from acphold.record.history import Message
-from acphold.record.journal import Journal, ListFilter, NewSession, RowChange, state_of
+from acphold.record.history.timeline import Message
+from acphold.record.journal.journal import Journal, state_of
+from acphold.record.journal.rows import ListFilter, NewSession, RowChange
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.told import write_lines
 

@@ -19,8 +19,9 @@ from acphold.imports.intake import read_here
 from acphold.imports.pieces import KnownPart, NewsPiece
 from acphold.imports.readers import NAMES
 from acphold.imports.sources import Facts, Manner
-from acphold.record.history import PastEntry
-from acphold.record.journal import ListFilter, RowChange, SessionRow, history, is_forgotten
+from acphold.record.history.entries import PastEntry
+from acphold.record.journal.journal import history, is_forgotten
+from acphold.record.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import CWD, SESSION, Transcript

@@ -16,9 +16,10 @@ from acphold.faces.exports.forms import Head
 from acphold.faces.exports.json_lines import json_lines
 from acphold.imports import Home, Intake, Outcome
 from acphold.imports.acphold import READER
-from acphold.record.history import Entry, PastEntry, SessionState
-from acphold.record.journal import NewSession, RowChange, SessionRow, history, session_of, state_of
-from acphold.record.journal.rows import Origin
+from acphold.record.history.entries import Entry, PastEntry
+from acphold.record.history.fold import SessionState
+from acphold.record.journal.journal import history, session_of, state_of
+from acphold.record.journal.rows import NewSession, Origin, RowChange, SessionRow
 from tests.imports.told import write_lines
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, open_file
 from tests.served import wrapped

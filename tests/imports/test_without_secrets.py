@@ -13,8 +13,8 @@ from acphold.imports.acphold import READER as OWN
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.codex import READER as CODEX
 from acphold.imports.crew import each
-from acphold.record.history import Message
-from acphold.record.journal import state_of
+from acphold.record.history.timeline import Message
+from acphold.record.journal.journal import state_of
 from acphold.record.journal.stores import open_journal
 from acphold.record.redaction.redactor import Redactor
 from tests.imports.claude_home import SESSION, Transcript, use

@@ -10,8 +10,9 @@ from typing import Any
 from acphold.imports import ALL, Home, ImportSelection, Reader, Source
 from acphold.imports.pieces import NOTHING, pieces
 from acphold.imports.sources import Manner
-from acphold.record.history import Entry, Message, SessionState, ToolCall
-from acphold.record.history.fold import fold
+from acphold.record.history.entries import Entry
+from acphold.record.history.fold import SessionState, fold
+from acphold.record.history.timeline import Message, ToolCall
 
 Json = Any
 

@@ -7,21 +7,13 @@ import json
 import pytest
 
 from acphold.errors import AcpError, JournalUnavailableError
-from acphold.record.history import Segment
-from acphold.record.history.entries import turn_spans
+from acphold.record.history.entries import Segment, turn_spans
 from acphold.record.history.timeline import Message
-from acphold.record.journal import (
-    Free,
-    Journal,
-    ListFilter,
-    NewSession,
-    Origin,
-    RowChange,
-    bounds,
-    history,
-    state_of,
-)
+from acphold.record.journal import bounds
 from acphold.record.journal.copies import copy
+from acphold.record.journal.journal import Journal, history, state_of
+from acphold.record.journal.owners import Free
+from acphold.record.journal.rows import ListFilter, NewSession, Origin, RowChange
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.journal.sqlite.store import SqliteJournal
 

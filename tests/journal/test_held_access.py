@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal import Journal, NewSession
 from acphold.record.journal.access import SCOPES, Share, new_token
-from acphold.record.journal.journal import Identity
+from acphold.record.journal.journal import Identity, Journal
+from acphold.record.journal.rows import NewSession
 from acphold.record.journal.sqlite.session_rows import SqliteTables
 from acphold.record.journal.stores import open_journal
 

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from acphold.record.journal import NewSession
 from acphold.record.journal.copies import copy_all
 from acphold.record.journal.lineage import identity
+from acphold.record.journal.rows import NewSession
 from acphold.record.journal.sqlite import file_system
 from acphold.record.journal.sqlite.backup import restore_file
 from acphold.record.journal.stores import open_journal

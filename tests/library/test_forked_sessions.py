@@ -8,8 +8,8 @@ from pathlib import Path
 import acphold
 from acp_wire.transports.streams import memory_pair
 from acphold.live.hub.forks import fork
-from acphold.record.history import Message
-from acphold.record.journal import NewSession, RowChange
+from acphold.record.history.timeline import Message
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.stores import open_journal
 from acphold.testing import connect
 from tests.library.test_turn import agent_that

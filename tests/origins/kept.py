@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from acphold.live.hub.kept_stores import stores_of
-from acphold.record.journal import Lease, NewSession, RowChange
+from acphold.record.journal.journal import Lease
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.journal.stores import open_journal
 from tests.cli.conversation import Raw, ended, prompt, update

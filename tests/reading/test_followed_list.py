@@ -11,7 +11,7 @@ import pytest
 
 from acphold.live.reading.followed_list import follow_list
 from acphold.live.reading.neighbours import LiveSession, Process
-from acphold.record.journal import RowChange
+from acphold.record.journal.rows import RowChange
 from acphold.record.journal.stores import open_journal
 from tests.journal.promises.promise import append, begun, chunk, turn
 from tests.timelines import database

@@ -14,7 +14,7 @@ from acphold.live.reading.inbox import ALL, InboxQuestion, Whose, decisions, ope
 from acphold.live.reading.neighbours import live_anywhere
 from acphold.record.history.decisions import answer_entry
 from acphold.record.history.entries import ANSWER, QUESTION
-from acphold.record.journal import NewSession, Origin, RowChange
+from acphold.record.journal.rows import NewSession, Origin, RowChange
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE
 from tests.served import wrapped

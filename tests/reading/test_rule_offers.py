@@ -19,7 +19,7 @@ from acphold.live.reading.rule_offers import (
 )
 from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import Share
-from acphold.record.standing import USUAL, RuleChange, pausing_rule, read_rule
+from acphold.record.standing.decision import USUAL, RuleChange, pausing_rule, read_rule
 from tests.hub.shared import PERMISSION, Shared
 from tests.hub.test_standing_answers import ALLOWED, REFUSED, asking, at_work, made
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from acphold.record.history import Entry
+from acphold.record.history.entries import Entry
 from acphold.record.redaction.redactor import Redactor
 from tests.redaction.corpus.corpus import cases, harmless, is_readable
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from acphold.errors import RedactionError
-from acphold.record.history import Entry
 from acphold.record.history.children import child_entry, opencode_entry
-from acphold.record.history.entries import CHILD
+from acphold.record.history.entries import CHILD, Entry
 from acphold.record.history.fold import fold
 from acphold.record.history.timeline import Message
 from acphold.record.redaction import detector

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from acphold.record.history.entries import turn_spans
-from acphold.record.journal import Journal, NewSession, history
+from acphold.record.journal.journal import Journal, history
+from acphold.record.journal.rows import NewSession
 from acphold.record.reports.file_edits import ABSENT, Edit, FileText, around
 from acphold.record.reports.session_diff import FileDiff, Gap, on_disk, session_diff
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 from hypothesis import given, strategies as st
 
-from acphold.record.history import Entry
 from acphold.record.history.decisions import AskedQuestion, Came, answer_entry, question_entry
+from acphold.record.history.entries import Entry
 from acphold.record.history.timeline import ContextCompaction, Message, SubAgent, ToolCall, TurnEnd
 from acphold.record.reports.transcript import (
     DecidedQuestion,

@@ -15,9 +15,8 @@ from acp_wire.schema import TextContent
 from acphold.faces.screen.layout import passage
 from acphold.live.agents.interface import Updates
 from acphold.live.hub.handover import earlier_conversation
-from acphold.record.history import ToolCall
-from acphold.record.history.timeline import with_those_inside
-from acphold.record.journal import state_of
+from acphold.record.history.timeline import ToolCall, with_those_inside
+from acphold.record.journal.journal import state_of
 from acphold.record.reports.transcript import turn_scenes
 from tests.history import fold_corpus
 from tests.hub.shared import Onlooker, Person, Shared, shared

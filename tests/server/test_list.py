@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.stores import open_journal
 from tests.editor import received
 from tests.served import wrapped

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from acphold.errors import ForbiddenError, UnknownSessionError
 from acphold.live.server.principals import Principal
-from acphold.record.journal import SessionRow
 from acphold.record.journal.access import Scope
+from acphold.record.journal.rows import SessionRow
 
 ROW = SessionRow(
     session_id="s1",

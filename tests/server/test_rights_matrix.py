@@ -31,8 +31,8 @@ from acphold.live.server.field_rights import ANSWERS, REQUESTS, restrict, restri
 from acphold.live.server.positions import Sent, with_sent
 from acphold.live.server.principals import NEEDED, Principal
 from acphold.live.server.unstable import STATUS
-from acphold.record.journal import NewSession, RowChange
 from acphold.record.journal.access import SCOPES, Scope, Share
+from acphold.record.journal.rows import NewSession, RowChange
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.journal.conversations import append

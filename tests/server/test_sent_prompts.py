@@ -17,7 +17,7 @@ from acp_wire.rpc import Peer
 from acphold.errors import InvalidParamsError
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.positions import find_sent
-from acphold.record.history import Entry
+from acphold.record.history.entries import Entry
 from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, received, scripted_agent
 from tests.owners import program

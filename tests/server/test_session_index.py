@@ -22,7 +22,7 @@ from acphold.live.hub.session_list import SessionList
 from acphold.live.reading.neighbours import CHANGED
 from acphold.live.server import bounds, session_index
 from acphold.live.server.principals import Principal, Visitor
-from acphold.record.journal import RowChange
+from acphold.record.journal.rows import RowChange
 from acphold.record.snapshots.checkouts import in_other_work_trees
 from tests.editor import DEADLINE, open_params
 from tests.hub.shared import Onlooker, Shared, shared

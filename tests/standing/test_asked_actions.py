@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from acphold.record.standing import (
+from acphold.record.standing.asked_actions import (
+    PERMISSION,
+    Action,
     EditAction,
     RunAction,
     Unclear,
@@ -16,7 +18,6 @@ from acphold.record.standing import (
     differs,
     read_action,
 )
-from acphold.record.standing.asked_actions import PERMISSION, Action
 
 CODEX = {"call_id": "c", "command": ["/bin/bash", "-lc", "pytest"], "cwd": "/a"}
 

@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from acphold.record.standing import (
+from acphold.record.standing.asked_actions import PERMISSION, RunAction, read_action
+from acphold.record.standing.decision import (
     Circumstances,
     RuleDecision,
-    RunAction,
     StandingRule,
     decide,
     read_rule,
 )
-from acphold.record.standing.asked_actions import PERMISSION, read_action
 
 HOME = "/home/ada/project"
 FILES = ("corpus.jsonl", "own_corpus.jsonl")

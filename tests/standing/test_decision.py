@@ -12,14 +12,12 @@ import msgspec
 import pytest
 
 from acphold.errors import RuleError
-from acphold.record.standing import (
+from acphold.record.standing.asked_actions import EditAction, RunAction, Unclear
+from acphold.record.standing.decision import (
     Circumstances,
-    EditAction,
     RuleChange,
     RuleDecision,
-    RunAction,
     StandingRule,
-    Unclear,
     decide,
     leads_away,
     pausing_rule,

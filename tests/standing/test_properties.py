@@ -9,15 +9,8 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from acphold.record.standing import (
-    Action,
-    Circumstances,
-    EditAction,
-    RunAction,
-    StandingRule,
-    decide,
-    read_rule,
-)
+from acphold.record.standing.asked_actions import Action, EditAction, RunAction
+from acphold.record.standing.decision import Circumstances, StandingRule, decide, read_rule
 
 PEOPLE: Final = ("", "ada", "bob")
 AGENTS: Final = ("claude", "codex", "cline")

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acphold.record.standing import Circumstances, RuleDecision, RunAction, decide, read_rule
+from acphold.record.standing.asked_actions import RunAction
+from acphold.record.standing.decision import Circumstances, RuleDecision, decide, read_rule
 from acphold.record.standing.repositories import why_runs
 
 SECONDS = 20

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.standing import UnreadableLine, read_line
+from acphold.record.standing.programs import UnreadableLine, read_line
 
 LINES = int(os.environ.get("SHELL_LINES", "20000"))
 """Other ones at each run; `make soak` tries 100,000."""

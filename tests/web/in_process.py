@@ -28,8 +28,9 @@ from acphold.live.server.fronts import Fronted
 from acphold.live.server.relay_protocol import AskedAgent
 from acphold.live.server.service import Service
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import Journal, NewSession, RowChange
 from acphold.record.journal.access import Scope, new_token
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
 from acphold.version import __version__

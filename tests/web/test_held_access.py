@@ -15,9 +15,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import NewSession, RowChange
 from acphold.record.journal.access import SCOPES, new_token
 from acphold.record.journal.journal import Identity
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.sqlite.session_rows import SqliteTables
 from acphold.record.journal.stores import open_journal
 from acphold.web import bounds

@@ -14,8 +14,8 @@ from msgspec import Raw
 
 from acphold.live.reading.neighbours import Live
 from acphold.record.history.prompt_queue import QueueChange
-from acphold.record.journal import NewSession, RowChange
 from acphold.record.journal.intentions import change_queue
+from acphold.record.journal.rows import NewSession, RowChange
 from tests.cli.command_line import CommandLine
 from tests.journal.conversations import Pieces, append, chunk, encode, turn
 from tests.web.in_process import Site, address, site

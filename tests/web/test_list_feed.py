@@ -23,8 +23,8 @@ from acphold.live.reading.neighbours import LiveSession, Process, processes
 from acphold.live.server.principals import THIS_USER
 from acphold.live.server.service import Service
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import NewSession, RowChange
 from acphold.record.journal.access import new_token
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
 from acphold.web import list_feed

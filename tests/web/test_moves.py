@@ -19,7 +19,7 @@ from acphold.errors import AcpError, ConnectionLostError, MoveRefusedError
 from acphold.live.hub.move_taker import WantedPlace, take
 from acphold.live.hub.moves import MovedSession
 from acphold.live.server.principals import Principal
-from acphold.record.journal import ListFilter
+from acphold.record.journal.rows import ListFilter
 from acphold.web.application import ServedMoves
 from tests.cli.conversation import CONVERSATION
 from tests.editor import DEADLINE

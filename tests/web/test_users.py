@@ -24,8 +24,8 @@ from acphold.errors import RemoteError
 from acphold.faces.cli.command_line import Exit
 from acphold.live.reading import requests
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import NewSession, RowChange
 from acphold.record.journal.access import SCOPES, Share, new_token
+from acphold.record.journal.rows import NewSession, RowChange
 from tests.cli.command_line import CommandLine
 from tests.journal.conversations import append
 from tests.web.conftest import Served

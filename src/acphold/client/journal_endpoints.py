@@ -27,7 +27,7 @@ from acphold.serve_options import ServeOptions
 if TYPE_CHECKING:
     from acphold.client.endpoints import ProgramStart
     from acphold.live.agents.interface import AgentListener, HubAgent
-    from acphold.record.journal import Journal
+    from acphold.record.journal.journal import Journal
 
 log = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from acphold.imports.intake import OUTCOMES, ImportSelection, Intake, PieceReade
 from acphold.imports.pieces import KnownPart, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.sources import Manner, Source
-from acphold.record.journal import Journal
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.stores import open_journal
 
 LENGTH_BYTES: Final = 4

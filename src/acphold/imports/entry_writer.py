@@ -17,7 +17,6 @@ from acphold.errors import InvalidParamsError
 from acphold.imports.content_blocks import content, text_block
 from acphold.imports.sources import Facts
 from acphold.imports.values import Missed, Object
-from acphold.record.history import PastEntry
 from acphold.record.history.children import child_update, opencode_child
 from acphold.record.history.entries import (
     CHILD,
@@ -28,6 +27,7 @@ from acphold.record.history.entries import (
     TERMINAL,
     TURN_END,
     UPDATE,
+    PastEntry,
 )
 from acphold.record.history.raw_update import ROLES, string, update_kind
 

@@ -33,7 +33,7 @@ from acphold.imports.sources import (
     stamp,
 )
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import Journal
+from acphold.record.journal.journal import Journal
 
 log = logging.getLogger(__name__)
 

@@ -25,17 +25,9 @@ from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.sources import Facts, Source
 from acphold.record.history.entries import PROMPT
-from acphold.record.journal import (
-    Free,
-    HasLinks,
-    Listed,
-    ListFilter,
-    NewSession,
-    Owners,
-    RowChange,
-    Sessions,
-    Whose,
-)
+from acphold.record.journal.journal import HasLinks, Owners, Sessions
+from acphold.record.journal.owners import Free, Whose
+from acphold.record.journal.rows import Listed, ListFilter, NewSession, RowChange
 
 HEAD_BYTES: Final = 128 << 10
 """Bytes of a file searched for the first prompt: settings and hook output come before it."""

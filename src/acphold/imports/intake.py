@@ -27,21 +27,18 @@ from acphold.imports.heads import enlist, give_up, is_held, unread_in
 from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, pieces, turns
 from acphold.imports.readers import Reader
 from acphold.imports.sources import ExportedState, Facts, Manner, Source, is_text
-from acphold.record.history import PastEntry
-from acphold.record.history.entries import PROMPT, Entry, now_ms
-from acphold.record.journal import (
+from acphold.record.history.entries import PROMPT, Entry, PastEntry, now_ms
+from acphold.record.journal.journal import (
     Arrivals,
     Journal,
     Lease,
-    NewSession,
-    RowChange,
-    SessionRow,
     history,
     is_forgotten,
     row_of,
     session_of,
     state_of,
 )
+from acphold.record.journal.rows import NewSession, RowChange, SessionRow
 
 IMPORTED: Final = "imported"
 """The kind of the entry after imported ones; folds and replays skip it."""

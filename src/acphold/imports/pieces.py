@@ -36,10 +36,9 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
 from acphold.imports.sources import WHOLE, Facts, Manner, Source
 from acphold.imports.values import squeeze, text
-from acphold.record.history import Entry, Message, PastEntry
-from acphold.record.history.entries import PROMPT
+from acphold.record.history.entries import PROMPT, Entry, PastEntry
 from acphold.record.history.fold import fold
-from acphold.record.history.timeline import Item, TurnEnd
+from acphold.record.history.timeline import Item, Message, TurnEnd
 from acphold.record.redaction.redactor import UNREADABLE, Redactor
 
 ENOUGH: Final = 50

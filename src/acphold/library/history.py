@@ -10,11 +10,9 @@ from time import monotonic
 from acphold.errors import DeclarationError
 from acphold.library import bounds
 from acphold.library.store import STORE, Store
-from acphold.record.history import SessionState
 from acphold.record.history.entries import PROMPT, TURN_END, Entry
-from acphold.record.history.fold import EMPTY, Fold
-from acphold.record.journal import Journal
-from acphold.record.journal.journal import history
+from acphold.record.history.fold import EMPTY, Fold, SessionState
+from acphold.record.journal.journal import Journal, history
 
 
 class _Pace:

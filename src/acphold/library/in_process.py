@@ -34,7 +34,7 @@ from acphold.live.agents.interface import AgentCall, AgentRequest, ListenerToMan
 from acphold.live.hub.prompt_turn import PromptCall
 from acphold.live.mcp.servers import MCP_MESSAGE
 from acphold.logs import about
-from acphold.record.journal import Journal, session_of
+from acphold.record.journal.journal import Journal, session_of
 
 if TYPE_CHECKING:
     from acp_wire.rpc.requests import Answer

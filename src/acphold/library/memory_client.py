@@ -44,8 +44,8 @@ from acphold.record.history.entries import UPDATE, Entry
 from acphold.record.history.fold import SessionState, fold
 from acphold.record.history.raw_update import PROMPT_BEGUN
 from acphold.record.history.timeline import ToolCall, shorten
-from acphold.record.journal import ListFilter, RowChange
 from acphold.record.journal.lineage import identity
+from acphold.record.journal.rows import ListFilter, RowChange
 from acphold.record.journal.stores import journal_name, open_journal
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from acphold.library.in_process import InProcessAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import Guest, Service, attend, journal_at, open_desk
-from acphold.record.journal import Journal
+from acphold.record.journal.journal import Journal
 from acphold.serve_options import AgentOptions
 
 if TYPE_CHECKING:

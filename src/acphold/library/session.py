@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from acphold.library.outbox import Outbox
     from acphold.library.session_servers import SessionServers
     from acphold.live.mcp.offers import Prompt
-    from acphold.record.history import SessionState
+    from acphold.record.history.fold import SessionState
 
 
 MODE = "mode"

@@ -42,7 +42,7 @@ from acphold.record.history.timeline import shorten
 if TYPE_CHECKING:
     from acphold.library.session import AuthorSession, Session, Severity
     from acphold.library.session_servers import TurnServers
-    from acphold.record.history import SessionState
+    from acphold.record.history.fold import SessionState
 
 LONGEST: Final = bounds.PIECE_CHARACTERS
 

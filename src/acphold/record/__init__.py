@@ -5,10 +5,10 @@ It stands on acp-wire alone, and starts nothing. Begin with `history/fold.py` an
 """
 
 EXPORTS = """
-    history history.attributes history.children history.decisions history.display_terminals
+    history.attributes history.children history.decisions history.display_terminals
     history.entries history.fold history.prompt_queue history.raw_update
     history.replay history.timeline history.words
-    journal journal.access journal.bounds journal.compression journal.copies journal.hits
+    journal.access journal.bounds journal.compression journal.copies journal.hits
     journal.intentions journal.journal journal.lineage journal.list_places
     journal.moves journal.owners journal.rows journal.seams
     journal.stored_journal journal.stores journal.token_reports
@@ -16,6 +16,6 @@ EXPORTS = """
     reports.file_edits reports.session_diff reports.transcript
     snapshots.bounds snapshots.checkouts snapshots.comparison snapshots.git snapshots.packs
     snapshots.secret_names snapshots.sieve snapshots.snapshot snapshots.store snapshots.worktree
-    standing standing.decision standing.folders standing.programs
+    standing.asked_actions standing.decision standing.folders standing.programs
 """
 """The modules that other wings may import; nobody reaches past them."""

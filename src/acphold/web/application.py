@@ -56,8 +56,8 @@ from acphold.live.reading.neighbours import let_go
 from acphold.live.reading.requests import FEED, INBOX, SEARCH, SESSIONS
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import EXPIRED
-from acphold.record.journal import Journal
 from acphold.record.journal.access import NODE, Access
+from acphold.record.journal.journal import Journal
 from acphold.web import bounds
 from acphold.web.connections import (
     CuttingSocket,

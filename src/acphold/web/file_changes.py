@@ -27,12 +27,12 @@ from contextlib import asynccontextmanager
 from acp_wire.workspace.threads import Threads
 from acphold.live.origins.kept_changes import FoundChanges, session_changes
 from acphold.live.presentation.json_facts import facts_json
-from acphold.record.history import Segment
-from acphold.record.history.entries import TurnSpan, turn_spans
+from acphold.record.history.entries import Segment, TurnSpan, turn_spans
 from acphold.record.history.raw_update import storable
 from acphold.record.history.words import document
-from acphold.record.journal import Journal, SessionRow, bounds as journal_bounds
-from acphold.record.journal.journal import Readable, history
+from acphold.record.journal import bounds as journal_bounds
+from acphold.record.journal.journal import Journal, Readable, history
+from acphold.record.journal.rows import SessionRow
 from acphold.record.reports.file_edits import FileText
 from acphold.record.reports.session_diff import FileDiff, Gap, on_disk
 from acphold.web import bounds

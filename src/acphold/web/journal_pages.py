@@ -46,8 +46,10 @@ from acphold.live.reading.session_reader import Wanted
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import journal_at
 from acphold.record.history.entries import SENT, TURN_END, id_of_sent
-from acphold.record.journal import Journal, ListFilter, SessionRow, Sought
 from acphold.record.journal.hits import terms
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.rows import ListFilter, SessionRow
+from acphold.record.journal.seams import Sought
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted

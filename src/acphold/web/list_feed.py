@@ -35,7 +35,8 @@ from acphold.live.reading.requests import NoQuery
 from acphold.live.reading.session_reader import ListedSession, News, Wanted
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import journal_at
-from acphold.record.journal import Journal, ListFilter, SessionRow
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.rows import ListFilter, SessionRow
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted, Gate

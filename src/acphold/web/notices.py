@@ -46,7 +46,8 @@ from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import Live
 from acphold.live.reading.session_reader import sessions_on_hold
 from acphold.record.history.prompt_queue import describe_queue
-from acphold.record.journal import Journal, SessionRow
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.rows import SessionRow
 from acphold.web import bounds, push
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted, Gate

@@ -51,15 +51,14 @@ from acphold.live.reading import requests
 from acphold.live.reading.inbox import Whose
 from acphold.live.reading.local_reader import LocalReader, entries_of
 from acphold.live.server.principals import Principal
-from acphold.record.history import Entry
-from acphold.record.history.entries import PROMPT, TURN_END
+from acphold.record.history.entries import PROMPT, TURN_END, Entry
 from acphold.record.history.raw_update import ROLES, members, string, update_kind
 from acphold.record.history.replay import named_user
 from acphold.record.history.timeline import turn_end
 from acphold.record.history.words import document
-from acphold.record.journal import Journal, SessionRow
 from acphold.record.journal.hits import Held, hit, patterns_of, speaker, terms
-from acphold.record.journal.journal import history
+from acphold.record.journal.journal import Journal, history
+from acphold.record.journal.rows import SessionRow
 from acphold.record.reports.file_edits import diffs_in
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError

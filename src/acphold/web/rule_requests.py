@@ -32,7 +32,7 @@ from acphold.live.reading.rule_offers import accept_offer, rule_offers
 from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import Scope
 from acphold.record.journal.lineage import rule_place
-from acphold.record.standing import RuleChange, StandingRule
+from acphold.record.standing.decision import RuleChange, StandingRule
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 import pytest_asyncio
 
-from acphold.record.journal import Journal
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.stores import open_journal
 
 

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from acphold.errors import RewrittenError
-from acphold.record.history import Segment
-from acphold.record.journal import Journal, NewSession, bounds, history
+from acphold.record.history.entries import Segment
+from acphold.record.journal import bounds
+from acphold.record.journal.journal import Journal, history
+from acphold.record.journal.rows import NewSession
 from acphold.record.journal.stores import open_journal
 from tests.journal.conversations import CONVERSATIONS, Pieces, append, begun
 from tests.journal.promises.sessions import TEXT, long_turn, numbers

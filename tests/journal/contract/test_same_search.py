@@ -8,9 +8,10 @@ from random import Random
 
 import pytest
 
-from acphold.record.history import PastEntry
-from acphold.record.journal import Journal, NewSession, Sought
-from acphold.record.journal.seams import Part
+from acphold.record.history.entries import PastEntry
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.rows import NewSession
+from acphold.record.journal.seams import Part, Sought
 from acphold.record.journal.stores import open_journal
 from tests.journal.conversations import chunk, encode
 from tests.postgresql import Databases

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from acphold.record.journal import Append, Journal, state_of
 from acphold.record.journal.bounds import AHEAD_ENTRIES
+from acphold.record.journal.journal import Append, Journal, state_of
 from acphold.record.journal.sql.store import SqlJournal
 from acphold.record.journal.stores import open_journal
 from tests.journal.conversations import begun

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.record.history import PastEntry
-from acphold.record.journal import Journal
+from acphold.record.history.entries import PastEntry
+from acphold.record.journal.journal import Journal
 from tests.journal.conversations import begun, chunk, encode
 
 

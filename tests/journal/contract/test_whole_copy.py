@@ -16,22 +16,20 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from acphold.errors import JournalUnavailableError, NotAJournalError
-from acphold.record.history import Segment
-from acphold.record.journal import (
-    Journal,
-    Lease,
+from acphold.record.history.entries import Segment
+from acphold.record.journal import bounds
+from acphold.record.journal.access import Share
+from acphold.record.journal.copies import Became, copy_all
+from acphold.record.journal.journal import Journal, Lease, is_forgotten
+from acphold.record.journal.owners import is_free
+from acphold.record.journal.rows import (
     Listed,
     ListFilter,
     NewSession,
     Origin,
     RowChange,
     SessionRow,
-    bounds,
-    is_forgotten,
 )
-from acphold.record.journal.access import Share
-from acphold.record.journal.copies import Became, copy_all
-from acphold.record.journal.owners import is_free
 from acphold.record.journal.stores import open_journal
 from tests.journal.promises.promise import append, chunk, turn
 from tests.postgresql import Databases
@@ -192,7 +190,7 @@ async def test_a_copy_that_was_broken_off_goes_on_and_doubles_nothing(
 
 BROKEN_OFF = """
 import asyncio, os, signal, sys
-from acphold.record.journal import NewSession
+from acphold.record.journal.rows import NewSession
 from acphold.record.journal.stores import open_journal
 
 async def begin(location, created_at):
@@ -226,7 +224,7 @@ async def test_a_copy_that_was_killed_leaves_no_owner_behind(
 
 DIED = """
 import asyncio, os, signal, sys
-from acphold.record.journal import RowChange
+from acphold.record.journal.rows import RowChange
 from acphold.record.journal.stores import open_journal
 
 async def begin(location):

@@ -23,8 +23,9 @@ from acphold.errors import (
     NewerJournalError,
     ReadOnlyJournalError,
 )
-from acphold.record.journal import At, Journal, bounds
-from acphold.record.journal.owners import seems_gone
+from acphold.record.journal import bounds
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.owners import At, seems_gone
 from acphold.record.journal.postgresql.migrations import FIRST
 from acphold.record.journal.stores import open_journal
 from tests.journal.conftest import opened
@@ -158,7 +159,7 @@ async def test_a_commit_whose_answer_was_lost_is_found_and_nothing_is_doubled(
             others = [await begun(journal, f"s{n}") for n in range(2, 6)]
             await pipelines.ready()
             way.answers_left = 0
-            from acphold.record.journal import Append
+            from acphold.record.journal.journal import Append
 
             done = await journal.append_all([Append(it, [("update", [b"x"])]) for it in others])
             assert not [it for it in done if isinstance(it, LeaseLostError)]
@@ -299,7 +300,7 @@ async def test_a_server_that_only_reads_is_said_to(location: str) -> None:
 
 OWNER = """
 import asyncio, sys
-from acphold.record.journal import NewSession
+from acphold.record.journal.rows import NewSession
 from acphold.record.journal.stores import open_journal
 async def main():
     journal = open_journal(sys.argv[1])

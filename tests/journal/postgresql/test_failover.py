@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from acphold.errors import JournalError, JournalUnavailableError
-from acphold.record.journal import Journal, Lease
+from acphold.record.journal.journal import Journal, Lease
 from tests.journal.conftest import opened
 from tests.journal.conversations import begun, entries_of
 from tests.postgresql import Databases, Server

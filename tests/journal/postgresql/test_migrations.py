@@ -19,9 +19,11 @@ from acphold.errors import (
     NewerJournalError,
     OlderJournalError,
 )
-from acphold.record.journal import Append, NewSession, RowChange, bounds
+from acphold.record.journal import bounds
+from acphold.record.journal.journal import Append
 from acphold.record.journal.postgresql import migrations
 from acphold.record.journal.postgresql.store import PostgresqlJournal
+from acphold.record.journal.rows import NewSession, RowChange
 from tests.journal.postgresql.earlier_tables import STEPS
 from tests.postgresql import Databases
 

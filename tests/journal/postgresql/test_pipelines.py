@@ -10,9 +10,11 @@ import pytest
 import pytest_asyncio
 
 from acphold.errors import LeaseLostError
-from acphold.record.journal import Append, NewSession, bounds
+from acphold.record.journal import bounds
+from acphold.record.journal.journal import Append
 from acphold.record.journal.postgresql.pipelines import Pipelines
 from acphold.record.journal.postgresql.store import PostgresqlJournal
+from acphold.record.journal.rows import NewSession
 from tests.journal.conversations import entries_of
 from tests.postgresql import Databases
 

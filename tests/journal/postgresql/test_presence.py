@@ -9,7 +9,8 @@ import signal
 import psycopg
 import pytest
 
-from acphold.record.journal import At, Free, Whose, bounds
+from acphold.record.journal import bounds
+from acphold.record.journal.owners import At, Free, Whose
 from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE
 from tests.journal.conversations import begun

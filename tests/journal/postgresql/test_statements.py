@@ -11,10 +11,11 @@ import psycopg
 import pytest
 
 from acphold.errors import LeaseLostError
-from acphold.record.journal import Append, ListFilter, NewSession, RowChange, bounds
+from acphold.record.journal import bounds
+from acphold.record.journal.journal import Append
 from acphold.record.journal.postgresql import database, leases as owners, pipelines, session_rows
 from acphold.record.journal.postgresql.store import PostgresqlJournal
-from acphold.record.journal.rows import Listed
+from acphold.record.journal.rows import Listed, ListFilter, NewSession, RowChange
 from tests.journal.conversations import begun, chunk, encode
 from tests.postgresql import Databases
 

@@ -8,10 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
-from acphold.record.journal import Journal, ListFilter, NewSession, RowChange, Sought
 from acphold.record.journal.access import NODE, Deed, Share, new_browser, new_token, token_id
-from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.standing import RuleChange, StandingRule
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.rows import ListFilter, NewSession, RowChange
+from acphold.record.journal.seams import Sought, TurnSnapshot
+from acphold.record.standing.decision import RuleChange, StandingRule
 from tests.journal.promises.promise import promised
 
 SAID = b'[{"type":"text","text":"apples"}]'

@@ -7,7 +7,9 @@ import os
 import pytest
 
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
-from acphold.record.journal import At, Free, Here, Journal, Listed, NewSession, RowChange
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.owners import At, Free, Here
+from acphold.record.journal.rows import Listed, NewSession, RowChange
 from tests.journal.promises.promise import begun, promised
 
 

@@ -15,8 +15,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from acphold.record.history import Entry, PastEntry, Segment
-from acphold.record.journal import Journal, Lease, NewSession, RowChange
+from acphold.record.history.entries import Entry, PastEntry, Segment
+from acphold.record.journal.journal import Journal, Lease
+from acphold.record.journal.rows import NewSession, RowChange
 
 OpenJournal: TypeAlias = Callable[[], Journal | Awaitable[Journal]]
 """Opens a journal, always the same one, and each time as another owner."""

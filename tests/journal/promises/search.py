@@ -5,18 +5,10 @@ from __future__ import annotations
 import pytest
 
 from acphold.errors import CursorError, UnknownSessionError
-from acphold.record.journal import (
-    Journal,
-    ListFilter,
-    ListKey,
-    NewSession,
-    RowChange,
-    Sought,
-    bounds,
-    is_forgotten,
-    list_places,
-    session_of,
-)
+from acphold.record.journal import bounds, list_places
+from acphold.record.journal.journal import Journal, is_forgotten, session_of
+from acphold.record.journal.rows import ListFilter, ListKey, NewSession, RowChange
+from acphold.record.journal.seams import Sought
 from tests.journal.promises.promise import (
     begun,
     chunk,

@@ -10,20 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from acphold import errors
-from acphold.record.history import Segment
-from acphold.record.journal import (
-    Append,
-    Journal,
-    Lease,
-    ListFilter,
-    NewSession,
-    Origin,
-    RowChange,
-    SessionRow,
-    Sought,
-    history,
-    state_of,
-)
+from acphold.record.history.entries import Segment
+from acphold.record.journal.journal import Append, Journal, Lease, history, state_of
+from acphold.record.journal.rows import ListFilter, NewSession, Origin, RowChange, SessionRow
+from acphold.record.journal.seams import Sought
 from tests.journal.promises import promise
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'

@@ -8,10 +8,11 @@ import time
 import pytest
 
 from acphold.errors import LeaseLostError
-from acphold.record.history import Entry, PastEntry
+from acphold.record.history.entries import Entry, PastEntry
 from acphold.record.history.fold import fold
 from acphold.record.history.timeline import Message
-from acphold.record.journal import Journal, NewSession, RowChange, state_of
+from acphold.record.journal.journal import Journal, state_of
+from acphold.record.journal.rows import NewSession, RowChange
 from tests.journal.promises.promise import (
     append,
     begun,

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import NewerJournalError
-from acphold.record.journal import Append, Lease, RowChange, bounds
+from acphold.record.journal import bounds
+from acphold.record.journal.journal import Append, Lease
+from acphold.record.journal.rows import RowChange
 from acphold.record.journal.sqlite import in_file
 from acphold.record.journal.sqlite.connection import Connection, connect, writing
 from acphold.record.journal.sqlite.migrations import VERSION

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acphold.record.journal import NewSession
+from acphold.record.journal.rows import NewSession
 from tests.journal.conversations import open_file
 
 WRITER = """

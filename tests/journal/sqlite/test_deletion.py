@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal import ListFilter, NewSession, RowChange, bounds, is_forgotten
+from acphold.record.journal import bounds
+from acphold.record.journal.journal import is_forgotten
+from acphold.record.journal.rows import ListFilter, NewSession, RowChange
 from acphold.record.journal.sqlite import deletion, search_index
 from acphold.record.journal.sqlite.connection import Connection, connect
 from acphold.record.journal.sqlite.search_index import Indexed, unindex

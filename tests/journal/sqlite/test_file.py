@@ -27,8 +27,9 @@ from acphold.errors import (
     NewerJournalError,
     NotAJournalError,
 )
-from acphold.record.history import Segment
-from acphold.record.journal import Lease, NewSession, state_of
+from acphold.record.history.entries import Segment
+from acphold.record.journal.journal import Lease, state_of
+from acphold.record.journal.rows import NewSession
 from acphold.record.journal.sqlite import file as journal_file
 from acphold.record.journal.sqlite.connection import Connection, OpenMode, connect
 from acphold.record.journal.sqlite.migrations import VERSION

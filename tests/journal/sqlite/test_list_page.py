@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec.structs import replace
 
-from acphold.record.journal import ListFilter, ListKey, RowChange, SessionRow, list_places
+from acphold.record.journal import list_places
+from acphold.record.journal.rows import ListFilter, ListKey, RowChange, SessionRow
 from acphold.record.journal.sqlite.connection import connect
 from acphold.record.journal.sqlite.file import JournalFile
 from acphold.record.journal.sqlite.session_rows import SqliteTables

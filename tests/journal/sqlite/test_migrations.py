@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.record.history import Entry
+from acphold.record.history.entries import Entry
 from acphold.record.history.words import document
-from acphold.record.journal import ListFilter, RowChange, state_of
+from acphold.record.journal.journal import state_of
 from acphold.record.journal.lineage import identity
+from acphold.record.journal.rows import ListFilter, RowChange
 from acphold.record.journal.sql.tables import CODES
 from acphold.record.journal.sqlite import leases
 from acphold.record.journal.sqlite.file import APPLICATION_ID

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.record.journal import NewSession, state_of
+from acphold.record.journal.journal import state_of
+from acphold.record.journal.rows import NewSession
 from acphold.record.journal.sqlite.in_file import copy_to
 from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import chunk, encode, open_file

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import HistoryLostError, JournalUnavailableError, LeaseLostError
-from acphold.record.journal import Append, At, Free, Journal, NewSession
-from acphold.record.journal.owners import seems_silent
+from acphold.record.journal.journal import Append, Journal
+from acphold.record.journal.owners import At, Free, seems_silent
+from acphold.record.journal.rows import NewSession
 from acphold.record.journal.sqlite import leases
 from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import open_file

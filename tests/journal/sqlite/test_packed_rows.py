@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 
 from acphold.errors import NotAJournalError
-from acphold.record.history import PastEntry, Segment
-from acphold.record.journal import Lease, NewSession, RowChange, bounds, history, state_of
+from acphold.record.history.entries import PastEntry, Segment
+from acphold.record.journal import bounds
 from acphold.record.journal.compression import zstd
+from acphold.record.journal.journal import Lease, history, state_of
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.seams import Repaired
 from acphold.record.journal.sql import entry_rows
 from acphold.record.journal.sqlite.session_rows import SqliteTables

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import NotAJournalError
-from acphold.record.journal import NewSession, RowChange
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.seams import Repaired
 from acphold.record.journal.sqlite import in_file
 from acphold.record.journal.sqlite.store import SqliteJournal

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.record.history import PastEntry
 from acphold.record.history.compaction import compact
-from acphold.record.history.entries import Entry
+from acphold.record.history.entries import Entry, PastEntry
 from acphold.record.history.words import TEXT_CHARACTERS, Document, camel_parts, document
-from acphold.record.journal import NewSession, Sought, bounds
+from acphold.record.journal import bounds
 from acphold.record.journal.access import Share
 from acphold.record.journal.hits import Term, terms
+from acphold.record.journal.rows import NewSession
+from acphold.record.journal.seams import Sought
 from acphold.record.journal.sql.search import search
 from acphold.record.journal.sql.session_tables import count_unindexed
 from acphold.record.journal.sqlite import connection, search_index, store as sqlite

@@ -13,8 +13,8 @@ import pytest
 from acphold.errors import (
     JournalUnavailableError,
 )
-from acphold.record.history import Segment
-from acphold.record.journal import NewSession, RowChange
+from acphold.record.history.entries import Segment
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import begun, open_file
 

@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 
 from acphold.record.history.entries import PastEntry, Segment
-from acphold.record.journal import NewSession, RowChange, Tokens
-from acphold.record.journal.seams import Grouping
+from acphold.record.journal.rows import NewSession, RowChange
+from acphold.record.journal.seams import Grouping, Tokens
 from acphold.record.journal.sql.usage_sums import MOST_COST, MOST_TOKENS
 from acphold.record.journal.sqlite import search_index
 from acphold.record.journal.sqlite.connection import connect

@@ -9,10 +9,12 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from acphold.record.history import Segment
+from acphold.record.history.entries import Segment
 from acphold.record.history.fold import fold
 from acphold.record.history.timeline import Message
-from acphold.record.journal import NewSession, RowChange, bounds, session_of, state_of
+from acphold.record.journal import bounds
+from acphold.record.journal.journal import session_of, state_of
+from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import (
     CONVERSATIONS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from acphold.record.history import PastEntry
-from acphold.record.journal import NewSession, Origin, RowChange
+from acphold.record.history.entries import PastEntry
+from acphold.record.journal.rows import NewSession, Origin, RowChange
 from acphold.record.journal.sqlite.store import SqliteJournal
 from acphold.record.journal.token_reports import SessionUsage
 from tests.journal.conversations import cost, encode, usage_reports, used

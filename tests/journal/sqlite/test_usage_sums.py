@@ -14,8 +14,9 @@ from random import Random
 
 import pytest
 
-from acphold.record.history import PastEntry
-from acphold.record.journal import Journal, NewSession, Origin, RowChange
+from acphold.record.history.entries import PastEntry
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.rows import NewSession, Origin, RowChange
 from acphold.record.journal.seams import Grouping, Tokens, UsageSum
 from acphold.record.journal.sql import usage_sums
 from acphold.record.journal.sqlite.connection import connect

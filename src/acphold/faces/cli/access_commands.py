@@ -22,7 +22,7 @@ from acphold.live.reading.local_reader import LocalReader, note_deed
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.record.history.entries import iso, now_ms
 from acphold.record.history.prompt_queue import DAY_MS
-from acphold.record.journal import Journal, stores
+from acphold.record.journal import stores
 from acphold.record.journal.access import (
     NODE,
     SCOPES,
@@ -33,6 +33,7 @@ from acphold.record.journal.access import (
     describe_held,
     new_token,
 )
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.stores import open_journal
 
 # -- tokens -----------------------------------------------------------------------------------

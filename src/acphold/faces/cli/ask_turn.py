@@ -40,7 +40,7 @@ from acphold.live.agents.capabilities import AUTOMATIC, UNRULED
 from acphold.live.agents.identity import display_name
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.history.timeline import turn_end
-from acphold.record.journal import SessionRow
+from acphold.record.journal.rows import SessionRow
 from acphold.version import __version__
 
 if TYPE_CHECKING:

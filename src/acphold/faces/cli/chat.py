@@ -30,8 +30,9 @@ from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal
 from acphold.live.agents.identity import display_name
 from acphold.live.reading.neighbours import live_anywhere
 from acphold.record.history.prompt_queue import prompt_quantity
-from acphold.record.journal import SessionRow, stores
+from acphold.record.journal import stores
 from acphold.record.journal.moves import refuse_moved
+from acphold.record.journal.rows import SessionRow
 
 if TYPE_CHECKING:
     from acphold.client.answers import Rule

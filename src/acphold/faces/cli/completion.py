@@ -18,7 +18,9 @@ from acphold.faces.cli.main import COMMANDS, FAMILIES, LISTED, parser_of, split_
 from acphold.faces.cli.settings import agent_name, agent_names
 from acphold.faces.cli.terminal_text import cut, on_one_line
 from acphold.known_agents import KNOWN_AGENTS
-from acphold.record.journal import ListFilter, SessionRow, rows_of, stores
+from acphold.record.journal import stores
+from acphold.record.journal.journal import rows_of
+from acphold.record.journal.rows import ListFilter, SessionRow
 
 SCRIPTS = {
     # A loop, and not a word list: bash would expand `$(…)` in an id that an agent chose.

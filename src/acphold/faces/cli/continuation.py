@@ -20,8 +20,9 @@ from acphold.faces.cli.terminal_text import cut, folder, on_one_line
 from acphold.journal_location import is_same_folder
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import let_go
-from acphold.record.journal import Journal, ListFilter, RowChange, SessionRow
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.moves import refuse_moved
+from acphold.record.journal.rows import ListFilter, RowChange, SessionRow
 
 
 async def session_to_continue(session_id: str | None, cwd: str) -> SessionRow | None:

@@ -35,7 +35,7 @@ from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import let_go, live_anywhere
-from acphold.record.journal import SessionRow
+from acphold.record.journal.rows import SessionRow
 
 
 class _Options(WantedCopy, kw_only=True):

@@ -20,7 +20,7 @@ from acphold.live.presentation.visible_text import visible_json
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.history.entries import span_at, turn_spans
 from acphold.record.history.raw_update import storable
-from acphold.record.journal import history
+from acphold.record.journal.journal import history
 from acphold.record.reports.session_diff import FileDiff, on_disk
 
 

@@ -33,8 +33,8 @@ from acphold.faces.exports.forms import FORMS, INDEX, Form, Head, form_of
 from acphold.faces.exports.redacted import Redaction
 from acphold.live.presentation.json_facts import place_name
 from acphold.live.reading.session_reader import Wanted, session_pages
-from acphold.record.history import Entry
-from acphold.record.journal import ListFilter, SessionRow
+from acphold.record.history.entries import Entry
+from acphold.record.journal.rows import ListFilter, SessionRow
 
 
 @command("export", "[OPTIONS] [ID...]")

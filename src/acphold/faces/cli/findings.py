@@ -36,7 +36,9 @@ from acphold.live.hub.kept_files import remains
 from acphold.live.hub.kept_stores import relatives, stores_of, tidy
 from acphold.record.history.entries import now_ms
 from acphold.record.history.prompt_queue import DAY_MS
-from acphold.record.journal import Journal, ListFilter, SessionRow, history, stores
+from acphold.record.journal import stores
+from acphold.record.journal.journal import Journal, history
+from acphold.record.journal.rows import ListFilter, SessionRow
 from acphold.record.journal.seams import InFile, TurnSnapshot
 from acphold.record.snapshots.checkouts import checkout_of
 from acphold.record.snapshots.git import program

@@ -43,7 +43,8 @@ from acphold.imports import (
     reader,
 )
 from acphold.known_agents import short_name
-from acphold.record.journal import Journal, stores
+from acphold.record.journal import stores
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.stores import open_journal
 
 if TYPE_CHECKING:

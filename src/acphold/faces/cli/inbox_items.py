@@ -9,7 +9,7 @@ from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, this_terminal
 from acphold.live.reading.session_reader import SessionReader
 from acphold.record.history.prompt_queue import describe_queue
-from acphold.record.journal import SessionRow
+from acphold.record.journal.rows import SessionRow
 
 NOTHING: Final = "Nothing is waiting for you."
 

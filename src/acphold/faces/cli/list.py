@@ -43,8 +43,9 @@ from acphold.live.reading.session_reader import (
 )
 from acphold.record.history.entries import iso, now_ms
 from acphold.record.history.prompt_queue import ELSEWHERE, moment
-from acphold.record.journal import ListFilter, Sessions
+from acphold.record.journal.journal import Sessions
 from acphold.record.journal.moves import destination
+from acphold.record.journal.rows import ListFilter
 
 
 class Column(NamedTuple):

@@ -37,21 +37,14 @@ from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import on_one_line, tell, visible
 from acphold.live.presentation.json_facts import place_name
 from acphold.live.reading.local_reader import LocalReader
-from acphold.record.history import Entry
-from acphold.record.history.entries import iso
+from acphold.record.history.entries import Entry, iso
 from acphold.record.history.replay import named_user
 from acphold.record.history.words import document
-from acphold.record.journal import (
-    Journal,
-    Part,
-    Readable,
-    SearchHit,
-    SessionRow,
-    Sought,
-    history,
-    stores,
-)
+from acphold.record.journal import stores
 from acphold.record.journal.hits import speaker, terms
+from acphold.record.journal.journal import Journal, Readable, history
+from acphold.record.journal.rows import SessionRow
+from acphold.record.journal.seams import Part, SearchHit, Sought
 from acphold.version import __version__
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from acphold.faces.cli.command_line import NothingChosen, UsageError
 from acphold.faces.cli.terminal_text import on_terminal
 from acphold.live.presentation.json_facts import place_name
 from acphold.live.reading.session_reader import SessionReader, Wanted, last_entries
-from acphold.record.journal import ListFilter, SessionRow
+from acphold.record.journal.rows import ListFilter, SessionRow
 
 NEWEST = ("-", "@last")
 """Names of the newest session of the folder."""

@@ -45,7 +45,8 @@ from acphold.record.history.prompt_queue import (
     rules,
     why_held,
 )
-from acphold.record.journal import SessionRow, stores
+from acphold.record.journal import stores
+from acphold.record.journal.rows import SessionRow
 
 DEEDS = ("add", "edit", "move", "drop", "pause", "resume")
 

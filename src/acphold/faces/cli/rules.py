@@ -35,10 +35,17 @@ from acphold.live.reading.rule_offers import (
     past_questions,
 )
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import Journal
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.lineage import rule_place
-from acphold.record.standing import RuleChange, RunAction, StandingRule, Unclear, read_rule
-from acphold.record.standing.decision import DAY, flaw, rule_text
+from acphold.record.standing.asked_actions import RunAction, Unclear
+from acphold.record.standing.decision import (
+    DAY,
+    RuleChange,
+    StandingRule,
+    flaw,
+    read_rule,
+    rule_text,
+)
 from acphold.record.standing.folders import real
 
 DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")

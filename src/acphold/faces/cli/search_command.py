@@ -28,8 +28,8 @@ from acphold.faces.cli.terminal_text import (
 from acphold.live.presentation.json_facts import hit_json, place_name
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.history.entries import iso, now_ms
-from acphold.record.journal import Part, SearchHit, Sought
 from acphold.record.journal.hits import terms
+from acphold.record.journal.seams import Part, SearchHit, Sought
 
 SPEAKERS = {
     "user": ("you", "you"),

@@ -44,8 +44,8 @@ from acphold.faces.cli.terminal_text import tell, visible
 from acphold.record.journal.stores import journal_name
 
 if TYPE_CHECKING:
-    from acphold.record.history import Entry
-    from acphold.record.journal import SessionRow
+    from acphold.record.history.entries import Entry
+    from acphold.record.journal.rows import SessionRow
     from acphold.web.relay import ReachedDaemon, RelayedAgent
     from acphold.web.server import Listening, ServerOutput, Serving
 

@@ -22,8 +22,9 @@ from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import Journal, ListFilter, RowChange, SessionRow
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.owners import other_owner
+from acphold.record.journal.rows import ListFilter, RowChange, SessionRow
 
 
 @command("session rename", "[OPTIONS] ID TITLE...", options.JOURNAL)

@@ -26,7 +26,8 @@ from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.hub.forks import fork
 from acphold.live.hub.kept_files import KeptThere, fork_with_files
 from acphold.live.reading.local_reader import LocalReader
-from acphold.record.journal import Journal, ListFilter
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.rows import ListFilter
 
 BESIDE = ""
 """The value of `--files` without a folder."""

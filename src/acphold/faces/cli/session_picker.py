@@ -34,8 +34,9 @@ from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import LiveSession
 from acphold.live.reading.session_reader import SessionReader, Wanted, last_entries, session_pages
 from acphold.record.history.entries import milliseconds, now_ms
-from acphold.record.journal import ListFilter, SearchHit, SessionRow, Sought
 from acphold.record.journal.hits import terms
+from acphold.record.journal.rows import ListFilter, SessionRow
+from acphold.record.journal.seams import SearchHit, Sought
 from acphold.record.reports.transcript import at_present, turn_scenes
 
 if TYPE_CHECKING:

@@ -28,13 +28,13 @@ from acphold.faces.cli.terminal_text import (
 from acphold.live.presentation.json_facts import entry_json, place_name
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.session_reader import SessionReader, newest_first
-from acphold.record.history import Entry, entries
+from acphold.record.history import entries
 from acphold.record.history.decisions import AskedQuestion, asked_question, closed_question
-from acphold.record.history.entries import now_ms
+from acphold.record.history.entries import Entry, now_ms
 from acphold.record.history.prompt_queue import describe_queue
 from acphold.record.history.timeline import turn_end
-from acphold.record.journal import SessionRow
 from acphold.record.journal.moves import destination
+from acphold.record.journal.rows import SessionRow
 from acphold.record.reports.transcript import (
     DecidedQuestion,
     at_present,

@@ -25,7 +25,7 @@ from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, folder_ar
 from acphold.live.presentation.json_facts import place_name
 from acphold.live.presentation.visible_text import visible_json
 from acphold.live.reading.local_reader import LocalReader, entries_of
-from acphold.record.journal import Journal
+from acphold.record.journal.journal import Journal
 from acphold.record.snapshots.checkouts import Checkout, checkout_of, object_format
 from acphold.record.snapshots.comparison import CommitReader, bare_folder
 from acphold.record.snapshots.git import GitError

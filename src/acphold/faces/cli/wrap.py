@@ -25,7 +25,7 @@ from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.live.agents.interface import AgentListener, HubAgent
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.server.service import Service, refuse, stop_at_signals
-from acphold.record.journal import Journal
+from acphold.record.journal.journal import Journal
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from msgspec import Struct
 
 from acp_wire.workspace.replacement import replace_file as replace_file, unwritable
 from acphold.live.presentation.visible_text import local, on_one_line, quantity
-from acphold.record.history import Entry
-from acphold.record.journal import SessionRow
-from acphold.record.journal.rows import Origin
+from acphold.record.history.entries import Entry
+from acphold.record.journal.rows import Origin, SessionRow
 
 FILE_NAME_CHARACTERS = 100
 """Longest name of a file, without its suffix; file systems allow 255 bytes."""

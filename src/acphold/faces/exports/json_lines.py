@@ -13,8 +13,7 @@ import msgspec
 
 from acphold.faces.exports.forms import Head
 from acphold.live.presentation.json_facts import exact_entry_json
-from acphold.record.history import Entry
-from acphold.record.history.entries import iso
+from acphold.record.history.entries import Entry, iso
 
 
 async def json_lines(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:

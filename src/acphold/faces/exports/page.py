@@ -26,8 +26,7 @@ from acphold.faces.exports.forms import Head
 from acphold.live.presentation import scenes
 from acphold.live.presentation.diffs import diff_lines
 from acphold.live.presentation.visible_text import local, on_one_line, quantity, visible
-from acphold.record.history import Entry
-from acphold.record.history.entries import iso
+from acphold.record.history.entries import Entry, iso
 from acphold.record.history.timeline import ContextCompaction, Message, SubAgent, ToolCall
 from acphold.record.reports.transcript import Planned, Scene, turns
 

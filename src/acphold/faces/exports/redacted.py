@@ -13,7 +13,7 @@ from acp_wire.surroundings import Surroundings
 from acphold.errors import AcpError, RedactionError
 from acphold.faces.exports.forms import Head
 from acphold.live.presentation.visible_text import visible_json
-from acphold.record.history import Entry
+from acphold.record.history.entries import Entry
 from acphold.record.redaction.redactor import Redactor
 
 Read = Callable[[], AsyncIterable[Entry]]

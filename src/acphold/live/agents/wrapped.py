@@ -56,7 +56,7 @@ from acphold.record.history.raw_update import OUR_METHODS, message_without_marks
 from acphold.record.journal.lineage import identity
 
 if TYPE_CHECKING:
-    from acphold.record.journal import Journal
+    from acphold.record.journal.journal import Journal
 
 
 log = logging.getLogger(__name__)

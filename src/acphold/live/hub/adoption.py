@@ -28,8 +28,9 @@ from acphold.live.hub.routes import is_usable_id
 from acphold.live.hub.session_list import check_folder
 from acphold.live.hub.turns import SharedParts
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import Lease, NewSession, RowChange, is_forgotten, row_of, session_of
+from acphold.record.journal.journal import Lease, is_forgotten, row_of, session_of
 from acphold.record.journal.owners import other_owner
+from acphold.record.journal.rows import NewSession, RowChange
 
 log = logging.getLogger(__name__)
 

@@ -67,7 +67,7 @@ from acphold.record.history.raw_update import (
     update_kind,
     without_marks,
 )
-from acphold.record.journal import Sessions, row_of
+from acphold.record.journal.journal import Sessions, row_of
 
 log = logging.getLogger(__name__)
 

@@ -36,8 +36,8 @@ from acphold.live.hub.routes import is_usable_id
 from acphold.newest import Newest
 from acphold.record.history.entries import Segment, milliseconds
 from acphold.record.history.raw_update import may_have_marks, members, meta_without_marks
-from acphold.record.journal import Journal, ListKey, SessionRow
-from acphold.record.journal.rows import NO_CHANGE
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.rows import NO_CHANGE, ListKey, SessionRow
 
 log = logging.getLogger(__name__)
 

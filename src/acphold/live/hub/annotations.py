@@ -16,9 +16,8 @@ from msgspec import Raw, Struct
 from acp_wire.schema import encode
 from acp_wire.schema.splice import items, json_value, splice
 from acphold.errors import INTERNAL_ERROR, InvalidParamsError
-from acphold.record.history import Message, Segment, ToolCall
 from acphold.record.history.children import OpenChild
-from acphold.record.history.entries import PROMPT, UPDATE, iso, now_ms
+from acphold.record.history.entries import PROMPT, UPDATE, Segment, iso, now_ms
 from acphold.record.history.fold import Fold
 from acphold.record.history.raw_update import (
     MESSAGES,
@@ -31,6 +30,7 @@ from acphold.record.history.raw_update import (
     update_kind,
 )
 from acphold.record.history.replay import CLIENT_MARK
+from acphold.record.history.timeline import Message, ToolCall
 from acphold.record.journal.copies import TITLE
 
 TITLE_LENGTH = 80

@@ -28,8 +28,7 @@ from acphold.errors import ConnectionLostError, LeaseLostError, UnknownSessionEr
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.hub import bounds
 from acphold.live.hub.frames import Frames
-from acphold.record.history import Segment
-from acphold.record.history.entries import PROMPT, TURN_END
+from acphold.record.history.entries import PROMPT, TURN_END, Segment
 from acphold.record.history.prompt_queue import PromptQueue
 from acphold.record.journal.access import Scope
 

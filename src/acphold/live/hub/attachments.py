@@ -18,7 +18,7 @@ from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import AttachedSession, Attachment, Client, not_open
 from acphold.live.hub.publication import Publication
 from acphold.newest import Newest
-from acphold.record.history import Segment
+from acphold.record.history.entries import Segment
 from acphold.record.history.prompt_queue import NO_QUEUE
 
 log = logging.getLogger(__name__)

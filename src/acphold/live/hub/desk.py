@@ -42,7 +42,8 @@ from acphold.live.hub.routes import Routes
 from acphold.live.hub.session_list import ListedSessions, SessionList, check_folder
 from acphold.live.hub.turn_files import FileKeeper
 from acphold.live.hub.turns import SharedParts
-from acphold.record.journal import NewSession, session_of
+from acphold.record.journal.journal import session_of
+from acphold.record.journal.rows import NewSession
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)

@@ -18,9 +18,10 @@ from msgspec import Struct
 from acphold.errors import NothingSaidError, UnknownSessionError
 from acphold.live.agents.interface import HubAgent
 from acphold.record.history.entries import TurnSpan, span_at, turn_spans
-from acphold.record.journal import Journal, NewSession, RowChange, SessionRow, history, session_of
 from acphold.record.journal.copies import copy
+from acphold.record.journal.journal import Journal, history, session_of
 from acphold.record.journal.owners import is_owned
+from acphold.record.journal.rows import NewSession, RowChange, SessionRow
 
 MARK = " (fork)"
 """The end of a fork's title, which tells it from the original in a list."""

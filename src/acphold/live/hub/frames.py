@@ -47,7 +47,7 @@ from acphold.live.hub import bounds
 from acphold.live.hub.annotations import NOTICE_START, notice_as_message
 from acphold.live.hub.choices import without_booleans
 from acphold.newest import Newest
-from acphold.record.history import Segment, children
+from acphold.record.history import children
 from acphold.record.history.display_terminals import (
     CUT,
     INFO,
@@ -60,7 +60,15 @@ from acphold.record.history.display_terminals import (
     take_apart,
     texts,
 )
-from acphold.record.history.entries import AUTHOR, CHILD, PROMPT, SENT, TURN_END, id_of_sent
+from acphold.record.history.entries import (
+    AUTHOR,
+    CHILD,
+    PROMPT,
+    SENT,
+    TURN_END,
+    Segment,
+    id_of_sent,
+)
 from acphold.record.history.raw_update import (
     PROMPT_BEGUN,
     content_text,

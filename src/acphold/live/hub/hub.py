@@ -25,7 +25,8 @@ from acphold.live.hub.attachment import Client, not_open
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.ownership import Ownership
 from acphold.live.hub.session import CommonRelease
-from acphold.record.journal import Archived, Journal, ListFilter
+from acphold.record.journal.journal import Journal
+from acphold.record.journal.rows import Archived, ListFilter
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,9 @@ from acphold.live.hub import bounds
 from acphold.live.hub.forks import Forked, fork, turns_to_copy
 from acphold.live.hub.kept_stores import store_of, stores_of
 from acphold.record.history.entries import span_at, turn_spans
-from acphold.record.journal import Journal, ListFilter, ListKey, SessionRow, history
+from acphold.record.journal.journal import Journal, history
 from acphold.record.journal.moves import mark_of
+from acphold.record.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots import worktree
 

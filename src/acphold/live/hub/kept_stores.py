@@ -20,7 +20,7 @@ from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import AcpError, WorkspaceError
 from acphold.live.hub import bounds
 from acphold.record.history.entries import now_ms
-from acphold.record.journal import Journal
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.lineage import family, identity
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.store import SnapshotStore, Stores

@@ -22,9 +22,10 @@ from acphold.live.hub import bounds, moves
 from acphold.live.hub.kept_files import folder_at, has_folder, snapshot_at
 from acphold.live.hub.kept_stores import store_of
 from acphold.record.history.entries import MOVED
-from acphold.record.journal import Journal, Lease, RowChange, SessionRow
+from acphold.record.journal.journal import Journal, Lease
 from acphold.record.journal.lineage import identity
 from acphold.record.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
+from acphold.record.journal.rows import RowChange, SessionRow
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.checkouts import ProjectMarks, checkout_of, marks
 from acphold.record.snapshots.packs import here, make_pack

@@ -31,19 +31,11 @@ from acphold.live.hub.kept_files import remove_remains
 from acphold.live.hub.kept_stores import stores_of
 from acphold.record.history.entries import MOVED, Entry, PastEntry
 from acphold.record.history.raw_update import members, string
-from acphold.record.journal import (
-    Journal,
-    Lease,
-    ListFilter,
-    NewSession,
-    RowChange,
-    SessionRow,
-    Sessions,
-    bounds as journal_bounds,
-    row_of,
-)
+from acphold.record.journal import bounds as journal_bounds
+from acphold.record.journal.journal import Journal, Lease, Sessions, row_of
 from acphold.record.journal.lineage import identity
 from acphold.record.journal.moves import MoveMark, mark_of, mark_text
+from acphold.record.journal.rows import ListFilter, NewSession, RowChange, SessionRow
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.bounds import PACK_LIMITS, STASHES
 from acphold.record.snapshots.checkouts import checkout_of, same_project

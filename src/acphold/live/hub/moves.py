@@ -51,8 +51,10 @@ from acphold.live.hub import bounds
 from acphold.record.history import entries
 from acphold.record.history.entries import Entry, PastEntry
 from acphold.record.history.raw_update import UNREADABLE
-from acphold.record.journal import Journal, Lease, Origin, bounds as journal_bounds, history
+from acphold.record.journal import bounds as journal_bounds
+from acphold.record.journal.journal import Journal, Lease, history
 from acphold.record.journal.owners import is_free, refuse_held
+from acphold.record.journal.rows import Origin
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.checkouts import COMMIT, ProjectMarks
 from acphold.record.snapshots.packs import OBJECT

@@ -31,18 +31,12 @@ from acphold.live.hub.tool_calls import close_children
 from acphold.live.hub.turns import SharedParts
 from acphold.record.history.decisions import closed_question
 from acphold.record.history.entries import ANSWER, SENT, TURN_END, Entry, id_of_sent
-from acphold.record.journal import (
-    At,
-    Journal,
-    Lease,
-    Readable,
-    SessionRow,
-    Whose,
-    bounds as journal_bounds,
-)
+from acphold.record.journal import bounds as journal_bounds
 from acphold.record.journal.intentions import marks
+from acphold.record.journal.journal import Journal, Lease, Readable
 from acphold.record.journal.moves import refuse_moved, row_here
-from acphold.record.journal.owners import refuse_held
+from acphold.record.journal.owners import At, Whose, refuse_held
+from acphold.record.journal.rows import SessionRow
 
 log = logging.getLogger(__name__)
 

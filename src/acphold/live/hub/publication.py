@@ -24,8 +24,8 @@ from acphold.record.history.attributes import Attributes, fold_settings, fold_up
 from acphold.record.history.entries import QUEUE, TURN_END, milliseconds, now_ms
 from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, after_entry, after_turn
 from acphold.record.history.raw_update import CHUNK_STARTS, ROLES, update_kind
-from acphold.record.journal import Append, Lease, RowChange, SessionRow, Sessions
-from acphold.record.journal.rows import NO_CHANGE
+from acphold.record.journal.journal import Append, Lease, Sessions
+from acphold.record.journal.rows import NO_CHANGE, RowChange, SessionRow
 
 log = logging.getLogger(__name__)
 

@@ -69,7 +69,8 @@ from acphold.live.hub.handover import cut_off_turn, earlier_conversation, missin
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import close_children
 from acphold.record.history.attributes import Attributes, fold_settings
-from acphold.record.journal import Journal, Origin, RowChange, session_of, state_of
+from acphold.record.journal.journal import Journal, session_of, state_of
+from acphold.record.journal.rows import Origin, RowChange
 
 log = logging.getLogger(__name__)
 

@@ -50,7 +50,7 @@ from acphold.live.hub.routes import Routes
 from acphold.live.hub.session import publish_together
 from acphold.live.mcp.servers import MCP_MESSAGE
 from acphold.record.history.raw_update import members, string
-from acphold.record.journal import Journal, row_of, session_of
+from acphold.record.journal.journal import Journal, row_of, session_of
 
 log = logging.getLogger(__name__)
 

@@ -27,14 +27,15 @@ from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.attachments import Attachments
 from acphold.live.hub.publication import ListedRow, Prepared, Publication
 from acphold.live.hub.rest import Rest
-from acphold.record.history import Entry, Segment, entries as entries_of
+from acphold.record.history import entries as entries_of
 from acphold.record.history.children import child_entry
 from acphold.record.history.decisions import AskedQuestion, question_entry
+from acphold.record.history.entries import Entry, Segment
 from acphold.record.history.fold import Summary
 from acphold.record.history.prompt_queue import PromptQueue
-from acphold.record.journal import Append, Entries, Journal, Lease, RowChange, SessionRow
 from acphold.record.journal.intentions import queue_change
-from acphold.record.journal.rows import NO_CHANGE, merge_changes
+from acphold.record.journal.journal import Append, Entries, Journal, Lease
+from acphold.record.journal.rows import NO_CHANGE, RowChange, SessionRow, merge_changes
 
 log = logging.getLogger(__name__)
 

@@ -48,17 +48,10 @@ from acphold.live.hub.session import HubSession
 from acphold.newest import Newest
 from acphold.record.history.entries import iso
 from acphold.record.history.raw_update import update_kind
-from acphold.record.journal import (
-    Journal,
-    ListFilter,
-    RowChange,
-    SessionRow,
-    Sessions,
-    list_places,
-    row_of,
-    session_of,
-)
+from acphold.record.journal import list_places
 from acphold.record.journal.copies import TITLE
+from acphold.record.journal.journal import Journal, Sessions, row_of, session_of
+from acphold.record.journal.rows import ListFilter, RowChange, SessionRow
 
 if TYPE_CHECKING:
     from acphold.live.hub.forks import Forked

@@ -30,12 +30,13 @@ from acphold.live.hub.tool_calls import calls_since
 from acphold.record.history.decisions import AskedQuestion
 from acphold.record.history.entries import Entry, now_ms
 from acphold.record.history.raw_update import items, members, string
-from acphold.record.journal import Journal
 from acphold.record.journal.access import Deed
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.lineage import rule_place
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
-    from acphold.record.standing import EditAction, RuleDecision, RunAction, StandingRule
+    from acphold.record.standing.asked_actions import EditAction, RunAction
+    from acphold.record.standing.decision import RuleDecision, StandingRule
 
     class Spoken(Protocol):
         """Knows who has spoken in the running turn."""
@@ -158,14 +159,13 @@ class StandingAnswers(Struct, eq=False):
     async def _consider(
         self, rules: Sequence[StandingRule], question: AskedQuestion, before: int, pauses: int
     ) -> Considered | None:
-        from acphold.record.standing import (
-            Circumstances,
+        from acphold.record.standing.asked_actions import (
             RunAction,
             Unclear,
-            decide,
             decode_call,
             read_action,
         )
+        from acphold.record.standing.decision import Circumstances, decide
         from acphold.record.standing.folders import paths_outside_rules
 
         session = self._session
@@ -211,7 +211,7 @@ class StandingAnswers(Struct, eq=False):
         verdict, action = considered.verdict, considered.action
         if action is None or not verdict.allows:
             return None
-        from acphold.record.standing import allow_once
+        from acphold.record.standing.asked_actions import allow_once
         from acphold.record.standing.decision import revoke_words
 
         if (option := allow_once(question.params)) is None:
@@ -262,7 +262,7 @@ class StandingAnswers(Struct, eq=False):
 
         A use that could not be noted is none: then nothing else could be written either.
         """
-        from acphold.record.standing import MOST_ANSWERS, RuleChange
+        from acphold.record.standing.decision import MOST_ANSWERS, RuleChange
 
         if self._is_paused_since(considered) or self._answer_count(before) >= MOST_ANSWERS:
             return None
@@ -307,8 +307,8 @@ class StandingAnswers(Struct, eq=False):
 
     async def look(self, update: bytes) -> None:
         """Pause the rules if an update reports something else for a call that was allowed."""
-        from acphold.record.standing import decode_call, differs, pausing_rule
-        from acphold.record.standing.decision import revoke_words
+        from acphold.record.standing.asked_actions import decode_call, differs
+        from acphold.record.standing.decision import pausing_rule, revoke_words
 
         parts = members(update)
         id_ = string(parts.get("toolCallId")) or ""
@@ -355,7 +355,8 @@ class StandingAnswers(Struct, eq=False):
         return self._has_moved
 
     def _look_for_cd(self, entries: Iterable[Entry]) -> None:
-        from acphold.record.standing import decode_call, leads_away, ran_lines
+        from acphold.record.standing.asked_actions import decode_call, ran_lines
+        from acphold.record.standing.decision import leads_away
 
         for entry in entries:
             if b'"rawInput"' in entry.raw and (update := entry.update):

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import end_child, end_compaction, fail_tool
 from acphold.live.hub.session import HubSession
-from acphold.record.history import ToolCall
 from acphold.record.history.children import OpenChild, child_entry, opencode_entry
 from acphold.record.history.entries import CHILD, UPDATE
 from acphold.record.history.fold import Fold
@@ -29,7 +28,7 @@ from acphold.record.history.raw_update import (
     string,
     update_kind,
 )
-from acphold.record.history.timeline import FINAL_STATUSES, with_those_inside
+from acphold.record.history.timeline import FINAL_STATUSES, ToolCall, with_those_inside
 
 
 async def calls_since(session: HubSession, since: int) -> dict[str, ToolCall]:

@@ -40,7 +40,8 @@ from acphold.live.hub.annotations import notice
 from acphold.live.hub.session import HubSession
 from acphold.record.history.entries import now_ms
 from acphold.record.history.raw_update import CHUNK_STARTS
-from acphold.record.journal import Journal, bounds as journal_bounds
+from acphold.record.journal import bounds as journal_bounds
+from acphold.record.journal.journal import Journal
 from acphold.record.journal.seams import SnapshotState, TurnSnapshot
 from acphold.record.snapshots import bounds as snapshot_bounds
 

@@ -58,7 +58,7 @@ from acphold.live.hub.tool_calls import close_open
 from acphold.live.hub.turn_files import FileKeeper, TurnFiles
 from acphold.logs import NONE
 from acphold.record.history.timeline import TurnOutcome, end_entry, turn_end
-from acphold.record.journal import Journal
+from acphold.record.journal.journal import Journal
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,8 @@ from acphold.live.hub.kept_files import folder_at
 from acphold.live.hub.kept_stores import stores_of
 from acphold.record.history.entries import TurnSpan
 from acphold.record.history.raw_update import storable
-from acphold.record.journal import Journal, Readable, SessionRow, history
+from acphold.record.journal.journal import Journal, Readable, history
+from acphold.record.journal.rows import SessionRow
 from acphold.record.journal.seams import Numbered, TurnSnapshot, with_numbers
 from acphold.record.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
 from acphold.record.reports.session_diff import FileDiff, relative, session_diff

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from acphold.live.origins.kept_changes import SnapshotStep, steps
 from acphold.live.origins.versions import MOST_BYTES, MOST_VERSIONS, Claim, GitStep, Versions
 from acphold.record.history.entries import TurnSpan
-from acphold.record.journal import SessionRow
+from acphold.record.journal.rows import SessionRow
 from acphold.record.journal.seams import TurnSnapshot, with_numbers
 from acphold.record.reports.file_edits import ABSENT, Edit, FileText, between
 from acphold.record.snapshots import bounds

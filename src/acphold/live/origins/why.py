@@ -40,7 +40,7 @@ from acphold.record.history.decisions import (
 from acphold.record.history.entries import ANSWER, QUESTION, turn_spans
 from acphold.record.history.raw_update import items, members, storable, string
 from acphold.record.history.words import document
-from acphold.record.journal import Journal, history, row_of
+from acphold.record.journal.journal import Journal, history, row_of
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.checkouts import Checkout, checkout_at, checkout_of, object_format
 from acphold.record.snapshots.comparison import bare_folder

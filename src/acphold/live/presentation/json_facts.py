@@ -14,18 +14,17 @@ from msgspec import Raw
 from acp_wire.schema import REQUEST_PERMISSION
 from acphold.known_agents import short_name
 from acphold.live.presentation.visible_text import visible_json
-from acphold.record.history import Entry
-from acphold.record.history.entries import PROMPT, iso
+from acphold.record.history.entries import PROMPT, Entry, iso
 from acphold.record.history.raw_update import storable
-from acphold.record.journal import SearchHit, SessionRow
 from acphold.record.journal.moves import destination
-from acphold.record.journal.seams import UsageSum
+from acphold.record.journal.rows import SessionRow
+from acphold.record.journal.seams import SearchHit, UsageSum
 
 if TYPE_CHECKING:
     from acphold.live.reading.inbox import InboxQuestion
     from acphold.live.reading.rule_offers import RuleOffer
     from acphold.live.reading.session_reader import ListedSession
-    from acphold.record.standing import StandingRule
+    from acphold.record.standing.decision import StandingRule
 
 
 def facts_json(facts: Mapping[str, object]) -> str:

@@ -24,7 +24,7 @@ from acp_wire.workspace.roots import Roots
 from acphold.errors import InvalidParamsError
 from acphold.record.history.raw_update import items, members, string
 from acphold.record.history.timeline import ToolCall
-from acphold.record.journal import SessionRow
+from acphold.record.journal.rows import SessionRow
 from acphold.record.snapshots.secret_names import may_hold_secret
 
 DIFFERS = b'{"type":"content","content":{"type":"text","text":"The file has other text."}}'

@@ -30,7 +30,8 @@ from acphold.record.history.decisions import (
 from acphold.record.history.entries import ANSWER, CHILD, PARAMS, QUESTION, UPDATE, Entry
 from acphold.record.history.raw_update import members, string, tool_id, update_kind
 from acphold.record.history.timeline import ToolDraft
-from acphold.record.journal import Entries, Journal, ListFilter, SessionRow, rows_of
+from acphold.record.journal.journal import Entries, Journal, rows_of
+from acphold.record.journal.rows import ListFilter, SessionRow
 
 
 class InboxQuestion(Struct, frozen=True):

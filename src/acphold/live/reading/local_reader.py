@@ -23,24 +23,14 @@ from acphold.live.reading.session_reader import (
     Wanted,
     searchable_text,
 )
-from acphold.record.history import Entry
-from acphold.record.history.entries import iso, now_ms
+from acphold.record.history.entries import Entry, iso, now_ms
 from acphold.record.history.timeline import TurnOutcome, turn_end
-from acphold.record.journal import (
-    Index,
-    Journal,
-    ListKey,
-    PageBack,
-    Readable,
-    SearchHit,
-    SessionRow,
-    Sought,
-    history,
-    list_places,
-    rows_of,
-)
+from acphold.record.journal import list_places
 from acphold.record.journal.access import Deed
+from acphold.record.journal.journal import Journal, PageBack, Readable, history, rows_of
 from acphold.record.journal.owners import is_owned
+from acphold.record.journal.rows import ListKey, SessionRow
+from acphold.record.journal.seams import Index, SearchHit, Sought
 
 if TYPE_CHECKING:
     from acphold.live.reading.followed_list import Changed

@@ -29,9 +29,9 @@ from acphold import errors
 from acphold.live.agents.capabilities import QUEUE_METHOD, WATCHES
 from acphold.live.reading import bounds
 from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, after_turn
-from acphold.record.journal import Journal, Owner, Owners, Whose
 from acphold.record.journal.intentions import change_queue
-from acphold.record.journal.owners import is_free, other_owner
+from acphold.record.journal.journal import Journal, Owners
+from acphold.record.journal.owners import Owner, Whose, is_free, other_owner
 from acphold.version import __version__
 
 PRESENCE = "_acphold/presence"

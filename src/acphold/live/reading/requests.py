@@ -12,8 +12,8 @@ from urllib.parse import quote
 from msgspec import Meta, Struct, field
 
 from acphold.record.history.entries import LAST_SEQ
-from acphold.record.journal import Archived, Part
-from acphold.record.journal.seams import Grouping
+from acphold.record.journal.rows import Archived
+from acphold.record.journal.seams import Grouping, Part
 
 SESSIONS: Final = "/sessions"
 FEED: Final = "/sessions/feed"

@@ -19,16 +19,33 @@ from acphold.errors import RuleError
 from acphold.known_agents import short_name
 from acphold.live.reading import bounds
 from acphold.live.reading.inbox import InboxQuestion, Whose, call_entries, decisions, question_of
-from acphold.record import standing
 from acphold.record.history.decisions import AskedQuestion, asked_question
 from acphold.record.history.entries import CHILD, now_ms
 from acphold.record.history.raw_update import members, string, update_kind
 from acphold.record.history.timeline import ToolDraft
-from acphold.record.journal import Entries, Journal, SessionRow
+from acphold.record.journal.journal import Entries, Journal
 from acphold.record.journal.lineage import rule_place
-from acphold.record.standing.decision import DAY
+from acphold.record.journal.rows import SessionRow
+from acphold.record.standing.asked_actions import (
+    Action,
+    EditAction,
+    RunAction,
+    Unclear,
+    allow_once,
+    decode_call,
+    read_action,
+)
+from acphold.record.standing.decision import (
+    DAY,
+    USUAL,
+    Circumstances,
+    RuleDecision,
+    StandingRule,
+    decide,
+    flaw,
+)
 from acphold.record.standing.folders import paths_outside_rules, real
-from acphold.record.standing.programs import row_of
+from acphold.record.standing.programs import UnreadableLine, read_line, row_of
 
 
 class PastQuestion(Struct, frozen=True):
@@ -39,25 +56,25 @@ class PastQuestion(Struct, frozen=True):
     """
 
     asked: InboxQuestion
-    action: standing.Action
+    action: Action
     decided: Literal["allowed", "refused", ""]
     kept: tuple[str, ...]
     place: str
 
     def judge(
         self,
-        rules: Iterable[standing.StandingRule],
+        rules: Iterable[StandingRule],
         *,
         now: int | None = None,
         mode: str = "",
         guests: bool = True,
-    ) -> standing.RuleDecision:
+    ) -> RuleDecision:
         """Return what these rules say, at the time of the question or at `now`, in that mode.
 
         Without `guests`, as if nobody else could prompt in the session.
         """
         row = self.asked.row
-        at = standing.Circumstances(
+        at = Circumstances(
             short_name(row.agent),
             row.cwd,
             row.session_id,
@@ -68,9 +85,9 @@ class PastQuestion(Struct, frozen=True):
             has_guests=guests and any(row.shared_with.values()),
             place=self.place,
         )
-        return standing.decide(self.action, rules, at)
+        return decide(self.action, rules, at)
 
-    def is_allowed_by(self, rule: standing.StandingRule) -> bool:
+    def is_allowed_by(self, rule: StandingRule) -> bool:
         """True if the rule alone would have allowed it, had there been one."""
         return self.judge([replace(rule, number=1, expires_at=0, places=(self.place,))]).allows
 
@@ -115,12 +132,12 @@ def paths_without_rules(journal: Journal) -> tuple[str, ...]:
 
 async def action_then(
     journal: Entries, row: SessionRow, question: AskedQuestion, seq: int
-) -> standing.Action:
+) -> Action:
     """Return the action that a question asked for; `seq` is that of its entry."""
     asked = question.tool_call
     told = await call_entries(journal, row.session_id, string(asked.get("toolCallId")) or "", seq)
     if any(entry.kind == CHILD for entry in told):
-        return standing.Unclear("the request comes from a sub-agent")
+        return Unclear("the request comes from a sub-agent")
     draft = ToolDraft("")
     for entry in reversed(told):
         parts = members(entry.update)
@@ -132,8 +149,8 @@ async def action_then(
         )
         if not added:
             draft.patch(update_kind(entry.update), parts)
-    return standing.read_action(
-        short_name(row.agent), question.method, question.params, standing.decode_call(draft.fields)
+    return read_action(
+        short_name(row.agent), question.method, question.params, decode_call(draft.fields)
     )
 
 
@@ -147,7 +164,7 @@ REFUSED_SINCE: Final = 365 * DAY
 class RuleOffer(Struct, frozen=True):
     """Rules that would have allowed a question, and that nobody has made yet."""
 
-    rules: tuple[standing.StandingRule, ...]
+    rules: tuple[StandingRule, ...]
 
     @property
     def text(self) -> str:
@@ -197,7 +214,7 @@ async def rule_offers(
     question = asked_question(entry.raw)
     if closed is not None and not closed.came(question).how.startswith("allow"):
         return []
-    if standing.allow_once(question.params) is None:
+    if allow_once(question.params) is None:
         return []
     now = now_ms()
     rules = [rule for rule in await journal.access.rules(row.tenant) if rule.is_live(now)]
@@ -205,7 +222,7 @@ async def rule_offers(
     if answering and all(rule.is_off for rule in answering):
         return []  # they were switched off
     summary = await journal.summary(session_id)
-    at = standing.Circumstances(
+    at = Circumstances(
         short_name(row.agent),
         row.cwd,
         session_id,
@@ -218,7 +235,7 @@ async def rule_offers(
     action = await action_then(journal, row, question, entry.seq)
     offers: list[RuleOffer] = []
     for reach in _reaches(action, real(row.cwd)):
-        if not all(standing.flaw(rule, is_typed=False) == "" for rule in reach):
+        if not all(flaw(rule, is_typed=False) == "" for rule in reach):
             continue
         made = tuple(
             replace(
@@ -227,7 +244,7 @@ async def rule_offers(
                 agent=at.agent,
                 places=(at.place,),
                 person=row.tenant,
-                expires_at=now + standing.USUAL,
+                expires_at=now + USUAL,
                 made_at=now,
             )
             for rule in reach
@@ -247,7 +264,7 @@ async def accept_offer(
     tenant: str | None,
     all_agents: bool = False,
     made_with: str = "",
-) -> list[standing.StandingRule]:
+) -> list[StandingRule]:
     """Make the rules of the offer with that text; return them with their numbers.
 
     Raises RuleError if there is no such offer, and AllowsRefusedError as `add_rules` does.
@@ -261,8 +278,8 @@ async def accept_offer(
 
 
 async def add_rules(
-    journal: Journal, rules: Sequence[standing.StandingRule], *, although: bool = False
-) -> list[standing.StandingRule]:
+    journal: Journal, rules: Sequence[StandingRule], *, although: bool = False
+) -> list[StandingRule]:
     """Add rules of one person, which hold in this journal on this machine; return them with their
     numbers.
 
@@ -290,40 +307,38 @@ async def add_rules(
     return [await journal.access.add_rule(rule) for rule in rules]
 
 
-def _reaches(action: standing.Action, folder: str) -> Iterator[tuple[standing.StandingRule, ...]]:
+def _reaches(action: Action, folder: str) -> Iterator[tuple[StandingRule, ...]]:
     """Yield the rules that may allow it, without their scope; those that allow least first."""
-    if isinstance(action, standing.RunAction):
+    if isinstance(action, RunAction):
         argvs: list[tuple[str, ...]] = []
-        for line in map(standing.read_line, action.lines):
-            if isinstance(line, standing.UnreadableLine):
+        for line in map(read_line, action.lines):
+            if isinstance(line, UnreadableLine):
                 return
             argvs += [command.argv for command in line if command.argv[0] != "cd"]
-        exact = [standing.StandingRule("allow", "run", argv) for argv in dict.fromkeys(argvs)]
+        exact = [StandingRule("allow", "run", argv) for argv in dict.fromkeys(argvs)]
         yield tuple(exact)
         # With any arguments, of the programs that acphold knows.
         rows = [(rule, row_of(rule.argv)) for rule in exact]
         wide = [replace(it, argv=row.words, is_prefix=True) if row else it for it, row in rows]
         yield tuple(dict.fromkeys(wide))
-    elif isinstance(action, standing.EditAction):
+    elif isinstance(action, EditAction):
         places = {os.path.dirname(real(os.path.join(folder, path))) for path in action.paths}
         below = os.path.relpath(os.path.commonpath(places), folder)
         for name in dict.fromkeys((below, ".")):
-            yield (standing.StandingRule("allow", "edit", (name,)),)
+            yield (StandingRule("allow", "edit", (name,)),)
 
 
 def _select_needed(
-    action: standing.Action,
-    made: Sequence[standing.StandingRule],
-    rules: Sequence[standing.StandingRule],
-    at: standing.Circumstances,
-) -> tuple[standing.StandingRule, ...]:
+    action: Action,
+    made: Sequence[StandingRule],
+    rules: Sequence[StandingRule],
+    at: Circumstances,
+) -> tuple[StandingRule, ...]:
     """Return those of the `made` rules that are used beside the person's own; () if they are not
     enough."""
     first = max((rule.number for rule in rules), default=0) + 1
     numbered = [replace(rule, number=first + place) for place, rule in enumerate(made)]
-    verdict = standing.decide(
-        action, [*(rule for rule in rules if not rule.watches), *numbered], at
-    )
+    verdict = decide(action, [*(rule for rule in rules if not rule.watches), *numbered], at)
     if not verdict.allows:
         return ()
     return tuple(replace(rule, number=0) for rule in verdict.rules if rule.number >= first)

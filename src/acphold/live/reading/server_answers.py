@@ -11,13 +11,12 @@ from acp_wire.schema.splice import members
 from acphold.live.reading.inbox import InboxQuestion
 from acphold.live.reading.neighbours import LiveSession
 from acphold.live.reading.session_reader import FilesOfSession, ListedSession, OfferedRule
-from acphold.record.history import Entry
 from acphold.record.history.decisions import AskedQuestion, Came, ClosedQuestion
-from acphold.record.history.entries import PROMPT, milliseconds
+from acphold.record.history.entries import PROMPT, Entry, milliseconds
 from acphold.record.history.timeline import TurnOutcome
-from acphold.record.journal import Origin, SearchHit, SessionRow
 from acphold.record.journal.moves import MoveMark, mark_text
-from acphold.record.journal.seams import Speaker
+from acphold.record.journal.rows import Origin, SessionRow
+from acphold.record.journal.seams import SearchHit, Speaker
 from acphold.record.journal.token_reports import ReportedTokens
 
 

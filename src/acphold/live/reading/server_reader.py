@@ -34,12 +34,12 @@ from acphold.live.reading.session_reader import (
     last_entries,
     session_pages,
 )
-from acphold.record.history import Entry
-from acphold.record.history.entries import iso
+from acphold.record.history.entries import Entry, iso
 from acphold.record.history.raw_update import string
-from acphold.record.journal import ListFilter, PageBack, SearchHit, SessionRow, Sought
 from acphold.record.journal.access import token_id
-from acphold.record.journal.seams import Grouping, UsageSum, UsageSums
+from acphold.record.journal.journal import PageBack
+from acphold.record.journal.rows import ListFilter, SessionRow
+from acphold.record.journal.seams import Grouping, SearchHit, Sought, UsageSum, UsageSums
 
 C = TypeVar("C", str, int)
 T = TypeVar("T")

@@ -16,13 +16,14 @@ from acphold.errors import JournalBusyError, RewrittenError
 from acphold.known_agents import short_name
 from acphold.live.reading import bounds
 from acphold.record.history.prompt_queue import BY_PERSON
-from acphold.record.journal import ListFilter, PageBack, SearchHit, SessionRow, Sought
-from acphold.record.journal.seams import SnapshotState
+from acphold.record.journal.journal import PageBack
+from acphold.record.journal.rows import ListFilter, SessionRow
+from acphold.record.journal.seams import SearchHit, SnapshotState, Sought
 
 if TYPE_CHECKING:
     from acphold.live.reading.inbox import InboxQuestion
     from acphold.live.reading.neighbours import LiveSession
-    from acphold.record.history import Entry
+    from acphold.record.history.entries import Entry
     from acphold.record.history.timeline import TurnOutcome
     from acphold.record.journal.seams import Grouping, UsageSums
 

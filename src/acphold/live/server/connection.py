@@ -53,8 +53,8 @@ from acphold.live.server.session_requests import Handler, SessionRequests
 from acphold.live.server.unstable import UnstableMethods, archive_filter, copy_session
 from acphold.newest import Newest
 from acphold.record.history.raw_update import members, string
-from acphold.record.journal import row_of
 from acphold.record.journal.access import SCOPES, Scope
+from acphold.record.journal.journal import row_of
 
 if TYPE_CHECKING:
     from acphold.live.server.session_index import SessionIndex

@@ -47,8 +47,9 @@ from acphold.live.agents import air, capabilities
 from acphold.live.agents.air import within
 from acphold.live.agents.capabilities import ASKED, QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
-from acphold.record.journal import SessionRow, row_of
 from acphold.record.journal.access import SCOPES, Scope
+from acphold.record.journal.journal import row_of
+from acphold.record.journal.rows import SessionRow
 
 if TYPE_CHECKING:  # only for types: a principal needs no hub
     from acphold.live.hub.desk import Desk

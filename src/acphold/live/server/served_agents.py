@@ -37,15 +37,10 @@ from acphold.live.server.service import Service, attend, connect_client, new_des
 from acphold.live.server.unstable import archive_filter
 from acphold.logs import heard_by
 from acphold.record.history.prompt_queue import REOPENED
-from acphold.record.journal import (
-    Here,
-    ListFilter,
-    ListKey,
-    SessionRow,
-    bounds as journal_bounds,
-    row_of,
-)
-from acphold.record.journal.owners import is_free, other_owner, seems_silent
+from acphold.record.journal import bounds as journal_bounds
+from acphold.record.journal.journal import row_of
+from acphold.record.journal.owners import Here, is_free, other_owner, seems_silent
+from acphold.record.journal.rows import ListFilter, ListKey, SessionRow
 
 log = logging.getLogger(__name__)
 

@@ -27,13 +27,14 @@ from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import note_place, own_socket
 from acp_wire.transports.unix import listening
 from acphold.errors import AcpError, AuthRequiredError, JournalError, RuntimeFolderError
+from acphold.journal_location import default_location
 from acphold.live.hub.alerts import NO_ALERTS, Alerts
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
 from acphold.live.server.connection import ClientConnection
 from acphold.live.server.principals import NEIGHBOUR, THIS_USER, Door, Principal
-from acphold.record.journal import Journal, Owners, default_location
+from acphold.record.journal.journal import Journal, Owners
 from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
 

@@ -43,7 +43,7 @@ from acphold.live.server.checked_params import decode_params, list_request, requ
 from acphold.live.server.principals import Entrance
 from acphold.newest import Newest
 from acphold.record.history.raw_update import items, members, string
-from acphold.record.journal import Archived
+from acphold.record.journal.rows import Archived
 from acphold.record.snapshots.checkouts import in_other_work_trees
 
 log = logging.getLogger(__name__)

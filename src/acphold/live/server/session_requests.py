@@ -35,8 +35,7 @@ from acphold.live.server.principals import Entrance
 from acphold.live.server.remote_sessions import RemoteSessions
 from acphold.live.server.session_opener import Openings, as_readable
 from acphold.record.history.timeline import answer_in
-from acphold.record.journal import Whose
-from acphold.record.journal.owners import Free
+from acphold.record.journal.owners import Free, Whose
 
 SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""

@@ -31,8 +31,9 @@ from acphold.live.server.checked_params import decode_params, require_absolute, 
 from acphold.live.server.open_params import OpenParams
 from acphold.live.server.principals import Note, Principal
 from acphold.live.server.session_opener import SessionOpener
-from acphold.record.journal import Archived, row_of
+from acphold.record.journal.journal import row_of
 from acphold.record.journal.owners import other_owner
+from acphold.record.journal.rows import Archived
 
 STATUS = "session/status"
 

@@ -27,8 +27,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from acphold.errors import RedactionError
-from acphold.record.history import Entry
-from acphold.record.history.entries import PROMPT
+from acphold.record.history.entries import PROMPT, Entry
 from acphold.record.redaction.detector import is_certain, secret_by_name, secrets
 from acphold.record.redaction.known import KnownSecrets
 from acphold.record.redaction.rules import FoundSecret, by_form
