@@ -20,7 +20,7 @@ from acphold.record.history.entries import span_at, turn_spans
 from acphold.record.journal.journal import Journal, history
 from acphold.record.journal.moves import mark_of
 from acphold.record.journal.rows import ListFilter, ListKey, SessionRow
-from acphold.record.journal.seams import TurnSnapshot
+from acphold.record.journal.seams import TurnSnapshot, with_numbers
 from acphold.record.snapshots import worktree
 
 log = logging.getLogger(__name__)
@@ -44,10 +44,7 @@ async def snapshot_at(
         if span is None:
             raise WorkspaceError(f"no turn of this session has entry {at}")
         spans = spans[: span.number]
-    # A snapshot names the last entry before the prompt: it is of the first turn that begins after
-    # that entry.
-    first = spans[-2].first if len(spans) > 1 else 0
-    of_turn = [it for it in rows if spans and first <= it.turn < spans[-1].first]
+    of_turn = [it.snapshot for it in with_numbers(rows, spans) if it.turn == len(spans)]
     snapshots = [it for it in of_turn if it.edge == edge]
     for snapshot in snapshots:
         if has_folder(snapshot, row):

@@ -22,7 +22,7 @@ from acphold.live.hub import bounds, moves
 from acphold.live.hub.kept_files import folder_at, has_folder, snapshot_at
 from acphold.live.hub.kept_stores import store_of
 from acphold.record.history.entries import MOVED
-from acphold.record.journal.journal import Journal, Lease
+from acphold.record.journal.journal import Journal, Lease, take_lease
 from acphold.record.journal.lineage import identity
 from acphold.record.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
 from acphold.record.journal.rows import RowChange, SessionRow
@@ -64,7 +64,7 @@ async def give(
         to = to or ask.name
         if not moves.is_name(to):
             raise MoveRefusedError("the other machine did not send its name")
-        lease = await moves.take_lease(journal, session_id)
+        lease = await take_lease(journal, session_id, yields=True)
         giving = _GivenSession(journal, line, to, giver or socket.gethostname(), why_no_files)
         try:
             return await giving.give(lease, has_gone)

@@ -32,7 +32,7 @@ from acphold.live.hub.kept_stores import stores_of
 from acphold.record.history.entries import MOVED, Entry, PastEntry
 from acphold.record.history.raw_update import members, string
 from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.journal import Journal, Lease, Sessions, row_of
+from acphold.record.journal.journal import Journal, Lease, Sessions, row_of, take_lease
 from acphold.record.journal.lineage import identity
 from acphold.record.journal.moves import MoveMark, mark_of, mark_text
 from acphold.record.journal.rows import ListFilter, NewSession, RowChange, SessionRow
@@ -235,7 +235,9 @@ class _TakenSession(Struct, eq=False):
         if mark.journal != own:  # the move was accepted in another journal, which may go on with it
             mark = replace(mark, taking="", journal=own)
         self._note = replace(mark, taking=mark.taking or token_hex(16), source=offer.giver)
-        self._held = await (self._create() if row is None else moves.take_lease(journal, self._id))
+        self._held = await (
+            self._create() if row is None else take_lease(journal, self._id, yields=True)
+        )
         try:
             now = await journal.session(self._id)
             if row is not None and (now.moved, now.last_seq) != (row.moved, row.last_seq):

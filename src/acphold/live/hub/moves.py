@@ -52,8 +52,7 @@ from acphold.record.history import entries
 from acphold.record.history.entries import Entry, PastEntry
 from acphold.record.history.raw_update import UNREADABLE
 from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.journal import Journal, Lease, history
-from acphold.record.journal.owners import is_free, refuse_held
+from acphold.record.journal.journal import Journal, history
 from acphold.record.journal.rows import Origin
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.snapshots.checkouts import COMMIT, ProjectMarks
@@ -276,17 +275,6 @@ def moved(offer: SessionOffer, done: Done, no_files: str) -> MovedSession:
         return MovedSession(offer.session.session_id, done, no_files)
     names = tuple(path for path, _ in files.left_out[:3])
     return MovedSession(offer.session.session_id, done, no_files, files.left_out_count, names)
-
-
-async def take_lease(journal: Journal, session_id: str) -> Lease:
-    """Own a session for a while; anybody may take it over, and then it is not marked.
-
-    Raises HeldElsewhereError if a process has it.
-    """
-    whose = await journal.owner(session_id)
-    if not is_free(whose):
-        refuse_held(session_id, whose)
-    return await journal.acquire(session_id, whose.epoch, yields=True)
 
 
 async def pieces(

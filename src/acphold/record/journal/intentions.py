@@ -40,9 +40,8 @@ from acphold.record.history.prompt_queue import (
     fitting,
     plan_elsewhere,
 )
-from acphold.record.journal.journal import Journal
+from acphold.record.journal.journal import Journal, take_lease
 from acphold.record.journal.moves import row_here
-from acphold.record.journal.owners import is_free, refuse_held
 from acphold.record.journal.rows import RowChange, SessionRow
 
 _QUEUE_MARK: Final = b'{"do":"hold","why":"elsewhere"}'
@@ -86,10 +85,7 @@ async def change_queue(journal: Journal, session_id: str, change: QueueChange) -
     SessionMovedError if it is another machine's, InvalidParamsError if the change does not fit, and
     JournalError.
     """
-    whose = await journal.owner(session_id)
-    if not is_free(whose):
-        refuse_held(session_id, whose)
-    lease = await journal.acquire(session_id, seen=whose.epoch)
+    lease = await take_lease(journal, session_id)
     row = await row_here(journal, lease)
     try:
         summary = await journal.summary(session_id)

@@ -17,6 +17,7 @@ from acphold.errors import LeaseLostError, RewrittenError, UnknownSessionError
 from acphold.record.history.fold import Fold, SessionState, Summary
 from acphold.record.journal import bounds
 from acphold.record.journal.access import Access
+from acphold.record.journal.owners import is_free, refuse_held
 from acphold.record.journal.rows import (
     Listed,
     ListFilter,
@@ -402,6 +403,17 @@ async def row_of(
     with suppress(UnknownSessionError):
         return await journal.session(session_id, counted=counted)
     return None
+
+
+async def take_lease(journal: Owners, session_id: str, *, yields: bool = False) -> Lease:
+    """Own a session for a moment, or with `yields` until somebody wants it.
+
+    Raises HeldElsewhereError if a process has it, UnknownSessionError.
+    """
+    whose = await journal.owner(session_id)
+    if not is_free(whose):
+        refuse_held(session_id, whose)
+    return await journal.acquire(session_id, whose.epoch, yields=yields)
 
 
 async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:

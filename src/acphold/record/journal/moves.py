@@ -6,13 +6,11 @@ hub does not open it, nothing is queued in it, no import adds to it. It can be r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
 import msgspec
 from msgspec import Struct
 
 from acphold.errors import SessionMovedError
-from acphold.record.journal.journal import Lease
+from acphold.record.journal.journal import Journal, Lease
 from acphold.record.journal.rows import SessionRow
 
 
@@ -48,15 +46,7 @@ def destination(row: SessionRow) -> str:
     return mark_of(row).to if row.moved else ""
 
 
-if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
-
-    class _Leased(Protocol):
-        async def session(self, session_id: str, *, counted: bool = False) -> SessionRow: ...
-
-        async def release(self, lease: Lease) -> None: ...
-
-
-async def row_here(journal: _Leased, lease: Lease) -> SessionRow:
+async def row_here(journal: Journal, lease: Lease) -> SessionRow:
     """Return the row of a session that we own: nobody can move it now.
 
     If it is another machine's, release the session and raise SessionMovedError.
