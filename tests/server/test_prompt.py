@@ -42,6 +42,20 @@ async def test_a_prompt_that_is_no_array_is_refused_by_name(journal: Path, promp
         assert "prompt" in error.message
 
 
+async def test_a_message_of_very_many_members_is_refused_as_it_would_hold_up_everybody(
+    journal: Path,
+) -> None:
+    many = dict.fromkeys(map(str, range(100_000)), 1)
+    hello = {"type": "text", "text": "hello"}
+    async with wrapped(journal) as client:
+        session = await client.new()
+        for members in ({"prompt": [hello], "_meta": many}, {"prompt": [{**hello, **many}]}):
+            error = await client.refused("session/prompt", {"sessionId": session, **members})
+            assert (error.code, "more than 100000 parts" in error.message) == (-32600, True)
+        ended = await client.prompt(session, say("long, " * 100_000))
+        assert ended == {"stopReason": "end_turn"}
+
+
 async def test_a_prompt_of_very_many_blocks_is_refused_as_it_would_hold_up_everybody(
     journal: Path,
 ) -> None:

@@ -112,7 +112,7 @@ def test_nesting_is_followed_wherever_the_pieces_begin(text: bytes, size: int) -
         nesting = Nesting(limit)
         for piece in reads(text, size):
             nesting.add(piece)
-        assert nesting.too_deep == (deepest > limit)
+        assert ("deeper" in nesting.problem) == (deepest > limit)
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'[{"a":'])
@@ -129,6 +129,16 @@ def test_a_line_nested_too_deep_is_told_from_one_that_is_not(
         (frame,) = fed(LineBuffer(10**9, depth=20), line + b"\n", size)
         problem = "a message nested deeper than 20 levels"
         assert frame == (Oversize(problem, line[:HEAD], line[-TAIL:]) if deep else line)
+
+
+@pytest.mark.parametrize("size", [7, 1000, 10**9])
+@pytest.mark.parametrize("count", [4000, 4001])
+def test_a_line_of_too_many_parts_is_told_from_one_of_many_commas(size: int, count: int) -> None:
+    texts = json.dumps(["[{,\\" * 9, '",' * 5000, *["{,"] * (count - 3)]).encode()
+    (frame,) = fed(LineBuffer(10**9, depth=20, parts=3999), texts + b"\n", size)
+    problem = "a message of more than 3999 parts"
+    too_many = Oversize(problem, texts[:HEAD], texts[-TAIL:])
+    assert frame == (texts if count == 4000 else too_many)
 
 
 HEAVY = {

@@ -29,6 +29,8 @@ from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import copy_context
 from functools import partial
 
+from msgspec import MsgspecError, Struct, field
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from acp_wire import schema
@@ -63,11 +65,28 @@ async def peek(transport: Transport, limit: int) -> tuple[Transport, bool]:
     while b"\n" not in data and len(data) <= limit and (chunk := await transport.receive()):
         data += chunk
     wants_all = False
-    with suppress(errors.InvalidParamsError):
-        message = members(data.partition(b"\n")[0])
-        offered = members(members(message.get("params", b"")).get("clientCapabilities", b""))
-        wants_all = members(offered.get("_meta", b"")).get(capabilities.ALL_AGENTS) == b"true"
+    with suppress(MsgspecError, UnicodeDecodeError, RecursionError):
+        wants_all = _peek(data.partition(b"\n")[0]).params.offered.meta.wants_all
     return reread(transport, data), wants_all
+
+
+class _Meta(Struct, frozen=True):
+    wants_all: bool = field(name=capabilities.ALL_AGENTS, default=False)
+
+
+class _Offered(Struct, frozen=True):
+    meta: _Meta = field(name="_meta", default=_Meta())
+
+
+class _Introduction(Struct, frozen=True):
+    offered: _Offered = field(name="clientCapabilities", default=_Offered())
+
+
+class _FirstMessage(Struct, frozen=True):
+    params: _Introduction = _Introduction()
+
+
+_peek = Decoder(_FirstMessage).decode  # the first message may be long: only this is read of it
 
 
 async def attend(
@@ -96,7 +115,7 @@ class AllAgents:
         limit: int,
         principal: Principal,
     ) -> None:
-        self.peer = Peer(transport, self, name="client", limit=limit)
+        self.peer = Peer(transport, self, name="client", limit=limit, parts=bounds.MESSAGE_PARTS)
         self._served = served
         self._default = default
         self._principal = principal

@@ -21,6 +21,10 @@ PROMPT_BLOCKS = 10_000
 """Most content blocks of a prompt. Each is looked at many times on its way, and meanwhile nobody
 else is served."""
 
+MESSAGE_PARTS = 100_000
+"""Most objects, arrays and items of a message from a client. Some are taken apart several times,
+and meanwhile nobody else is served."""
+
 PARED_VALUES = 50_000
 """Most values that are looked at in a message of a client that may not say everything."""
 

@@ -89,7 +89,9 @@ class ClientConnection:
         self.only_joins = desk.only_joins
         self._is_one_of_many = isinstance(client, Peer)
         self.peer = (
-            client if isinstance(client, Peer) else Peer(client, self, name="client", limit=limit)
+            client
+            if isinstance(client, Peer)
+            else Peer(client, self, name="client", limit=limit, parts=bounds.MESSAGE_PARTS)
         )
         self.send: Callable[[bytes], None] = self.peer.send
         self.drain = self.peer.drain

@@ -1,12 +1,14 @@
 """The byte stream of a connection, cut into lines with one message each.
 
 ACP on stdio: one message a line, no newline inside (spec v1, transports, "stdio"). A line has a
-limit in bytes, and a limit on the nesting of its JSON: a peer cannot cost us more than that.
+limit in bytes, and limits on the nesting and the parts of its JSON: a peer cannot cost us more
+than that.
 """
 
 from __future__ import annotations
 
 from itertools import accumulate
+from math import inf
 
 from msgspec import Struct
 
@@ -37,14 +39,16 @@ class Oversize(Struct, frozen=True):
 
 
 class LineBuffer:
-    """Newline-ended frames of at most `limit` bytes and, if asked for, `depth` levels of nesting.
+    """Newline-ended frames of at most `limit` bytes and, if asked for, `depth` levels of nesting
+    and `parts` objects, arrays and items.
 
     A line over a limit costs only its two ends.
     """
 
-    def __init__(self, limit: int, depth: int | None = None) -> None:
+    def __init__(self, limit: int, depth: int | None = None, parts: float = inf) -> None:
         self._limit = limit
         self._depth = depth
+        self._parts = parts
         # Deeper JSON has as many closing brackets as opening ones, so it is longer than this.
         self._safe = limit if depth is None else min(limit, 2 * depth)
         self._begin()
@@ -69,7 +73,7 @@ class LineBuffer:
                 frames.append(
                     self._judge(line, size)
                     if nesting is None
-                    else self._frame(line, size, deep=nesting.too_deep)
+                    else self._frame(line, size, nesting.problem)
                 )
         safe = self._safe
         frames += [
@@ -96,38 +100,38 @@ class LineBuffer:
         is_over = self._dropped > 0 or len(self._line) > self._limit
         if not is_over and self._depth is not None:
             if self._nesting is None:
-                self._nesting = Nesting(self._depth)
+                self._nesting = Nesting(self._depth, self._parts)
                 piece = bytes(self._line)
             self._nesting.add(piece)
-            is_over = self._nesting.too_deep
+            is_over = bool(self._nesting.problem)
         surplus = len(self._line) - HEAD - TAIL
         if is_over and surplus > 0:
             del self._line[HEAD : HEAD + surplus]
             self._dropped += surplus
 
     def _judge(self, line: bytes, size: int) -> bytes | Oversize:
-        deep = self._depth is not None and size <= self._limit and too_deep(line, self._depth)
-        return self._frame(line, size, deep=deep)
+        if self._depth is None or size > self._limit:
+            return self._frame(line, size)
+        return self._frame(line, size, find_problem(line, self._depth, self._parts))
 
-    def _frame(self, line: bytes, size: int, *, deep: bool) -> bytes | Oversize:
+    def _frame(self, line: bytes, size: int, problem: str = "") -> bytes | Oversize:
         if size > self._limit:
             problem = f"a message of {size} bytes is over the limit of {self._limit}"
-        elif deep:
-            problem = f"a message nested deeper than {self._depth} levels"
-        else:
-            return line
-        return Oversize(problem, line[:HEAD], line[-TAIL:])
+        return Oversize(problem, line[:HEAD], line[-TAIL:]) if problem else line
 
 
 class Nesting:
-    """Tracks the nesting of a JSON text, piece by piece, in time linear in its length.
+    """Tracks the nesting and the parts of a JSON text, piece by piece, in time linear in its
+    length.
 
     Text that is no JSON gets some answer, the same wherever the pieces begin.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.too_deep = False
-        self._limit = limit
+    def __init__(self, depth: int, parts: float = inf) -> None:
+        self.problem = ""
+        self._depth = depth
+        self._parts = parts
+        self._counted = 0
         self._level = 0
         self._in_text = False
         self._escape = b""
@@ -135,7 +139,7 @@ class Nesting:
     def add(self, piece: bytes) -> None:
         """Look at the next bytes of the text."""
         for start in range(0, len(piece), STEP):
-            if self.too_deep:
+            if self.problem:
                 return
             step = self._escape + piece[start : start + STEP]
             self._escape = b""
@@ -144,17 +148,20 @@ class Nesting:
                     self._escape = b"\\"  # the escaped byte comes with the next piece
                     step = step[:-1]
                 step = step.replace(b"\\\\", b"").replace(b'\\"', b"")
-            parts = step.split(b'"')
-            outside = b"".join(parts[self._in_text :: 2])
-            self._in_text ^= len(parts) % 2 == 0
+            texts = step.split(b'"')
+            outside = b"".join(texts[self._in_text :: 2])
+            self._in_text ^= len(texts) % 2 == 0
+            self._counted += _count_parts(outside)
+            if self._counted > self._parts:
+                self.problem = f"a message of more than {self._parts} parts"
             brackets = outside.translate(None, NO_BRACKETS)
             for first in range(0, len(brackets), BLOCK):
                 block = brackets[first : first + BLOCK]
                 opened = block.count(b"{") + block.count(b"[")
-                if self._level + opened > self._limit:
+                if self._level + opened > self._depth:
                     steps = memoryview(block.translate(STEPS)).cast("b")
-                    if max(accumulate(steps, initial=self._level)) > self._limit:
-                        self.too_deep = True
+                    if max(accumulate(steps, initial=self._level)) > self._depth:
+                        self.problem = f"a message nested deeper than {self._depth} levels"
                 self._level += 2 * opened - len(block)
 
 
@@ -163,10 +170,16 @@ STEPS = bytes.maketrans(b"{[}]", bytes([1, 1, 255, 255]))
 """Each bracket as the signed byte that it adds to the level."""
 
 
-def too_deep(line: bytes, depth: int) -> bool:
-    """Return True if this JSON text is nested deeper than `depth` levels."""
-    if line.count(b"{") + line.count(b"[") <= depth:
-        return False  # nearly every line: the exact check costs more than decoding it
-    nesting = Nesting(depth)
+def find_problem(line: bytes, depth: int, parts: float = inf) -> str:
+    """Return the reason to refuse this JSON text, which is nested deeper than `depth` levels or has
+    more `parts`; "" if there is none."""
+    if line.count(b"{") + line.count(b"[") <= depth and _count_parts(line) <= parts:
+        return ""  # nearly every line: the exact check costs more than decoding it
+    nesting = Nesting(depth, parts)
     nesting.add(line)
-    return nesting.too_deep
+    return nesting.problem
+
+
+def _count_parts(text: bytes) -> int:
+    """Return the number of objects, arrays and items after the first, texts taken as JSON."""
+    return text.count(b"{") + text.count(b"[") + text.count(b",")

@@ -13,6 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import chain
+from math import inf
 from time import monotonic
 from typing import Protocol as Interface, TypeVar
 
@@ -101,6 +102,7 @@ class Peer:
         *,
         name: str = "peer",
         limit: int = protocol.MAX_MESSAGE,
+        parts: float = inf,
         is_agent: bool = False,
         on_cut: Callable[[protocol.CutNotification], Awaitable[None] | None] = lambda _: None,
     ) -> None:
@@ -112,7 +114,7 @@ class Peer:
         self._offers = transport if isinstance(transport, OfferingTransport) else None
         self._receiver = receiver
         self._on_cut = on_cut
-        self._protocol = protocol.Protocol(limit)
+        self._protocol = protocol.Protocol(limit, parts)
         # An agent that prints by accident gets no error lines on its stdin (but an unreadable
         # request is always refused), and we keep reading it even if it does not read itself.
         self._is_agent = is_agent

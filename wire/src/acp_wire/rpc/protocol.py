@@ -10,7 +10,7 @@ A line that is not a message is refused, usually with an error:
     the line                                    code     the reply's id
     ==========================================  =======  ===================
     no JSON, or not in UTF-8                    -32700   its id, if certain
-    too long, or nested too deep                -32600   its id, if certain
+    too long, too deep, or of too many parts    -32600   its id, if certain
     an array (ACP has no batches), or a scalar  -32600   null
     an invalid id                               -32600   null
     an object that breaks JSON-RPC              -32600   its id
@@ -27,6 +27,7 @@ Source: the JSON-RPC 2.0 specification; ACP has no batches and lets an id be nul
 from __future__ import annotations
 
 import codecs
+from math import inf
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -164,8 +165,8 @@ def refusal(id_: bytes, error: WireError) -> bytes:
 class Protocol:
     """One side of a connection."""
 
-    def __init__(self, limit: int = MAX_MESSAGE) -> None:
-        self._lines = LineBuffer(limit, MAX_DEPTH)
+    def __init__(self, limit: int = MAX_MESSAGE, parts: float = inf) -> None:
+        self._lines = LineBuffer(limit, MAX_DEPTH, parts)
         self._plain = True
         self._last_id = 0
         self._unanswered: set[int] = set()
