@@ -14,8 +14,9 @@ from acphold.errors import AcpError, AgentExitedError, RemoteError
 from acphold.live.agents.interface import AgentCall, Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.prompt_turn import PromptTurn
+from acphold.live.server import bounds as server_bounds
 from acphold.record.journal.postgresql.pipelines import Answer, Pipelines, Rows, Value
-from tests.editor import open_params, prompt_params
+from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.postgresql import Databases
 
@@ -118,13 +119,52 @@ async def test_a_cancel_right_behind_a_load_and_a_prompt_reaches_that_prompt(
     async with shared(journal) as house:
         client, session = await house.opened()
         await client.call("session/close", {"sessionId": session})
-        client.begin("session/load", open_params(session, "/"))
+        loading = client.begin("session/load", open_params(session, "/"))
         turn = client.begin_prompt(session, "never mind")
         client.tell("session/cancel", {"sessionId": session})
         assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
+        await loading
         assert prompts(house) == []
         await client.load(session)
         assert client.text("user_message_chunk") == "never mind"
+
+
+async def test_a_prompt_that_is_cancelled_while_the_agent_hangs_in_the_load_is_answered_at_once(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        await client.call("session/close", {"sessionId": session})
+        house.agent.may_answer.clear()
+        loading = client.begin("session/load", open_params(session, "/"))
+        turn = client.begin_prompt(session, "never mind")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
+        assert not loading.done()
+        house.agent.may_answer.set()
+        await loading
+        assert prompts(house) == []
+        await client.load(session)
+        assert client.text("user_message_chunk") == "never mind"
+
+
+async def test_prompts_that_are_cancelled_without_end_during_a_load_are_refused(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_bounds, "KEPT_PROMPTS_BYTES", 10_000)
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        await client.call("session/close", {"sessionId": session})
+        house.agent.may_answer.clear()
+        loading = client.begin("session/load", open_params(session, "/"))
+        turn = client.begin_prompt(session, "x" * 9_000)
+        client.tell("session/cancel", {"sessionId": session})
+        assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
+        with pytest.raises(Refused, match="too many prompts wait"):
+            await client.prompt(session, "one more")
+        house.agent.may_answer.set()
+        await loading
+        assert await house.turn(client, session, "and now", own="s1") == {"stopReason": "end_turn"}
 
 
 async def test_a_cancel_behind_a_load_does_not_reach_a_prompt_that_comes_after_it(

@@ -28,6 +28,9 @@ and meanwhile nobody else is served."""
 PARED_VALUES = 50_000
 """Most values that are looked at in a message of a client that may not say everything."""
 
+KEPT_PROMPTS_BYTES = 16 << 20
+"""Most bytes of prompts, cancelled ones among them, that wait for their session to be opened."""
+
 SENT_PROMPTS = 1000
 """Most unanswered prompts that a resuming client may name; no client has as many."""
 

@@ -38,6 +38,7 @@ from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.frames import Frames
 from acphold.live.hub.ownership import find_accepted
+from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.hub.questions import SENT
 from acphold.live.hub.router import Asker
 from acphold.live.lines.line import OpenSession
@@ -77,13 +78,14 @@ def as_readable(result: bytes, client: Client) -> bytes:
 
 class Opening(Struct, eq=False):
     """The requests that are opening one session: `count` of them, of which one goes on at a time,
-    in the order in which they came, and holds `turn`. The prompts wait until all are `over`; the
-    value says if one was cancelled meanwhile."""
+    in the order in which they came, and holds `turn`. The prompts, of so many `bytes`, wait until
+    all are `over`."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     over: asyncio.Event = field(default_factory=asyncio.Event)
     count: int = 0
-    prompts: dict[Request, bool] = {}
+    prompts: set[Request] = set()
+    bytes: int = 0
 
 
 class Openings:
@@ -120,21 +122,22 @@ class Openings:
         """Return True if the session is being opened."""
         return session_id in self._under_way
 
-    async def wait(self, session_id: str, prompt: Request | None = None) -> bool:
-        """Wait until the session is open, or failed to open; return True if the prompt was
-        cancelled."""
-        is_cancelled = False
+    async def wait(self, session_id: str, prompt: Request | None = None) -> None:
+        """Wait until the session is open, or failed to open. A prompt that is cancelled meanwhile
+        is answered at once, but kept; raises AcpError for too many of them."""
         while (opening := self._under_way.get(session_id)) is not None:
             if prompt is not None:
-                opening.prompts[prompt] = is_cancelled
+                if opening.bytes > bounds.KEPT_PROMPTS_BYTES:
+                    raise errors.AcpError("too many prompts wait for this session; try again later")
+                opening.prompts.add(prompt)
+                opening.bytes += prompt.size
             await opening.over.wait()
-            is_cancelled = prompt is not None and opening.prompts[prompt]
-        return is_cancelled
 
     def cancel(self, session_id: str) -> None:
         """Cancel the prompts that wait for the session: `session/cancel` has arrived."""
         if (opening := self._under_way.get(session_id)) is not None:
-            opening.prompts = dict.fromkeys(opening.prompts, True)
+            for prompt in opening.prompts:
+                prompt.answer(CANCELLED)
 
 
 class WantedSession(Struct, frozen=True):

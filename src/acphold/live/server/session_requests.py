@@ -26,7 +26,7 @@ from acphold.live.hub.attachment import Client
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.ownership import end_of_sent
-from acphold.live.hub.prompt_turn import CANCELLED, PromptTurn
+from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.router import Asker
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
@@ -65,22 +65,20 @@ class SessionRequests(Struct, eq=False):
         session_id, prompt, meta = prompt_in(request.params)
         begin = partial(self._prompt, request, session_id, prompt, meta)
         if not self._openings.has(session_id):
-            begin(is_cancelled=False)
+            begin()
             return None
 
         async def begin_when_open() -> None:
-            begin(is_cancelled=await self._openings.wait(session_id, request))
+            await self._openings.wait(session_id, request)
+            begin()
 
         return begin_when_open()
 
-    def _prompt(
-        self, request: Request, session_id: str, prompt: bytes, meta: bytes, *, is_cancelled: bool
-    ) -> None:
-        """Begin a turn, or queue it; a prompt that is cancelled already reaches no agent."""
+    def _prompt(self, request: Request, session_id: str, prompt: bytes, meta: bytes) -> None:
+        """Begin a turn, or queue it; a prompt that was answered while its session was opened is
+        cancelled, and reaches no agent."""
         if self._remote.has(session_id):
-            if is_cancelled:
-                request.answer(CANCELLED)
-            else:
+            if not request.is_answered:
                 self._remote.ask(session_id, request)
             return
         conversation = self._desk.hub.conversation(session_id)
@@ -97,7 +95,7 @@ class SessionRequests(Struct, eq=False):
 
             turn = PromptTurn(params, prompt, author, reply, "" if sent is None else sent.id)
             self._give_up_on_cancel(conversation, request, turn)
-            conversation.turns.begin(turn, is_cancelled=is_cancelled)
+            conversation.turns.begin(turn, is_cancelled=request.is_answered)
 
         if sent is None or sent.after is None:
             if sent is not None and conversation.turns.find(sent.id) is not None:
