@@ -188,7 +188,7 @@ async def test_each_prompt_names_the_user_whose_token_it_came_with_whatever_its_
     session_id = await begin(served, "--user", "alice")
     served.run("access", "share", session_id, "--with", "bert", "--prompt")
     only_here = ("--session", session_id, "--scope", "watch", "--scope", "prompt")
-    for token in (("--user", "bert"), (*only_here, "--name", "a guest")):
+    for token in (("--user", "bert"), (*only_here, "--name", "bert")):
         route = Route(served.url, token=served.token(*token), seconds=30, limit=1 << 20)
         client = Client(await websocket.connect(route))
         async with connected(client.peer):
@@ -201,4 +201,4 @@ async def test_each_prompt_names_the_user_whose_token_it_came_with_whatever_its_
         shown = await owner.load_session(session_id, cwd=served.folder)
         prompts = [it for it in shown.replay if isinstance(it, UserMessageChunk)]
     clients: list[Any] = [(it.meta or {})["acphold/client"] for it in prompts]
-    assert [client["user"] for client in clients] == ["alice", "bert", "a guest"]
+    assert [client["user"] for client in clients] == ["alice", "bert", "bert (guest)"]

@@ -143,7 +143,9 @@ class ClientConnection:
     @property
     def info(self) -> bytes:
         principal = self.principal  # it may sign in, and as somebody else
-        user = principal.tenant or (principal.session_id and principal.name)
+        user = principal.tenant
+        if self._is_guest and not user:  # a token may be named like a user
+            user = f"{principal.name} (guest)" if principal.session_id else "a guest"
         known = {**self._names, "user": user} if user else self._names
         return schema.encode(known) if known else b""
 
