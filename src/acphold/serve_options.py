@@ -75,7 +75,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
         ),
     ] = True
     answer_timeout: Annotated[
-        float | None,
+        Annotated[float, Meta(ge=0, le=1e9)] | None,
         OptionHelp(
             "reject a question that nobody has answered after this long",
             value="SECONDS",

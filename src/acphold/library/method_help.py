@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from inspect import Parameter, Signature, getdoc, signature
 from textwrap import fill
-from typing import Annotated, get_args, get_origin
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 
 def help_on(method: Callable[..., object], options: Callable[..., object]) -> str:
@@ -21,13 +21,9 @@ def help_on(method: Callable[..., object], options: Callable[..., object]) -> st
 
 def signature_with(options: Callable[..., object]) -> Signature:
     """Return the signature of a method that takes these options."""
-    parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
-    for each in signature(options).parameters.values():
-        kind = each.annotation
-        if get_origin(kind) is Annotated:
-            kind = get_args(kind)[0]
-        parameters.append(each.replace(annotation=kind))
-    return _InLines(parameters)
+    own, kinds = signature(options).parameters.values(), get_type_hints(options)
+    parameters = [each.replace(annotation=kinds[each.name]) for each in own]
+    return _InLines([Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *parameters])
 
 
 class _InLines(Signature):
