@@ -14,7 +14,7 @@ import pytest
 from acphold.errors import ConnectionLostError, RemoteRefusalError, RuleError
 from acphold.live.presentation.json_facts import session_json
 from acphold.live.reading.server_reader import OnAway, ServerReader
-from acphold.live.reading.session_reader import News, Wanted, sessions_on_hold
+from acphold.live.reading.session_reader import News, Wanted, last_entries, sessions_on_hold
 from acphold.record.journal.rows import ListFilter
 from acphold.record.journal.seams import Sought
 
@@ -194,6 +194,20 @@ async def test_a_list_or_an_answer_without_an_end_is_given_up(
             await reader.read_back("s", 7, 9)
         with pytest.raises(ConnectionLostError, match="endless"):
             await reader.page(Wanted(ListFilter()))
+
+
+async def test_pages_that_lead_round_and_round_are_given_up() -> None:
+    a, b = (
+        json_answer("200 OK", sessions=[], hits=[], entries=[], nextCursor=to, before=before)
+        for to, before in (("a", 5), ("b", 9))
+    )
+    async with feed(a, b, a, a, b, a, a, b) as (_, reader):
+        with pytest.raises(ConnectionLostError, match="again and again"):
+            await sessions_on_hold(reader)
+        with pytest.raises(ConnectionLostError, match="again and again"):
+            await reader.search(Sought("word"))
+        with pytest.raises(ConnectionLostError, match="again and again"):
+            await last_entries(reader, "s")
 
 
 async def test_a_rule_is_made_of_an_offer_at_the_server() -> None:

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -102,7 +110,7 @@ class ServerReader:
             for it in sessions
             if it.row.updated_at >= wanted.since and (it.live or not wanted.only_live)
         ]
-        return SessionPage(found, None if is_over else self._next(page.next_cursor, cursor))
+        return SessionPage(found, None if is_over else self._next(page.next_cursor, {cursor}))
 
     async def session(self, given: str, cwd: str | None = None) -> SessionRow:
         with suppress(errors.UnknownSessionError):
@@ -152,7 +160,9 @@ class ServerReader:
         address = f"{requests.place_of(session_id)}{requests.ENTRIES}"
         page = await self.get(address, answers.RemoteEntries, asked)
         entries = [answers.entry_of(it) for it in page.entries]
-        return PageBack(entries, self._next(page.before, before), is_settled=False)
+        is_back = before is None or page.before is None or page.before < before
+        visited = () if is_back else (page.before,)
+        return PageBack(entries, self._next(page.before, visited), is_settled=False)
 
     async def search(self, sought: Sought) -> list[SearchHit]:
         asked = requests.SearchQuery(
@@ -164,11 +174,13 @@ class ServerReader:
             rank=sought.rank,
         )
         found: list[SearchHit] = []
+        visited: set[str | None] = set()
         while len(found) < sought.limit:
+            visited.add(asked.cursor)
             asked.limit = min(sought.limit - len(found), bounds.PAGE)
             page = await self.get(requests.SEARCH, answers.RemoteHits, asked)
             found += map(answers.hit_of, page.hits)
-            if (following := self._next(page.next_cursor, asked.cursor)) is None:
+            if (following := self._next(page.next_cursor, visited)) is None:
                 break
             asked.cursor = following
         return found
@@ -200,9 +212,9 @@ class ServerReader:
         following = None if page.next_cursor is None else int(page.next_cursor)
         return [answers.question_of(it) for it in page.decisions], following
 
-    def _next(self, following: C | None, asked: C | None) -> C | None:
+    def _next(self, following: C | None, visited: Collection[C | None]) -> C | None:
         """Return the place of the next page; ConnectionLostError if that would never end."""
-        if following is not None and following == asked:
+        if following is not None and following in visited:
             raise errors.ConnectionLostError(f"{self.origin} sends the same page again and again")
         return following
 

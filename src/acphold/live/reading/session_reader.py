@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.errors import JournalBusyError, RewrittenError
+from acphold.errors import ConnectionLostError, JournalBusyError, RewrittenError
 from acphold.known_agents import short_name
 from acphold.live.reading import bounds
 from acphold.record.history.prompt_queue import BY_PERSON
@@ -211,8 +211,10 @@ SHORT_ID: Final = 6
 async def session_pages(
     reader: SessionReader, wanted: Wanted, limit: int | None = None
 ) -> AsyncIterator[Sequence[ListedSession]]:
-    """Yield the wanted sessions in pages, newest first, at most `limit`."""
+    """Yield the wanted sessions in pages, newest first, at most `limit`. Raises
+    ConnectionLostError for a list that would never end."""
     cursor, left = None, limit
+    visited: set[str] = set()
     while left is None or left > 0:
         page = await reader.page(
             wanted, cursor, bounds.PAGE if left is None else min(bounds.PAGE, left)
@@ -222,6 +224,9 @@ async def session_pages(
         left = None if left is None else left - len(page.sessions)
         if (cursor := page.cursor) is None:
             return
+        if cursor in visited:
+            raise ConnectionLostError("the server sends the same pages of the list again and again")
+        visited.add(cursor)
 
 
 async def sessions_on_hold(reader: SessionReader) -> list[ListedSession]:
