@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # without its enums, which take two milliseconds
 
+STREAMS_SECONDS = 1.0
+"""Seconds after the end of a program beside us in which its output may still come."""
+
+STREAM_BYTES = 64 * 1024
+"""Bytes of its output that are read ahead."""
+
 PLACES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPYCACHEPREFIX")
 """Variables for the places where Python finds code."""
 
@@ -68,13 +74,23 @@ async def run_beside(
     """Run a program beside us, without input, to its end; return its exit status, and what it
     prints on stdout and stderr. With a `niceness` above 0 it leaves the processors to others.
 
-    It is killed if this is cancelled, and after `seconds`, with TimeoutError; if a child of its own
-    has its streams, that is waited for. Raises OSError.
+    It is killed if this is cancelled, and after `seconds`, with TimeoutError. A child of its own
+    that keeps its streams is waited for STREAMS_SECONDS. Raises OSError.
     """
     import asyncio
-    from asyncio.subprocess import DEVNULL, PIPE
+    from asyncio.subprocess import DEVNULL, Process, SubprocessStreamProtocol
 
-    process = await start_beside(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=env)
+    loop = asyncio.get_running_loop()
+
+    class Streams(SubprocessStreamProtocol):
+        def process_exited(self) -> None:
+            super().process_exited()
+            loop.call_later(STREAMS_SECONDS, transport.close)
+
+    transport, protocol = await loop.subprocess_exec(
+        lambda: Streams(limit=STREAM_BYTES, loop=loop), *command, stdin=DEVNULL, env=env
+    )
+    process = Process(transport, protocol, loop)
     try:
         if niceness:
             try:
