@@ -41,7 +41,7 @@ from acphold.record.journal.intentions import change_queue
 from acphold.record.journal.journal import Journal
 from acphold.record.journal.moves import row_here
 from acphold.record.journal.owners import is_owned
-from acphold.record.journal.rows import ListFilter, RowChange
+from acphold.record.journal.rows import ListFilter, Origin, RowChange
 from acphold.record.journal.stores import open_journal
 from tests.cli.conversation import CONVERSATION, ended, prompt, said
 from tests.editor import Refused
@@ -87,6 +87,35 @@ async def test_a_conversation_goes_and_continues_there_alone(tmp_path: Path) -> 
         *_, (_, kind, _, raw) = await here.told("s-1")
         assert kind == "moved"
         assert b'"from":"here","to":"there"' in raw
+
+
+@pytest.mark.parametrize("lie", ["title", "giver", "origin"])
+async def test_a_title_from_there_is_cut_and_other_names_of_any_length_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: str
+) -> None:
+    long = "x" * 100_000
+
+    async def lies(self: MoveLine, frame: object) -> None:
+        if isinstance(frame, SessionOffer):
+            if lie == "title":
+                frame = replace(frame, session=replace(frame.session, title=long))
+            elif lie == "giver":
+                frame = replace(frame, giver=long)
+            else:
+                origins = (Origin("s-0", long, 1),)
+                frame = replace(frame, session=replace(frame.session, origins=origins))
+        await send(self, frame)  # type: ignore[arg-type]
+
+    send = MoveLine.send
+    monkeypatch.setattr(MoveLine, "send", lies)
+    async with machines(tmp_path) as (here, there):
+        await here.remember("s-1", *CONVERSATION)
+        _, taken, _ = await move(here, there)
+        if lie == "title":
+            assert (await there.journal.session("s-1")).title == "x" * 200
+        else:
+            assert "offers an invalid session" in str(taken)
+            assert await here.owns("s-1")
 
 
 async def test_it_comes_back_with_what_was_said_there(tmp_path: Path) -> None:

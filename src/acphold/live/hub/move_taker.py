@@ -485,6 +485,7 @@ class _TakenSession(Struct, eq=False):
     async def _finish(self, entry: Entry, row: SessionRow | None) -> None:
         """Append the mark: from then on the session is this machine's."""
         session = self._offer.session
+        title = session.title and session.title[: moves.NAME_LETTERS]
         if row is not None and row.downstream_id is not None:
             # Its agent here knows the part up to an earlier move: it is handed the whole one.
             await self._journal.links.link(self._lease, session.agent, f"moved-{mark_of(row).id}")
@@ -492,8 +493,8 @@ class _TakenSession(Struct, eq=False):
             agent=session.agent,
             cwd=self._done.cwd,
             additional_directories=(),
-            title=UNSET if session.renamed else session.title,
-            given=session.title if session.renamed else UNSET,
+            title=UNSET if session.renamed else title,
+            given=title if session.renamed else UNSET,
             created_at=session.created_at,
             updated_at=max(session.updated_at, entry.at),
             origins=session.origins,

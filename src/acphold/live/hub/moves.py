@@ -371,7 +371,9 @@ def require_wanted(session_id: str, wanted: str) -> None:
 def require_fit(offer: SessionOffer) -> None:
     """Raise MoveRefusedError for an offer that no giver makes."""
     session, files = offer.session, offer.files
-    names = [session.session_id, session.agent, *([offer.move] if offer.move else [])]
+    names = [session.session_id, session.agent, offer.giver]
+    names += [name for it in session.origins for name in (it.session_id, it.agent)]
+    names += [offer.move] if offer.move else []
     times = (session.created_at, session.updated_at)
     below = PurePath(offer.below)
     if (
