@@ -218,6 +218,15 @@ def command(call: str, script: str, *purposes: Json, code: int = 0) -> Json:
     }
 
 
+def test_a_search_without_an_id_is_told_each_time(tmp_path: Path) -> None:
+    rollout = on_screen()
+    for query in ("Ada", "Ada", "Bob"):
+        rollout.item("web_search_call", action={"type": "search", "query": query})
+    rollout.end()
+    told = story(rollout, tmp_path).said()
+    assert told[1:] == [("call", f"Search {query}") for query in ("Ada", "Ada", "Bob")]
+
+
 def test_each_item_of_the_screen_is_told_once_though_the_model_has_it_too(tmp_path: Path) -> None:
     rollout = on_screen()
     rollout.screen("Reasoning", id="r1", summary_text=["Someone is there.", "Who?"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -195,6 +196,7 @@ class _CodexConverter(AgentConverter):
         self._cwd = ""
         self._seen_meta = False
         self._items: set[str] = set()
+        self._searches = count(1)
         self.is_subagent = False
 
     def take(self, record: Object) -> None:
@@ -377,11 +379,11 @@ class _CodexConverter(AgentConverter):
             self._result(text(item, "call_id"), item.get("output"))
         elif kind == "web_search_call":
             query = text(item, "action", "query")
-            call_id = text(item, "id") or text(item, "call_id") or f"search-{query}"
+            call_id = first_text(item, ("id", "call_id"))
             fields: Object = {"title": f"Search {query}" if query else "Web search"}
             fields |= {"kind": "fetch", "status": "completed", "rawInput": obj(item, "action")}
             if self._is_new(call_id):
-                self._writer.call(call_id, fields)
+                self._writer.call(call_id or f"search-{next(self._searches)}", fields)
         elif kind == "image_generation_call":
             self._show(item)
         elif kind not in _PASSED_ITEMS:
