@@ -23,6 +23,7 @@ from msgspec import Raw
 from acp_wire.schema import encode
 from acphold.errors import InvalidParamsError, JournalError
 from acphold.faces.cli.command_line import Exit
+from acphold.faces.cli.starts import Start
 from acphold.live.presentation.visible_text import local
 from acphold.record.history.prompt_queue import QueueChange
 from acphold.record.journal.intentions import change_queue
@@ -186,7 +187,7 @@ async def test_go_says_what_to_do_if_the_agent_cannot_be_started(
     queue(journal, session, "add", "later")
     gone.unlink()
     run = await asyncio.to_thread(acphold, journal, "queue", session, "resume")
-    assert run.code == 2
+    assert run.code == Exit.AGENT
     assert f"acphold continue {session[:6]}" in run.err
     assert "1 queued prompt" in queue(journal, session)[0]
 
@@ -338,3 +339,16 @@ async def test_a_journal_that_fails_as_it_is_opened_in_the_background_has_its_co
     monkeypatch.setattr("acphold.faces.cli.queue.ask_over", failed)
     done = await asyncio.to_thread(acphold, journal, "queue", session, "resume")
     assert (done.code, "it is damaged" in done.err) == (Exit.JOURNAL, True), done.err
+
+
+async def test_a_process_that_ends_at_once_instead_of_opening_it_is_named_with_its_last_words(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with program(journal) as one:
+        session = await one.talk({"say": "a"})
+        assert await one.leave() == 0
+    queue(journal, session, "add", "[]")
+    words = ("sh", "-c", "echo its folder is gone >&2; exit 3")
+    monkeypatch.setattr(Start, "command_line", lambda *_: words)
+    done = await asyncio.to_thread(acphold, journal, "queue", session, "resume")
+    assert (done.code, "its folder is gone" in done.err) == (Exit.AGENT, True), done.err

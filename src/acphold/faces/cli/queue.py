@@ -18,7 +18,13 @@ from acp_wire.schema import RESUME_SESSION, encode
 from acp_wire.schema.initialize import PromptCapabilities
 from acphold.client.advertised import content_blocks
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
-from acphold.errors import AcpError, JournalError, RemoteError
+from acphold.errors import (
+    AcpError,
+    AgentStartError,
+    ConnectionLostError,
+    JournalError,
+    RemoteError,
+)
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.ask_arguments import AskArguments
 from acphold.faces.cli.ask_streams import prompt_and_stdin
@@ -209,7 +215,7 @@ async def _apply(given: str, changes: Sequence[QueueChange], *, as_json: bool) -
 async def _open_in_background(row: SessionRow, short: str) -> None:
     """Open a session that no process has, with its agent.
 
-    Raises UsageError if that is not known, or does not start, and JournalError.
+    Raises UsageError if that is not known, AgentStartError if it does not start, and JournalError.
     """
     there = f"open it here with `acphold continue {on_one_line(short)}`, then type `/queue resume`"
     start = make_startable(start_of(row), row)
@@ -223,7 +229,8 @@ async def _open_in_background(row: SessionRow, short: str) -> None:
     except JournalError:
         raise
     except AcpError as error:
-        raise UsageError(f"cannot open the session: {error}; {there}") from None
+        why = await wrap.how_it_ended() if type(error) is ConnectionLostError else error
+        raise AgentStartError(f"cannot open the session: {why}; {there}") from None
     finally:
         await wrap.aclose()
     print(f"Opened in the background, with {start_name(start)}.", file=sys.stderr)
