@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 import acphold
+from acphold.live.hub.session_list import ORIGINS
 from acphold.record.journal.access import SCOPES, Scope, Share
 from acphold.record.journal.stores import open_journal
 from tests.editor import allow
@@ -100,6 +101,24 @@ EVERYBODY: Final = {
     "who serves": person(None),
     "alice": person("alice"),
 }
+
+
+async def test_of_which_session_a_shared_one_was_made_is_told_to_its_owner_alone(
+    journal: Path, calls: Calls
+) -> None:
+    async with served(journal) as server:
+        alice = await calls.to(server, person("alice"))
+        session = await alice.talk("hello")
+        forked = await alice.call("session/fork", asked_of(session)["session/fork"])
+        copy = forked["sessionId"]
+        await share(journal, copy, "rita")
+        guest = acphold.Principal(name="guest", session_id=copy, is_here=False)
+        told = {}
+        for principal in (person("alice"), person(None), person("rita"), guest):
+            rows = await (await calls.to(server, principal)).sessions()
+            [row] = [it for it in rows if it["sessionId"] == copy]
+            told[principal.name] = [it["sessionId"] for it in row["_meta"].get(ORIGINS, ())]
+        assert told == {"alice": [session], "None": [session], "rita": [], "guest": []}
 
 
 @pytest.mark.parametrize("place", ["here", "elsewhere"])

@@ -25,7 +25,7 @@ from acphold.faces.cli.command_line import Exit
 from acphold.live.reading import requests
 from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import SCOPES, Share, new_token
-from acphold.record.journal.rows import NewSession, RowChange
+from acphold.record.journal.rows import NewSession, Origin, RowChange
 from tests.cli.command_line import CommandLine
 from tests.journal.conversations import append
 from tests.web.conftest import Served
@@ -238,6 +238,27 @@ def test_the_commands_say_whose_a_token_is_and_what_is_shared(tmp_path: Path) ->
     assert again.code == Exit.USAGE
     assert acphold_.run("access", "share").out == ""
     assert "stop sharing" in acphold_.run("access", "audit").out
+
+
+async def test_of_which_session_a_shared_one_was_made_is_told_to_its_owner_alone(web: Site) -> None:
+    lease = await web.journal.acquire("shared")
+    await web.journal.change(lease, RowChange(origins=(Origin("hers", "scripted", 1),)))
+    for user, session_id, is_told in (
+        (None, None, True),
+        ("alice", None, True),
+        ("rita", None, False),
+        (None, "shared", False),
+    ):
+        token, told = await token_of(web, user, session_id), []
+        async with watching(web, token) as watcher:
+            _, snapshot = await watcher.next()
+            rows = [*snapshot["sessions"], *(await web.get("/sessions", token)).json["sessions"]]
+            told = [row["origins"] for row in rows if row["sessionId"] == "shared"]
+            told.append((await web.get("/sessions/shared", token)).json["origins"])
+            await web.journal.change(lease, RowChange(title=f"for {user}, {session_id}"))
+            told.append((await watcher.until("shared"))["origins"])
+        assert [bool(origins) for origins in told] == [is_told] * 4
+    await web.journal.release(lease)
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from msgspec.json import encode
+from msgspec.structs import replace
 
 from acp_wire.schema import LIST_SESSIONS
 from acp_wire.tasks import end
@@ -50,23 +51,28 @@ HEARTBEAT: Final = b":\n\n"
 
 
 class FeedRow(NamedTuple):
-    """A session of the list: its row, and the JSON that clients get."""
+    """A session of the list: its row, and the JSON that clients get: its owner, and others."""
 
     row: SessionRow
     is_live: bool
     json: str
+    for_others: str
+
+    def json_for(self, principal: Principal) -> str:
+        """Return its JSON for a client that may see it."""
+        is_owners = principal.session_id is None and principal.owns(self.row.tenant)
+        return self.json if is_owners else self.for_others
 
 
 class FeedChange(NamedTuple):
-    """A change of a session: its data as JSON, and the event for clients that see all sessions.
+    """A change of a session, and its event for clients that see all sessions.
 
-    `row` is the session after the change, None if it is gone.
+    `after` is the session after the change, None if it is gone.
     """
 
     session_id: str
-    data: str
     event: bytes
-    row: SessionRow | None
+    after: FeedRow | None
 
     def data_for(self, principal: Principal, sent_ids: set[str]) -> str:
         """Return its data for a client that does not see all, "" for nothing.
@@ -74,9 +80,9 @@ class FeedChange(NamedTuple):
         A session in `sent_ids`, which this keeps up to date, is reported as gone once the client
         may not see it.
         """
-        if self.row is not None and principal.scopes_in(self.row):
+        if self.after is not None and principal.scopes_in(self.after.row):
             sent_ids.add(self.session_id)
-            return self.data
+            return _change_data(self.after.json_for(principal))
         if self.session_id in sent_ids:
             sent_ids.discard(self.session_id)
             return _removal_data(self.session_id)
@@ -164,7 +170,7 @@ class ListFeed:
                     rows = {it.row.session_id: it for it in (*older, *newest)}.values()
                 rows = sorted(rows, key=lambda it: -it.row.updated_at)
                 sent_ids = {it.row.session_id for it in rows}
-                listed = ",".join(it.json for it in rows)
+                listed = ",".join(it.json_for(principal) for it in rows)
                 events = _event("snapshot", id_, f'{{"sessions":[{listed}]}}')
             elif self._run and number < self._number:
                 changes = islice(self._changes, number - dropped, None)
@@ -233,14 +239,14 @@ class ListFeed:
         for session_id in (*archived, *news.gone):
             self._rows.pop(session_id, None)
 
-        changes: list[tuple[str, str, SessionRow | None]] = [
-            (id_, f'{{"session":{it.json}}}', it.row) for id_, it in rows.items()
+        changes: list[tuple[str, str, FeedRow | None]] = [
+            (id_, _change_data(it.json), it) for id_, it in rows.items()
         ]
         changes += [(id_, _removal_data(id_), None) for id_ in news.gone]
-        for session_id, data, row in changes:
+        for session_id, data, after in changes:
             self._number += 1
             event = _event("change", f"{self._run}.{self._number}", data)
-            self._changes.append(FeedChange(session_id, data, event, row))
+            self._changes.append(FeedChange(session_id, event, after))
             self._changes_bytes += len(event)
 
         while len(self._changes) > bounds.KEPT_CHANGES or (
@@ -266,7 +272,14 @@ class ListFeed:
 
 
 def _feed_row(session: ListedSession) -> FeedRow:
-    return FeedRow(session.row, session.live is not None, session_json(session))
+    row, told = session.row, session_json(session)
+    seen = row.seen_by(row.tenant, as_guest=True)
+    for_others = told if seen is row else session_json(replace(session, row=seen))
+    return FeedRow(row, session.live is not None, told, for_others)
+
+
+def _change_data(json: str) -> str:
+    return f'{{"session":{json}}}'
 
 
 def _removal_data(session_id: str) -> str:

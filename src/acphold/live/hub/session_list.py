@@ -86,7 +86,9 @@ class SessionList(Struct, eq=False):
         """Return the result of `session/list` for a client that may see only this session, if this
         tenant has access to it."""
         row = await _row_for(tenant, self._journal, session_id)
-        return _result([] if row is None else [await self._ours(row)])
+        return _result(
+            [] if row is None else [await self._ours(row.seen_by(tenant, as_guest=True))]
+        )
 
     async def page(
         self, filter: ListFilter, cursor: str | None, *, marked: bool, limit: int = bounds.LIST_PAGE
@@ -104,7 +106,7 @@ class SessionList(Struct, eq=False):
         rows = await self._journal.page(filter, after, limit + 1)
         if [row for row in rows if await self.agents.follow(row)]:
             rows = await self._journal.page(filter, after, limit + 1)
-        lines = [await self._ours(row) for row in rows]
+        lines = [await self._ours(row.seen_by(filter.tenant)) for row in rows]
         if not filter.tenant:  # the agent's own have no tenant
             shelf, folders = filter.archived, ListedFolders(filter.cwd, filter.beside)
             own = {
@@ -180,7 +182,7 @@ async def page_of_all(
     secret = (await journal.identity()).secret
     after = None if cursor is None else list_places.decode(cursor, filter, secret)
     rows = await journal.page(filter, after, bounds.LIST_PAGE + 1)
-    lines = [_line(row, {AGENT: called(row)}) for row in rows]
+    lines = [_line(row.seen_by(filter.tenant), {AGENT: called(row)}) for row in rows]
     return await _page(journal, filter, lines, bounds.LIST_PAGE, marked=True)
 
 
@@ -190,13 +192,15 @@ async def only_of_all(
     """Return the same for a client that may see only this session, if this tenant has access to
     it."""
     row = await _row_for(tenant, journal, session_id)
-    return _result([] if row is None else [_line(row, {AGENT: called(row)})])
+    if row is None:
+        return _result([])
+    return _result([_line(row.seen_by(tenant, as_guest=True), {AGENT: called(row)})])
 
 
 async def _row_for(tenant: str | None, journal: Sessions, session_id: str) -> SessionRow | None:
-    """Return the row of a session; None if there is none, or none for this tenant."""
+    """Return the row of a session as this tenant sees it; None if there is none for it."""
     row = await row_of(journal, session_id)
-    return row if row is not None and row.is_there_for(tenant) else None
+    return row.seen_by(tenant) if row is not None and row.is_there_for(tenant) else None
 
 
 def _result(lines: Sequence[ListLine]) -> bytes:

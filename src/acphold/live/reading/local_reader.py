@@ -124,7 +124,9 @@ class LocalReader:
     async def with_states(
         self, rows: Sequence[SessionRow], live: Live | None = None
     ) -> list[ListedSession]:
-        """Return these sessions with their live states and outcomes."""
+        """Return these sessions, as they are seen, with their live states and outcomes."""
+        is_guest = self._only is not None
+        rows = [row.seen_by(self._tenant, as_guest=is_guest) for row in rows]
         outcomes = await self.journal.outcomes([row.session_id for row in rows])
         now = await self.live() if live is None else live
         return await self._listed(rows, now, outcomes)

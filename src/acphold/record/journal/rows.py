@@ -168,6 +168,12 @@ class SessionRow(Struct, frozen=True):
         """True if a tenant can see it: it is theirs or shared with them. None sees all."""
         return tenant is None or tenant == self.tenant or tenant in self.shared_with
 
+    def seen_by(self, tenant: str | None, *, as_guest: bool = False) -> SessionRow:
+        """Return it as a tenant sees it, or a guest of this session: others than its owner are not
+        told of what sessions it was made."""
+        is_owners = tenant in (None, self.tenant) and not as_guest
+        return self if is_owners or not self.origins else replace(self, origins=())
+
     @property
     def is_unread(self) -> bool:
         """True if an import has listed it and not read it to its end yet."""
