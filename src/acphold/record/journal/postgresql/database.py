@@ -146,10 +146,13 @@ class Database:
         else:
             self._free.append(line)
 
-    def cut_free(self) -> None:
-        """Cut the free connections: whoever takes one opens another."""
-        for line in tuple(self._free):
-            _cut(line)
+    def close_free(self) -> None:
+        """Close the free connections: whoever needs one opens another."""
+        while self._free:
+            with suppress(IndexError):  # another thread was quicker
+                line = self._free.pop()
+                line.close()
+                self.put_back(line)
 
     async def aclose(self) -> None:
         """Finish the work in progress, and close all connections."""
@@ -262,7 +265,7 @@ class _Threads:
                 if was_free and line is not None and line.closed:
                     # So may be the others, as in a machine that has slept. Finding that out has
                     # used up the patience.
-                    self._database.cut_free()
+                    self._database.close_free()
                 elif time.monotonic() >= began + patience:
                     self._failed_at = time.monotonic()
                     raise failure(error, name) from error
