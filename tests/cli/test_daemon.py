@@ -250,7 +250,7 @@ async def test_the_agent_of_a_question_has_ended_before_ask_has(home: Home) -> N
     [daemon] = home.daemons()
     assert psutil.Process(daemon).children() == []
     told = await asyncio.to_thread(home.run, "agent", "status", "--json")
-    assert json.loads(told.stdout)["sessions"] == []
+    assert not told.stdout or json.loads(told.stdout)["sessions"] == []  # it may have ended since
     await until(lambda: not home.daemons())
 
 

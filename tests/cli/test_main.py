@@ -285,6 +285,7 @@ def test_a_command_takes_what_its_parser_reads(name: str) -> None:
     read -= {"help", "no_pager", "journal", HOST}  # what `run` and `main` do for all commands
     taken = {it.name: it.kind for it in signature(parser.execute).parameters.values()}
     named = {name for name, kind in taken.items() if kind is Parameter.KEYWORD_ONLY} - {"program"}
+    assert set(taken.values()) <= {Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD}
     assert named <= read
     assert Parameter.VAR_KEYWORD in taken.values() or named == read
 

@@ -57,6 +57,11 @@ async def test_an_agent_that_is_deaf_to_a_cancellation_never_sees_a_second_promp
 async def test_a_session_that_rests_keeps_neither_its_last_prompt_nor_who_sent_it(
     journal: Path,
 ) -> None:
+    def turns() -> list[PromptTurn]:
+        gc.collect()
+        return [it for it in gc.get_objects() if type(it) is PromptTurn]
+
+    others = {id(it): it for it in turns()}  # of earlier tests
     async with shared(journal) as house:
         client, session = await house.opened()
         for heeds_cancel in (True, False):
@@ -69,8 +74,7 @@ async def test_a_session_that_rests_keeps_neither_its_last_prompt_nor_who_sent_i
             await client.call("session/list", {})
             house.agent.calls.clear()
             del turn
-            gc.collect()
-            assert not [it for it in gc.get_objects() if type(it) is PromptTurn]
+            assert {id(it) for it in turns()} <= others.keys()
 
 
 async def test_in_a_database_a_prompt_is_committed_before_it_is_sent_and_nothing_is_asked_beside(
@@ -148,22 +152,25 @@ async def test_a_prompt_that_is_cancelled_while_the_agent_hangs_in_the_load_is_a
         assert client.text("user_message_chunk") == "never mind"
 
 
-async def test_prompts_that_are_cancelled_without_end_during_a_load_are_refused(
+async def test_prompts_that_are_cancelled_without_end_during_loads_are_refused(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_bounds, "KEPT_PROMPTS_BYTES", 10_000)
     async with shared(journal) as house:
         client, session = await house.opened()
-        await client.call("session/close", {"sessionId": session})
+        sessions = [session, await client.new()]
+        for each in sessions:
+            await client.call("session/close", {"sessionId": each})
         house.agent.may_answer.clear()
-        loading = client.begin("session/load", open_params(session, "/"))
-        turn = client.begin_prompt(session, "x" * 9_000)
-        client.tell("session/cancel", {"sessionId": session})
+        loadings = [client.begin("session/load", open_params(each, "/")) for each in sessions]
+        turn = client.begin_prompt(sessions[0], "x" * 9_000)
+        client.tell("session/cancel", {"sessionId": sessions[0]})
         assert await asyncio.wait_for(turn, 5) == {"stopReason": "cancelled"}
-        with pytest.raises(Refused, match="too many prompts wait"):
-            await client.prompt(session, "one more")
+        for each in sessions:
+            with pytest.raises(Refused, match="too many prompts wait"):
+                await client.prompt(each, "one more")
         house.agent.may_answer.set()
-        await loading
+        await asyncio.gather(*loadings)
         assert await house.turn(client, session, "and now", own="s1") == {"stopReason": "end_turn"}
 
 

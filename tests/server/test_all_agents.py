@@ -13,7 +13,7 @@ import pytest
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.tasks import beside
 from acp_wire.transports.streams import memory_pair
-from acphold.errors import AgentStartError
+from acphold.errors import OTHER_AGENT, AgentStartError
 from acphold.live.agents.capabilities import ALL_AGENTS
 from acphold.live.agents.interface import AgentListener, HubAgent
 from acphold.live.hub.agent_session import Setup
@@ -178,6 +178,36 @@ async def test_a_live_session_of_a_served_agent_has_its_served_name_whoever_load
                     opening = {**open_params(session, "/"), "_meta": meta}
                     answer = await client.call("session/load", opening)
                     assert answer["_meta"]["acphold/agent"] == name
+
+
+async def test_a_session_that_others_read_goes_to_no_other_agent_by_itself(journal: Path) -> None:
+    async with placed(journal) as place:
+        editor, session = await place.house.opened()
+        await place.house.turn(editor, session, "hello", "hi")
+        await editor.call("session/close", {"sessionId": session})
+        only_looks = Principal(name="looks", scopes=frozenset({"watch"}), sees_all=True)
+        async with place.client(only_looks) as reader, place.client() as client:
+            opening = open_params(session, "/")
+            await reader.call("session/load", opening)
+            with pytest.raises(Refused, match=f"{OTHER_AGENT}"):
+                await client.call("session/load", opening)
+            assert [it.asked for it in place.agents["a"] if it.asked] == []
+
+
+async def test_who_only_reads_a_session_does_not_choose_the_agent_that_continues_it(
+    journal: Path,
+) -> None:
+    only_looks = Principal(name="looks", scopes=frozenset({"watch"}), sees_all=True)
+    async with placed(journal) as place:
+        async with place.client() as client:
+            session = await client.new()
+            await client.call("session/close", {"sessionId": session})
+        async with place.client(only_looks) as reader, place.client() as client:
+            opening = open_params(session, "/")
+            seen = await reader.call("session/load", {**opening, "_meta": OF_B})
+            continued = await client.call("session/load", opening)
+            assert seen["_meta"]["acphold/agent"] == continued["_meta"]["acphold/agent"] == "a"
+            assert place.agents["b"] == []
 
 
 async def test_what_is_logged_for_a_request_reaches_the_front_of_its_agent(

@@ -486,6 +486,21 @@ async def test_a_tenant_is_told_of_no_session_of_another(journal: Path) -> None:
         assert [it["sessionId"] for it in answer["sessions"]] == [anns]
 
 
+async def test_a_guest_is_not_told_of_which_session_its_own_was_made(journal: Path) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        copy = (await client.call("session/fork", open_params(session, "/")))["sessionId"]
+        guest = house.stranger(Principal(name="guest", session_id=copy))
+        await guest.introduce(None, {"_meta": INDEX})
+        for answer in (
+            await guest.call("session/list", {}),
+            await guest.call("_session/batch_get", {"sessionIds": [copy]}),
+        ):
+            assert [it["sessionId"] for it in answer["sessions"]] == [copy]
+            assert session not in json.dumps(answer)
+
+
 @at_once
 async def test_what_changes_in_the_agents_own_list_is_told_too(journal: Path) -> None:
     async with shared(journal) as house:
@@ -782,11 +797,11 @@ async def test_a_journal_that_fails_for_a_moment_ends_no_subscription(
         subscription = await subscribe(client, "/")
         find, failed = SessionList.find, asyncio.Event()
 
-        async def fail_once(found: SessionList, ids: list[str], tenant: str | None) -> list[bytes]:
+        async def fail_once(found: SessionList, *what: Any, **how: Any) -> list[bytes]:
             if not failed.is_set():
                 failed.set()
                 raise JournalUnavailableError("busy")
-            return await find(found, ids, tenant)
+            return await find(found, *what, **how)
 
         monkeypatch.setattr(SessionList, "find", fail_once)
         await house.turn(client, session, "one", "ONE")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,27 @@ async def test_a_child_that_keeps_the_streams_of_its_program_is_not_waited_for(l
     async with asyncio.timeout(60):
         ended = await run_beside(("sh", "-c", LEAVES.format(left)))
     assert ended == (3, b"hello\n", b"oh\n")
+
+
+async def test_a_program_that_ends_before_its_streams_are_there_is_like_any_other(
+    left: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop = asyncio.get_running_loop()
+    busy: asyncio.Handle
+
+    def keep_busy() -> None:  # whoever has something to do finds it later
+        nonlocal busy
+        time.sleep(0.05)
+        busy = loop.call_soon(keep_busy)
+
+    busy = loop.call_soon(keep_busy)
+    try:
+        async with asyncio.timeout(60):
+            ended = await run_beside(("sh", "-c", LEAVES.format(left)))
+    finally:
+        busy.cancel()
+    assert ended == (3, b"hello\n", b"oh\n")
+    assert caplog.records == []
 
 
 async def test_a_program_that_takes_too_long_is_ended_whatever_its_children_do(left: Path) -> None:

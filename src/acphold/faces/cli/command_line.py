@@ -1,7 +1,7 @@
 """Reading a command line and ending a command: one form for all commands.
 
 It uses argparse, because an editor waits for `wrap` and `agent run`: besides their other imports it
-costs under 2 ms, click 8 ms. A command is a module of this room with a `parser()`.
+costs under 2 ms, click 8 ms. A command is a function that is decorated with `command`.
 """
 
 # See docs/decisions.md, 25.
@@ -372,10 +372,10 @@ def command(name: str, usage: str = "[OPTIONS]", *others: Any, **how: Any) -> Ca
     """Declare a function, which may be `async`, as a command; it returns the exit code, None for
     Exit.OK.
 
-    Its docstring is the help. Its parameters have as defaults what declares their argument or
-    option: all that is said of one is said there. With `options` these are the fields of a Struct.
-    `others` are JOURNAL and ON_HOST, of which the function gets nothing. With `is_read` the output
-    on a terminal is shown in a pager.
+    Its docstring is the help. Its parameters, all given by name, have as defaults what declares
+    their argument or option: all that is said of one is said there. With `options` these are the
+    fields of a Struct. `others` are JOURNAL and ON_HOST, of which the function gets nothing. With
+    `is_read` the output on a terminal is shown in a pager.
     """
 
     def declare(execute: F) -> F:

@@ -38,18 +38,22 @@ class Declared:
         self.names = names
         self.how = how
 
+    def __bool__(self) -> bool:
+        raise TypeError("it only declares an option: whoever calls a command gives every argument")
+
 
 # They return Any, as a parameter of any type may have such a default: `Parser` reads them, and
 # always gives all parameters.
 
 
 def argument(metavar: str, help: str, **how: Any) -> Any:
-    """Declare an argument; `how` are further arguments of argparse's `add_argument`."""
+    """Declare an argument, which is read as its `metavar` says, see TYPES; `how` are further
+    arguments of argparse's `add_argument`."""
     return Declared(None, metavar=metavar, help=help, **{"type": TYPES.get(metavar), **how})
 
 
 def value(metavar: str | None, help: str, *names: str, **how: Any) -> Any:
-    """Declare an option with a value, by default named as its parameter."""
+    """Declare an option with a value, by default named as its parameter; read as an argument is."""
     return Declared(names, metavar=metavar, help=help, **{"type": TYPES.get(metavar or ""), **how})
 
 

@@ -19,8 +19,10 @@ from acp_wire.schema.initialize import PromptCapabilities
 from acphold.client.advertised import content_blocks
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import (
+    AUTH_REQUIRED,
     AcpError,
     AgentStartError,
+    AuthRequiredError,
     ConnectionLostError,
     JournalError,
     RemoteError,
@@ -229,6 +231,8 @@ async def _open_in_background(row: SessionRow, short: str) -> None:
     except JournalError:
         raise
     except AcpError as error:
+        if isinstance(error, RemoteError) and error.code == AUTH_REQUIRED:
+            raise AuthRequiredError(f"cannot open the session: {error}; {there}") from None
         why = await wrap.how_it_ended() if type(error) is ConnectionLostError else error
         raise AgentStartError(f"cannot open the session: {why}; {there}") from None
     finally:

@@ -50,6 +50,9 @@ from acphold.record.standing.folders import real
 
 DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
 
+MOST_DAYS = 36_500
+"""Most days for a rule: a date has a year of four digits."""
+
 WAITS = "of another journal or machine: waits for `acphold rules on`"
 
 QUESTION_ID = re.compile(r"[0-9a-f]{16}")
@@ -105,6 +108,8 @@ async def rules(
                 raise UsageError(f"give the rule: acphold rules {deed} 'run pytest ...'")
             if agent is not None and agent not in (*KNOWN_AGENTS, DEMO):
                 raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
+            if days > MOST_DAYS:
+                raise UsageError(f"--days: at most {MOST_DAYS:,}; `--for-good` has no end")
             text, now = rule_text(words), now_ms()
             try:
                 rule = read_rule(text)

@@ -85,10 +85,8 @@ class SessionList(Struct, eq=False):
     async def only(self, session_id: str, tenant: str | None) -> bytes:
         """Return the result of `session/list` for a client that may see only this session, if this
         tenant has access to it."""
-        row = await _row_for(tenant, self._journal, session_id)
-        return _result(
-            [] if row is None else [await self._ours(row.seen_by(tenant, as_guest=True))]
-        )
+        row = await _row_for(tenant, self._journal, session_id, as_guest=True)
+        return _result([] if row is None else [await self._ours(row)])
 
     async def page(
         self, filter: ListFilter, cursor: str | None, *, marked: bool, limit: int = bounds.LIST_PAGE
@@ -124,12 +122,15 @@ class SessionList(Struct, eq=False):
             ]
         return await _page(self._journal, filter, lines, limit, marked=marked)
 
-    async def find(self, session_ids: Sequence[str], tenant: str | None) -> list[bytes]:
+    async def find(
+        self, session_ids: Sequence[str], tenant: str | None, *, as_guest: bool
+    ) -> list[bytes]:
         """Return these sessions, as far as the journal or the agent's own list has them for this
         tenant; each says whether it is archived."""
         found = []
         for session_id in session_ids:
-            if (row := await _row_for(tenant, self._journal, session_id)) is not None:
+            row = await _row_for(tenant, self._journal, session_id, as_guest=as_guest)
+            if row is not None:
                 if row.agent == self._agent.key or self._all_agents:
                     found.append(_mark(await self._ours(row)))
             elif (
@@ -191,16 +192,18 @@ async def only_of_all(
 ) -> bytes:
     """Return the same for a client that may see only this session, if this tenant has access to
     it."""
-    row = await _row_for(tenant, journal, session_id)
-    if row is None:
-        return _result([])
-    return _result([_line(row.seen_by(tenant, as_guest=True), {AGENT: called(row)})])
+    row = await _row_for(tenant, journal, session_id, as_guest=True)
+    return _result([] if row is None else [_line(row, {AGENT: called(row)})])
 
 
-async def _row_for(tenant: str | None, journal: Sessions, session_id: str) -> SessionRow | None:
-    """Return the row of a session as this tenant sees it; None if there is none for it."""
+async def _row_for(
+    tenant: str | None, journal: Sessions, session_id: str, *, as_guest: bool
+) -> SessionRow | None:
+    """Return the row of a session as this tenant sees it, or a guest of one session; None if there
+    is none for it."""
     row = await row_of(journal, session_id)
-    return row.seen_by(tenant) if row is not None and row.is_there_for(tenant) else None
+    is_there = row is not None and row.is_there_for(tenant)
+    return row.seen_by(tenant, as_guest=as_guest) if row is not None and is_there else None
 
 
 def _result(lines: Sequence[ListLine]) -> bytes:

@@ -278,9 +278,10 @@ class AllAgents:
             return
         if counter is None and message.method in OPENING:
             asked = OpenParams.decode(message.params)
-            if asked.agent is not None:  # the person's choice, whoever held it before
-                name = self._require_served(asked.agent)
-            elif found.held is not None and not self._watches:
+            chosen = None if asked.agent is None else self._require_served(asked.agent)
+            if chosen is not None and "prompt" in principal.scopes:
+                name = chosen  # the person's choice, whoever held it before; not a mere reader's
+            elif chosen is None and found.held is not None and not self._watches:
                 raise errors.OtherAgentError(session_id, found.held, tuple(self._served.agents))
             message.params = asked.naming(name).params
         if counter is None:

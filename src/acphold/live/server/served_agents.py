@@ -195,9 +195,11 @@ class ServedAgents(Kept, eq=False):
         may = "prompt" in scopes
         if (name := self._name_of(row)) in self.agents:
             return FoundSession(name, may_prompt=may)
-        is_live = self._hub.holds(session_id)  # then it keeps its own agent
-        is_live = is_live or other_owner(await self._hub.journal.owner(session_id)) is not None
-        return FoundSession(held=row.agent if may and not is_live else None, may_prompt=may)
+        live = self._hub.live.get(session_id)
+        # A live one keeps its own agent; one that is only read may be at the desk of another.
+        keeps = live is not None and (live.waiting.is_awake or live.side.agent.key == row.agent)
+        keeps = keeps or other_owner(await self._hub.journal.owner(session_id)) is not None
+        return FoundSession(held=row.agent if may and not keeps else None, may_prompt=may)
 
     async def page(self, principal: Principal, params: bytes) -> bytes:
         """Return the result of `session/list` over all agents, running or not."""

@@ -186,7 +186,10 @@ class SessionIndex:
             return {}
         only = self._entrance.principal.session_id
         ids = [it for it in session_ids if only in (None, it)]
-        return await self._show(await self._desk.sessions.find(ids, self._entrance.tenant), live)
+        found = await self._desk.sessions.find(
+            ids, self._entrance.tenant, as_guest=only is not None
+        )
+        return await self._show(found, live)
 
     async def _show(self, infos: Sequence[bytes], live: Mapping[str, str]) -> dict[str, bytes]:
         """Return sessions with AIR's members, by id."""

@@ -85,7 +85,6 @@ class Opening(Struct, eq=False):
     over: asyncio.Event = field(default_factory=asyncio.Event)
     count: int = 0
     prompts: set[Request] = set()
-    bytes: int = 0
 
 
 class Openings:
@@ -98,6 +97,7 @@ class Openings:
 
     def __init__(self) -> None:
         self._under_way: dict[str, Opening] = {}
+        self._waiting_bytes = 0
 
     @asynccontextmanager
     async def track(self, session_id: str) -> AsyncIterator[None]:
@@ -123,15 +123,23 @@ class Openings:
         return session_id in self._under_way
 
     async def wait(self, session_id: str, prompt: Request | None = None) -> None:
-        """Wait until the session is open, or failed to open. A prompt that is cancelled meanwhile
-        is answered at once, but kept; raises AcpError for too many of them."""
-        while (opening := self._under_way.get(session_id)) is not None:
-            if prompt is not None:
-                if opening.bytes > bounds.KEPT_PROMPTS_BYTES:
-                    raise errors.AcpError("too many prompts wait for this session; try again later")
-                opening.prompts.add(prompt)
-                opening.bytes += prompt.size
-            await opening.over.wait()
+        """Wait until the session is open, or failed to open.
+
+        A prompt that is cancelled meanwhile is answered at once, and gets into the history if the
+        session is opened before the client leaves. Raises AcpError if the client's prompts that
+        wait are too long.
+        """
+        size = 0 if prompt is None or not self.has(session_id) else prompt.size
+        if size and self._waiting_bytes > bounds.KEPT_PROMPTS_BYTES:
+            raise errors.AcpError("too many prompts wait for their sessions; try again later")
+        self._waiting_bytes += size
+        try:
+            while (opening := self._under_way.get(session_id)) is not None:
+                if prompt is not None:
+                    opening.prompts.add(prompt)
+                await opening.over.wait()
+        finally:
+            self._waiting_bytes -= size
 
     def cancel(self, session_id: str) -> None:
         """Cancel the prompts that wait for the session: `session/cancel` has arrived."""

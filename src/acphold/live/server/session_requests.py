@@ -148,7 +148,8 @@ class SessionRequests(Struct, eq=False):
             if not self._peer.is_lost:  # the turn of a client that has gone continues
                 conversation.turns.give_up(turn)
 
-        request.on_cancel = give_up
+        if not request.is_answered:
+            request.on_cancel = give_up
 
     async def cancel(self, params: bytes) -> None:
         """Handle `session/cancel`, for one prompt if the params name it."""

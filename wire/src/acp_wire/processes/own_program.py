@@ -83,9 +83,13 @@ async def run_beside(
     loop = asyncio.get_running_loop()
 
     class Streams(SubprocessStreamProtocol):
-        def process_exited(self) -> None:
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            self.made = transport
+
+        def process_exited(self) -> None:  # maybe before `subprocess_exec` returns
             super().process_exited()
-            loop.call_later(STREAMS_SECONDS, transport.close)
+            loop.call_later(STREAMS_SECONDS, self.made.close)
 
     transport, protocol = await loop.subprocess_exec(
         lambda: Streams(limit=STREAM_BYTES, loop=loop), *command, stdin=DEVNULL, env=env

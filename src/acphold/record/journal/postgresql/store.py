@@ -136,7 +136,7 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         async with self._registering:
             if (owner_id := self._owner_id) is None:
                 owner_id = os.urandom(12).hex()
-                await self._database.run(self._register(owner_id), slow=True)
+                await self._register(owner_id)
                 self._owner_id = owner_id
         self._database.pipelines.begin()
         is_again = False
@@ -172,24 +172,24 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         own_id, own = self._owner_id, self._addresses
         return await self._ask(lambda tables: leases.whose(tables, session_id, own_id, own))
 
-    def _register(self, owner_id: str) -> Callable[[Line], None]:
+    async def _register(self, owner_id: str) -> None:
         addresses, retired = self._addresses, self._retired
+        # By itself, as this may cut the connection that it gets: the next work takes another one.
+        presence = await self._database.run(self._presence.keep_open, slow=True)
 
-        def work(line: Line) -> None:
-            presence = self._presence.keep_open(line)
-            tables = PostgresqlTables(line)
+        def work(tables: Tables) -> None:
             with tables.writing():
                 leases.register(tables, owner_id, addresses, presence, retired=retired)
             leases.forget_dead(tables)
             tables.refuse_newer()
 
-        return work
+        await self._slowly(work)
 
     async def _report(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
         owner_id = self._owner_id
         if owner_id is None:
             return []
-        await self._database.run(self._register(owner_id), slow=True)
+        await self._register(owner_id)
         return await self._ask(lambda tables: self._recent.look(tables, held))
 
     owners = asked(leases.all_owners)
