@@ -278,10 +278,6 @@ def _take_sentence(name: _Name, found: re.Match[str]) -> Candidates:
         yield from _take_word(name, found)
 
 
-def _is_after_user(name: _Name) -> bool:
-    return name.how_strong is Strength.PASSWORD and _AFTER_USER.search(name.before) is not None
-
-
 class _Place(NamedTuple):
     """A place of a value: the text after a name; `take` yields the value if it may be one."""
 
@@ -306,7 +302,11 @@ _PLACES: Final = (
     _Place(_TO_CELL, _take_word, lambda name: _IN_TABLE.search(name.before)),
     _Place(_TO_SENTENCE, _take_sentence),
     _Place(_TO_NEXT, _take_sure, lambda name: name.before.endswith(("ENV ", "ARG "))),
-    _Place(_TO_NEXT, _take_word, _is_after_user),
+    _Place(
+        _TO_NEXT,
+        _take_word,
+        lambda name: name.how_strong is Strength.PASSWORD and _AFTER_USER.search(name.before),
+    ),
 )
 """All other places: the first that the text has is the one."""
 
