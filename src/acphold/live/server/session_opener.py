@@ -78,8 +78,7 @@ def as_readable(result: bytes, client: Client) -> bytes:
 
 class Opening(Struct, eq=False):
     """The requests that are opening one session: `count` of them, of which one goes on at a time,
-    in the order in which they came, and holds `turn`. The prompts, of so many `bytes`, wait until
-    all are `over`."""
+    in the order in which they came, and holds `turn`. The prompts wait until all are `over`."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     over: asyncio.Event = field(default_factory=asyncio.Event)
