@@ -10,7 +10,7 @@ from acphold.faces.cli import options
 
 
 class AskArguments(Struct):
-    """What is asked, how and when."""
+    """The prompt, the agent and session that it is for, and the way to ask it."""
 
     prompt: str = options.argument(
         "PROMPT", "the prompt; `-` reads it from stdin", type=options.a_text

@@ -82,7 +82,7 @@ async def run_beside(
 
     loop = asyncio.get_running_loop()
 
-    class Streams(SubprocessStreamProtocol):
+    class BoundedStreams(SubprocessStreamProtocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(transport)
             self.made = transport
@@ -92,7 +92,7 @@ async def run_beside(
             loop.call_later(STREAMS_SECONDS, self.made.close)
 
     transport, protocol = await loop.subprocess_exec(
-        lambda: Streams(limit=STREAM_BYTES, loop=loop), *command, stdin=DEVNULL, env=env
+        lambda: BoundedStreams(limit=STREAM_BYTES, loop=loop), *command, stdin=DEVNULL, env=env
     )
     process = Process(transport, protocol, loop)
     try:
