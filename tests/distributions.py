@@ -10,7 +10,10 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
-FOLDERS = {"acp_wire": ROOT / "wire", "acp_check": ROOT / "check", "acphold": ROOT}
+FOLDERS = {
+    **{f"acp_{name}": ROOT / name for name in ("wire", "safety", "check")},
+    "acphold": ROOT,
+}
 """By the package that each installs; each stands on those before it only."""
 
 PROJECTS = {

@@ -12,12 +12,12 @@ import pytest
 from acp_wire.surroundings import Surroundings
 from tests.test_plan import SOURCES
 
-WIRE, ACPHOLD = SOURCES["acp_wire"], SOURCES["acphold"]
+WIRE, SAFETY, ACPHOLD = (SOURCES[name] for name in ("acp_wire", "acp_safety", "acphold"))
 
 REACHED = (
     WIRE / "workspace",
     *(ACPHOLD / "live" / room for room in ("agents", "hub", "mcp", "server")),
-    *(ACPHOLD / "record" / room for room in ("redaction", "snapshots", "standing")),
+    *(SAFETY / room for room in ("redaction", "snapshots", "standing")),
 )
 """The rooms in which a process may serve several people's agents."""
 

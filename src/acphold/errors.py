@@ -42,8 +42,6 @@
     │   └── McpAnswerError         answered with an error, or with something else
     ├── TranscriptError            a conversation on disk that our reader of it fails on
     ├── ExportError                a file of an export that cannot be written
-    ├── RedactionError             a text that cannot be looked through for secrets
-    ├── RuleError                  a standing answer that is no valid rule           -32602
     ├── WorkspaceError             files and terminals of a session
     │   ├── OutsideRootsError      a path that leads out of the session's folders -32602
     │   ├── MissingFileError       there is no such file or folder               -32002
@@ -370,16 +368,6 @@ class StoppedError(AcpError):
 
 class TranscriptError(AcpError):
     """A conversation that another agent keeps on disk could not be read by our reader."""
-
-
-class RedactionError(AcpError):
-    """A text cannot be searched for secrets, so it is not written."""
-
-
-class RuleError(AcpError):
-    """The text of a standing answer is not a valid rule; the message has the reason."""
-
-    code = INVALID_PARAMS
 
 
 class McpError(AcpError):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import acp_safety
 import acp_wire
 import acphold
 from tests.cli.test_background import Home, home
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 def install(home: Home, place: Path, release: str) -> None:
     """Install acphold with this release's number, for the programs of `home`."""
-    for package in (acphold, acp_wire):
+    for package in (acphold, acp_wire, acp_safety):
         source = Path(str(package.__file__)).parent
         ignored = shutil.ignore_patterns("node_modules", "page", "built")
         shutil.copytree(source, place / source.name, ignore=ignored)

@@ -241,7 +241,7 @@ def test_what_cannot_be_looked_through_is_not_written(
     def fail(text: str) -> None:
         raise re.error("out of order")
 
-    monkeypatch.setattr("acphold.record.redaction.redactor.secrets", fail)
+    monkeypatch.setattr("acp_safety.redaction.redactor.secrets", fail)
     for arguments in (["--format", "html"], ["-o", str(tmp_path / "x.md")]):
         done = acphold.run("export", "s-1", "--redact", *arguments)
         assert (done.code, done.out) == (1, "")

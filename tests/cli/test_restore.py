@@ -15,12 +15,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from acp_safety.standing.decision import pausing_rule
 from acphold.errors import JournalUnavailableError
 from acphold.faces.cli.main import parser_of
 from acphold.record.journal.journal import Journal, Lease
 from acphold.record.journal.rows import NewSession, RowChange
 from acphold.record.journal.stores import open_journal
-from acphold.record.standing.decision import pausing_rule
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember, said
 from tests.editor import introduced, say, scripted_agent, wrap_command

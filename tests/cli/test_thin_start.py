@@ -6,10 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import acp_safety
 import acp_wire
 import acphold
 
-SOURCES = [Path(str(package.__file__)).parents[1] for package in (acphold, acp_wire)]
+SOURCES = [Path(str(package.__file__)).parents[1] for package in (acphold, acp_wire, acp_safety)]
 
 
 def test_nothing_that_takes_milliseconds_is_imported_before_the_agent_starts() -> None:

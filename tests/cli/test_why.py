@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from acp_safety.snapshots.checkouts import Checkout
 from acphold.faces.cli.why import _text
 from acphold.live.origins.why import LineOrigin, LineRun
-from acphold.record.snapshots.checkouts import Checkout
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import Raw
 from tests.origins.kept import KeptSession, edit

@@ -99,7 +99,7 @@ def test_the_examples_of_alerts_can_be_used() -> None:
 def test_every_environment_variable_of_the_code_is_in_the_page() -> None:
     paths = [
         path
-        for package in ("acp_wire", "acphold")
+        for package in ("acp_wire", "acp_safety", "acphold")
         for path in SOURCES[package].rglob("*.py")
         if "node_modules" not in path.parts
     ]

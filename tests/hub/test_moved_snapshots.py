@@ -13,12 +13,12 @@ from typing import Any, BinaryIO
 import pytest
 from msgspec.structs import replace
 
+from acp_safety.snapshots.packs import make_pack
+from acp_safety.snapshots.store import SnapshotStore
 from acphold.errors import WorkspaceError
 from acphold.live.hub import bounds, move_giver
 from acphold.live.hub.moves import MovedSession, MoveLine, SessionOffer
 from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.snapshots.packs import make_pack
-from acphold.record.snapshots.store import SnapshotStore
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION
 from tests.hub.moving import Machine, move, origin

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from acp_safety.standing import programs
+from acp_safety.standing.decision import RuleChange, StandingRule, read_rule
 from acp_wire.schema.updates import OPENCODE_CHILD
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.live.agents.interface import Notified, Updates
@@ -22,8 +24,6 @@ from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import Share
 from acphold.record.journal.lineage import rule_place
 from acphold.record.journal.stores import open_journal
-from acphold.record.standing import programs
-from acphold.record.standing.decision import RuleChange, StandingRule, read_rule
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.hub.test_waiting_prompts import add
 

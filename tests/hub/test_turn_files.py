@@ -16,6 +16,19 @@ from typing import Any
 
 import pytest
 
+from acp_safety.snapshots import (
+    bounds as snapshot_bounds,
+    checkouts,
+    comparison,
+    snapshot,
+    worktree,
+)
+from acp_safety.snapshots.bounds import SnapshotLimits
+from acp_safety.snapshots.checkouts import Checkout
+from acp_safety.snapshots.git import GitError
+from acp_safety.snapshots.snapshot import NotTaken, Taken, take
+from acp_safety.snapshots.store import SnapshotStore
+from acp_safety.snapshots.worktree import LAYING, Included, include
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
 from acphold.errors import AcpError, WorkspaceError
@@ -28,19 +41,6 @@ from acphold.live.server.principals import Principal
 from acphold.record.journal.rows import RowChange
 from acphold.record.journal.seams import TurnSnapshot
 from acphold.record.journal.stores import open_journal
-from acphold.record.snapshots import (
-    bounds as snapshot_bounds,
-    checkouts,
-    comparison,
-    snapshot,
-    worktree,
-)
-from acphold.record.snapshots.bounds import SnapshotLimits
-from acphold.record.snapshots.checkouts import Checkout
-from acphold.record.snapshots.git import GitError
-from acphold.record.snapshots.snapshot import NotTaken, Taken, take
-from acphold.record.snapshots.store import SnapshotStore
-from acphold.record.snapshots.worktree import LAYING, Included, include
 from tests.editor import DEADLINE
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.snapshots.conftest import Project, changes, digest

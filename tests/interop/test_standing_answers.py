@@ -76,6 +76,6 @@ async def test_an_agent_whose_command_is_only_in_a_title_is_never_answered_by_a_
             assert client.asked.count("session/request_permission") == times
         assert RULE not in json.dumps(client.updates(session))
         said = await place.acphold(env, "rules", "why", session)
-        assert "acphold does not know how this agent describes its commands" in said
+        assert "it is not known how this agent describes its commands" in said
         await client.leave()
     assert place.wrong_lines() == []

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from acp_safety.snapshots.checkouts import checkout_of
+from acp_safety.snapshots.comparison import CommitReader, bare_folder
 from acp_wire.processes.program_group import ProgramGroup
 from acphold.live.origins.why import Lines, origins
 from acphold.record.journal.stores import open_journal
-from acphold.record.snapshots.checkouts import checkout_of
-from acphold.record.snapshots.comparison import CommitReader, bare_folder
 from tests.cli.conversation import Raw
 from tests.origins.kept import KeptSession, edit
 from tests.snapshots.conftest import Project

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from acphold.errors import RuleError
+from acp_safety.errors import RuleError
+from acp_safety.standing.decision import USUAL, RuleChange, pausing_rule, read_rule
 from acphold.live.reading.rule_offers import (
     AllowsRefusedError,
     accept_offer,
@@ -19,7 +20,6 @@ from acphold.live.reading.rule_offers import (
 )
 from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import Share
-from acphold.record.standing.decision import USUAL, RuleChange, pausing_rule, read_rule
 from tests.hub.shared import PERMISSION, Shared
 from tests.hub.test_standing_answers import ALLOWED, REFUSED, asking, at_work, made
 

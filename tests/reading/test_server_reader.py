@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.errors import ConnectionLostError, RemoteRefusalError, RuleError
+from acp_safety.errors import RuleError
+from acphold.errors import ConnectionLostError, RemoteRefusalError
 from acphold.live.presentation.json_facts import session_json
 from acphold.live.reading.server_reader import OnAway, ServerReader
 from acphold.live.reading.session_reader import News, Wanted, last_entries, sessions_on_hold

@@ -31,15 +31,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.errors import RedactionError, TranscriptError
+from acp_safety.errors import RedactionError
+from acp_safety.redaction.redactor import UNREADABLE, Redactor
+from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
 from acphold.imports.sources import WHOLE, Facts, Manner, Source
 from acphold.imports.values import squeeze, text
 from acphold.record.history.entries import PROMPT, Entry, PastEntry
 from acphold.record.history.fold import fold
+from acphold.record.history.message_chunks import Messages
 from acphold.record.history.timeline import Item, Message, TurnEnd
-from acphold.record.redaction.redactor import UNREADABLE, Redactor
 
 ENOUGH: Final = 50
 """After this many matching prompts, earlier ones are not compared."""
@@ -161,7 +163,7 @@ class SecretsOut:
 
     def __init__(self, entries: Iterable[PastEntry]) -> None:
         """`entries` yields the whole conversation at each iteration; the last may be broken off."""
-        self._redactor = Redactor("", only_secrets=True)
+        self._redactor = Redactor("", Messages, only_secrets=True)
         with _searching():
             for place, entry in enumerate(entries):
                 self._redactor.look(_number(place, entry))
@@ -182,10 +184,10 @@ class SecretsOut:
         numbered = _number(place, original)
         with _searching():
             if place < self.count:
-                left = self._redactor.entry(place, numbered)
+                left = self._redactor.redact(place, numbered)
             else:
-                left = self._redactor.last_entry(numbered)
-        return None if left is None else PastEntry(left.kind, left.at, left.raw, original.seq)
+                left = self._redactor.redact_last(numbered)
+        return None if left is None else replace(original, raw=left)
 
     def text(self, text: str) -> str:
         """Return a redacted text; it repeats an entry's text, and is not counted."""

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from msgspec import MsgspecError, Struct, ValidationError, convert, inspect
 from msgspec.json import decode, encode
 
+from acp_safety.errors import RuleError
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.tasks import end, first
 from acp_wire.transports.messages import POLICY
@@ -71,7 +72,7 @@ STATUSES: Final = (
     (errors.CursorError, 400),
     (errors.IllegibleNameError, 400),
     (errors.RewrittenError, 409),
-    (errors.RuleError, 409),
+    (RuleError, 409),
     (errors.JournalError, 503),
 )
 """The HTTP status for each error of a request; the first match counts."""

@@ -11,8 +11,10 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from acp_safety.errors import RuleError
+from acp_safety.standing.decision import allowance
 from acp_wire.workspace.threads import Threads
-from acphold.errors import AcpError, RuleError
+from acphold.errors import AcpError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.journals import existing_journal, reading
 from acphold.faces.cli.terminal_text import this_terminal
@@ -26,7 +28,6 @@ from acphold.record.history.decisions import (
 from acphold.record.history.entries import ANSWER, QUESTION
 from acphold.record.history.raw_update import string
 from acphold.record.reports.transcript import DecidedQuestion
-from acphold.record.standing.decision import allowance
 
 if TYPE_CHECKING:
     from acphold.faces.cli.servers import FarServer

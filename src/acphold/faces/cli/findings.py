@@ -14,6 +14,9 @@ from pathlib import Path
 from msgspec import Struct
 from rich.text import Text
 
+from acp_safety.snapshots.checkouts import checkout_of
+from acp_safety.snapshots.git import program
+from acp_safety.snapshots.snapshot import is_too_high
 from acp_wire.surroundings import Surroundings
 from acphold import errors
 from acphold.faces.cli import bounds
@@ -40,9 +43,6 @@ from acphold.record.journal import stores
 from acphold.record.journal.journal import Journal, history
 from acphold.record.journal.rows import ListFilter, SessionRow
 from acphold.record.journal.seams import InFile, TurnSnapshot
-from acphold.record.snapshots.checkouts import checkout_of
-from acphold.record.snapshots.git import program
-from acphold.record.snapshots.snapshot import is_too_high
 
 GUTTER = 5
 """Columns for the marks."""

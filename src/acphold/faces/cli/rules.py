@@ -9,7 +9,17 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
-from acphold.errors import RuleError
+from acp_safety.errors import RuleError
+from acp_safety.standing.asked_actions import RunAction, Unclear
+from acp_safety.standing.decision import (
+    DAY,
+    RuleChange,
+    StandingRule,
+    flaw,
+    read_rule,
+    rule_text,
+)
+from acp_safety.standing.folders import real
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal, journal_if_any
@@ -37,16 +47,6 @@ from acphold.live.reading.rule_offers import (
 from acphold.record.history.entries import now_ms
 from acphold.record.journal.journal import Journal
 from acphold.record.journal.lineage import rule_place
-from acphold.record.standing.asked_actions import RunAction, Unclear
-from acphold.record.standing.decision import (
-    DAY,
-    RuleChange,
-    StandingRule,
-    flaw,
-    read_rule,
-    rule_text,
-)
-from acphold.record.standing.folders import real
 
 DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
 
@@ -248,7 +248,7 @@ async def _try(journal: Journal, rule: StandingRule) -> None:
     since, whose = rule.made_at - REFUSED_SINCE, Whose(rule.person or None)
     async for each in past_questions(journal, since, whose):
         if isinstance(each.action, Unclear):
-            counts["not in a form that acphold can check"] += 1
+            counts["not in a form that can be checked"] += 1
         elif not each.is_allowed_by(rule):
             counts["asked as before"] += 1
         else:

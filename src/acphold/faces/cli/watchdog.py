@@ -29,7 +29,7 @@ async def keep_own_code() -> None:
     """Keep our code, whose files an upgrade takes, once the first client has its agent."""
     await asyncio.sleep(bounds.KEEP_CODE_SECONDS)
     try:
-        await asyncio.to_thread(keep_code, "acphold", "acp_wire")
+        await asyncio.to_thread(keep_code, "acphold", "acp_wire", "acp_safety")
     except OSError as exc:
         log.warning("the code cannot be kept; end this process before an upgrade: %s", exc)
 

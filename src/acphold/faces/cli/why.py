@@ -13,6 +13,9 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
+from acp_safety.snapshots.checkouts import Checkout, checkout_of, object_format
+from acp_safety.snapshots.comparison import CommitReader, bare_folder
+from acp_safety.snapshots.git import GitError
 from acp_wire.markdown_text import plain
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.regular_files import contents
@@ -26,9 +29,6 @@ from acphold.live.presentation.json_facts import place_name
 from acphold.live.presentation.visible_text import visible_json
 from acphold.live.reading.local_reader import LocalReader, entries_of
 from acphold.record.journal.journal import Journal
-from acphold.record.snapshots.checkouts import Checkout, checkout_of, object_format
-from acphold.record.snapshots.comparison import CommitReader, bare_folder
-from acphold.record.snapshots.git import GitError
 
 HOW = {
     "shown": "shown by the agent",

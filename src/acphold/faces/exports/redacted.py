@@ -8,13 +8,16 @@ from contextlib import contextmanager
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from acp_safety.errors import RedactionError
+from acp_safety.redaction.redactor import Redactor
 from acp_wire.surroundings import Surroundings
-from acphold.errors import AcpError, RedactionError
+from acphold.errors import AcpError
 from acphold.faces.exports.forms import Head
 from acphold.live.presentation.visible_text import visible_json
 from acphold.record.history.entries import Entry
-from acphold.record.redaction.redactor import Redactor
+from acphold.record.history.message_chunks import Messages
 
 Read = Callable[[], AsyncIterable[Entry]]
 """Returns the entries of a session, from the start at each call."""
@@ -55,8 +58,8 @@ class Redaction:
         async def entries() -> AsyncIterator[Entry]:
             with _failing_closed(head.session_id):
                 async for place, entry in _first(redactor.count, read()):
-                    if redacted := redactor.entry(place, entry):
-                        yield redacted
+                    if (raw := redactor.redact(place, entry)) is not None:
+                        yield replace(entry, raw=raw)
             self.removed += [
                 Removed(head.session_id, seq, kind, count)
                 for (seq, kind), count in sorted(redactor.removed.items())
@@ -74,7 +77,7 @@ class Redaction:
 
 async def redactor_of(facts: object, read: Read) -> Redactor:
     """Return the redactor for a session's entries and these facts about it; RedactionError."""
-    redactor = Redactor(Surroundings.here().home)
+    redactor = Redactor(Surroundings.here().home, Messages)
     redactor.learn_value(facts)
     async for entry in read():
         redactor.look(entry)

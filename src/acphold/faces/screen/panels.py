@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 
+from acp_safety.standing.decision import allowance
 from acp_wire import schema
 from acp_wire.schema.client_services import (
     ElicitationPropertySchema,
@@ -45,7 +46,6 @@ from acphold.live.presentation.visible_text import on_one_line, visible
 from acphold.live.reading.session_reader import OfferedRule
 from acphold.record.history.raw_update import items
 from acphold.record.history.timeline import ToolCall
-from acphold.record.standing.decision import allowance
 
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
 """Keys for the first option of each kind; the others have a number."""

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_safety.snapshots import worktree
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import WorkspaceError
@@ -21,7 +22,6 @@ from acphold.record.journal.journal import Journal, history
 from acphold.record.journal.moves import mark_of
 from acphold.record.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.record.journal.seams import TurnSnapshot, with_numbers
-from acphold.record.snapshots import worktree
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,8 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from acp_safety.snapshots.checkouts import ProjectMarks, checkout_of, marks
+from acp_safety.snapshots.packs import here, make_pack
 from acp_wire.rpc.transport import Transport
 from acp_wire.workspace.threads import Threads
 from acphold.errors import ConnectionLostError, LeaseLostError, MoveRefusedError, WorkspaceError
@@ -27,8 +29,6 @@ from acphold.record.journal.lineage import identity
 from acphold.record.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
 from acphold.record.journal.rows import RowChange, SessionRow
 from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.snapshots.checkouts import ProjectMarks, checkout_of, marks
-from acphold.record.snapshots.packs import here, make_pack
 
 
 async def give(

@@ -21,6 +21,12 @@ from typing import Final, TypeAlias, get_args
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from acp_safety.snapshots.bounds import PACK_LIMITS, STASHES
+from acp_safety.snapshots.checkouts import checkout_of, same_project
+from acp_safety.snapshots.packs import has_base, here, pack_file, unpack, whole
+from acp_safety.snapshots.snapshot import NotTaken, take as take_snapshot
+from acp_safety.snapshots.store import SnapshotStore, Stores
+from acp_safety.snapshots.worktree import beside, lay, make_inside, note_unused, unlay
 from acp_wire.rpc.transport import Transport
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.threads import Threads
@@ -37,12 +43,6 @@ from acphold.record.journal.lineage import identity
 from acphold.record.journal.moves import MoveMark, mark_of, mark_text
 from acphold.record.journal.rows import ListFilter, NewSession, RowChange, SessionRow
 from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.snapshots.bounds import PACK_LIMITS, STASHES
-from acphold.record.snapshots.checkouts import checkout_of, same_project
-from acphold.record.snapshots.packs import has_base, here, pack_file, unpack, whole
-from acphold.record.snapshots.snapshot import NotTaken, take as take_snapshot
-from acphold.record.snapshots.store import SnapshotStore, Stores
-from acphold.record.snapshots.worktree import beside, lay, make_inside, note_unused, unlay
 
 SHORT_ID: Final = 6
 """Letters of the session's id in the name of a new folder."""

@@ -44,6 +44,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from acp_safety.snapshots.checkouts import COMMIT, ProjectMarks
+from acp_safety.snapshots.packs import OBJECT
 from acp_wire.rpc.framing import LineBuffer, Oversize
 from acp_wire.rpc.transport import Transport
 from acphold import errors
@@ -55,8 +57,6 @@ from acphold.record.journal import bounds as journal_bounds
 from acphold.record.journal.journal import Journal, history
 from acphold.record.journal.rows import Origin
 from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.snapshots.checkouts import COMMIT, ProjectMarks
-from acphold.record.snapshots.packs import OBJECT
 
 if TYPE_CHECKING:
     from hashlib import _Hash

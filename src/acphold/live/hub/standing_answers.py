@@ -35,8 +35,8 @@ from acphold.record.journal.journal import Journal
 from acphold.record.journal.lineage import rule_place
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
-    from acphold.record.standing.asked_actions import EditAction, RunAction
-    from acphold.record.standing.decision import RuleDecision, StandingRule
+    from acp_safety.standing.asked_actions import EditAction, RunAction
+    from acp_safety.standing.decision import RuleDecision, StandingRule
 
     class Spoken(Protocol):
         """Knows who has spoken in the running turn."""
@@ -159,14 +159,14 @@ class StandingAnswers(Struct, eq=False):
     async def _consider(
         self, rules: Sequence[StandingRule], question: AskedQuestion, before: int, pauses: int
     ) -> Considered | None:
-        from acphold.record.standing.asked_actions import (
+        from acp_safety.standing.asked_actions import (
             RunAction,
             Unclear,
             decode_call,
             read_action,
         )
-        from acphold.record.standing.decision import Circumstances, decide
-        from acphold.record.standing.folders import paths_outside_rules
+        from acp_safety.standing.decision import Circumstances, decide
+        from acp_safety.standing.folders import paths_outside_rules
 
         session = self._session
         earlier: Mapping[str, object] = {}
@@ -211,8 +211,8 @@ class StandingAnswers(Struct, eq=False):
         verdict, action = considered.verdict, considered.action
         if action is None or not verdict.allows:
             return None
-        from acphold.record.standing.asked_actions import allow_once
-        from acphold.record.standing.decision import revoke_words
+        from acp_safety.standing.asked_actions import allow_once
+        from acp_safety.standing.decision import revoke_words
 
         if (option := allow_once(question.params)) is None:
             return None
@@ -262,7 +262,7 @@ class StandingAnswers(Struct, eq=False):
 
         A use that could not be noted is none: then nothing else could be written either.
         """
-        from acphold.record.standing.decision import MOST_ANSWERS, RuleChange
+        from acp_safety.standing.decision import MOST_ANSWERS, RuleChange
 
         if self._is_paused_since(considered) or self._answer_count(before) >= MOST_ANSWERS:
             return None
@@ -307,8 +307,8 @@ class StandingAnswers(Struct, eq=False):
 
     async def look(self, update: bytes) -> None:
         """Pause the rules if an update reports something else for a call that was allowed."""
-        from acphold.record.standing.asked_actions import decode_call, differs
-        from acphold.record.standing.decision import pausing_rule, revoke_words
+        from acp_safety.standing.asked_actions import decode_call, differs
+        from acp_safety.standing.decision import pausing_rule, revoke_words
 
         parts = members(update)
         id_ = string(parts.get("toolCallId")) or ""
@@ -355,8 +355,8 @@ class StandingAnswers(Struct, eq=False):
         return self._has_moved
 
     def _look_for_cd(self, entries: Iterable[Entry]) -> None:
-        from acphold.record.standing.asked_actions import decode_call, ran_lines
-        from acphold.record.standing.decision import leads_away
+        from acp_safety.standing.asked_actions import decode_call, ran_lines
+        from acp_safety.standing.decision import leads_away
 
         for entry in entries:
             if b'"rawInput"' in entry.raw and (update := entry.update):

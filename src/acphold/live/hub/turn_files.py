@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acp_safety.snapshots import bounds as snapshot_bounds
 from acp_wire.schema import READ_TEXT_FILE
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, end
@@ -43,12 +44,11 @@ from acphold.record.history.raw_update import CHUNK_STARTS
 from acphold.record.journal import bounds as journal_bounds
 from acphold.record.journal.journal import Journal
 from acphold.record.journal.seams import SnapshotState, TurnSnapshot
-from acphold.record.snapshots import bounds as snapshot_bounds
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and most sessions keep no files
-    from acphold.record.snapshots.checkouts import Checkout
-    from acphold.record.snapshots.snapshot import NotTaken, Taken
-    from acphold.record.snapshots.store import Stores
+    from acp_safety.snapshots.checkouts import Checkout
+    from acp_safety.snapshots.snapshot import NotTaken, Taken
+    from acp_safety.snapshots.store import Stores
 
 Edge: TypeAlias = Literal["begin", "end"]
 
@@ -94,7 +94,7 @@ class FileKeeper(Struct, eq=False):
 
     def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
         """The work trees of these folders that are kept; blocks."""
-        from acphold.record.snapshots.checkouts import Checkout, checkout_of
+        from acp_safety.snapshots.checkouts import Checkout, checkout_of
 
         found: dict[str, Checkout] = {}
         for folder in folders:
@@ -172,7 +172,7 @@ class FileKeeper(Struct, eq=False):
 
     async def _take(self, stores: Stores, root: Checkout, moment: Moment) -> _TakenRow:
         """Take the snapshot of a folder at a moment."""
-        from acphold.record.snapshots.snapshot import NotTaken, take
+        from acp_safety.snapshots.snapshot import NotTaken, take
 
         file = self._journal.file
         own = () if file is None else (file.path, f"{file.path}-wal", f"{file.path}-shm")

@@ -24,6 +24,9 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_safety.snapshots.comparison import FileChange, SnapshotReader, ranges, reading
+from acp_safety.snapshots.git import GitError
+from acp_safety.snapshots.sieve import as_text
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import WorkspaceError
 from acphold.live.hub.kept_files import folder_at
@@ -35,9 +38,6 @@ from acphold.record.journal.rows import SessionRow
 from acphold.record.journal.seams import Numbered, TurnSnapshot, with_numbers
 from acphold.record.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
 from acphold.record.reports.session_diff import FileDiff, relative, session_diff
-from acphold.record.snapshots.comparison import FileChange, SnapshotReader, ranges, reading
-from acphold.record.snapshots.git import GitError
-from acphold.record.snapshots.sieve import as_text
 
 
 class SnapshotStep(Struct, frozen=True):

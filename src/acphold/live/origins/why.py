@@ -23,6 +23,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from acp_safety.snapshots.checkouts import Checkout, checkout_at, checkout_of, object_format
+from acp_safety.snapshots.comparison import bare_folder
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.threads import Threads
 from acphold.errors import UnknownSessionError
@@ -42,8 +44,6 @@ from acphold.record.history.raw_update import items, members, storable, string
 from acphold.record.history.words import document
 from acphold.record.journal.journal import Journal, history, row_of
 from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.snapshots.checkouts import Checkout, checkout_at, checkout_of, object_format
-from acphold.record.snapshots.comparison import bare_folder
 
 SECONDS: Final = 60.0
 """Seconds that asking `git blame` may take."""

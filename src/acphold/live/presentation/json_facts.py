@@ -21,10 +21,10 @@ from acphold.record.journal.rows import SessionRow
 from acphold.record.journal.seams import SearchHit, UsageSum
 
 if TYPE_CHECKING:
+    from acp_safety.standing.decision import StandingRule
     from acphold.live.reading.inbox import InboxQuestion
     from acphold.live.reading.rule_offers import RuleOffer
     from acphold.live.reading.session_reader import ListedSession
-    from acphold.record.standing.decision import StandingRule
 
 
 def facts_json(facts: Mapping[str, object]) -> str:

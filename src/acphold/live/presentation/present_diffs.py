@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
+from acp_safety.snapshots.secret_names import may_hold_secret
 from acp_wire.schema.splice import array, splice
 from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.files import text_of
@@ -25,7 +26,6 @@ from acphold.errors import InvalidParamsError
 from acphold.record.history.raw_update import items, members, string
 from acphold.record.history.timeline import ToolCall
 from acphold.record.journal.rows import SessionRow
-from acphold.record.snapshots.secret_names import may_hold_secret
 
 DIFFERS = b'{"type":"content","content":{"type":"text","text":"The file has other text."}}'
 """The block behind a diff that does not fit the file."""

@@ -209,8 +209,8 @@ class LocalReader:
     async def make_rules(
         self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
     ) -> str:
+        from acp_safety.standing.decision import revoke_words
         from acphold.live.reading.rule_offers import accept_offer
-        from acphold.record.standing.decision import revoke_words
 
         made = await accept_offer(
             self.journal,

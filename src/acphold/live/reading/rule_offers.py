@@ -14,8 +14,28 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_safety.errors import RuleError
+from acp_safety.standing.asked_actions import (
+    Action,
+    EditAction,
+    RunAction,
+    Unclear,
+    allow_once,
+    decode_call,
+    read_action,
+)
+from acp_safety.standing.decision import (
+    DAY,
+    USUAL,
+    Circumstances,
+    RuleDecision,
+    StandingRule,
+    decide,
+    flaw,
+)
+from acp_safety.standing.folders import paths_outside_rules, real
+from acp_safety.standing.programs import UnreadableLine, read_line, row_of
 from acp_wire.surroundings import Surroundings
-from acphold.errors import RuleError
 from acphold.known_agents import short_name
 from acphold.live.reading import bounds
 from acphold.live.reading.inbox import InboxQuestion, Whose, call_entries, decisions, question_of
@@ -26,26 +46,6 @@ from acphold.record.history.timeline import ToolDraft
 from acphold.record.journal.journal import Entries, Journal
 from acphold.record.journal.lineage import rule_place
 from acphold.record.journal.rows import SessionRow
-from acphold.record.standing.asked_actions import (
-    Action,
-    EditAction,
-    RunAction,
-    Unclear,
-    allow_once,
-    decode_call,
-    read_action,
-)
-from acphold.record.standing.decision import (
-    DAY,
-    USUAL,
-    Circumstances,
-    RuleDecision,
-    StandingRule,
-    decide,
-    flaw,
-)
-from acphold.record.standing.folders import paths_outside_rules, real
-from acphold.record.standing.programs import UnreadableLine, read_line, row_of
 
 
 class PastQuestion(Struct, frozen=True):

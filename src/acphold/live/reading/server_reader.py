@@ -24,6 +24,7 @@ import httpx2
 from msgspec import MsgspecError, Raw, Struct, json, to_builtins
 from msgspec.json import Decoder
 
+from acp_safety.errors import RuleError
 from acp_wire.schema.splice import members
 from acp_wire.transports.http_client import beginning, http_client
 from acp_wire.transports.known_servers import ca_for, origin_of, token_for
@@ -230,7 +231,7 @@ class ServerReader:
     async def make_rules(
         self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
     ) -> str:
-        from acphold.record.standing.decision import revoke_words
+        from acp_safety.standing.decision import revoke_words
 
         accepted = requests.AcceptedOffer(session_id, question_id, text, all_agents)
         made = (await self.post(requests.RULES, accepted, answers.RemoteRules)).rules
@@ -333,7 +334,7 @@ class ServerReader:
         )
         if answer.status_code == 409:
             reason = explanation(answer.headers, raw)
-            raise errors.RuleError(reason or "this rule cannot be made")
+            raise RuleError(reason or "this rule cannot be made")
         return self._taken(answer, raw, kind)
 
     async def get(self, path: str, kind: type[T], asked: Struct | None = None) -> T:

@@ -26,6 +26,7 @@ from uuid import uuid4
 
 from msgspec import Raw, Struct
 
+from acp_safety.snapshots.checkouts import in_other_work_trees
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import encode
 from acp_wire.schema.splice import array, splice, without_meta
@@ -44,7 +45,6 @@ from acphold.live.server.principals import Entrance
 from acphold.newest import Newest
 from acphold.record.history.raw_update import items, members, string
 from acphold.record.journal.rows import Archived
-from acphold.record.snapshots.checkouts import in_other_work_trees
 
 log = logging.getLogger(__name__)
 

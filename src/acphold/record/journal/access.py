@@ -24,7 +24,7 @@ from acphold.record.history.entries import now_ms
 from acphold.record.journal import bounds
 
 if TYPE_CHECKING:  # most processes never see a rule
-    from acphold.record.standing.decision import RuleChange, StandingRule
+    from acp_safety.standing.decision import RuleChange, StandingRule
 
 Scope = Literal["watch", "prompt", "answer", "manage", "rules", "files", "node", "browser"]
 """A permission that a token gives its holder."""

@@ -25,7 +25,7 @@ from acphold.record.journal.access import KINDS, AccessToken, Deed, Share
 from acphold.record.journal.sql.tables import Tables
 
 if TYPE_CHECKING:  # imported late: most processes never see a rule
-    from acphold.record.standing.decision import RuleChange, StandingRule
+    from acp_safety.standing.decision import RuleChange, StandingRule
 
 _TOKEN = tuple(name for name in AccessToken.__struct_fields__ if name != "is_held")
 _DEED = Deed.__struct_fields__
@@ -122,7 +122,7 @@ def rules(tables: Tables, person: str | None) -> list[StandingRule]:
     ).fetchall()
     if not rows:
         return []
-    from acphold.record.standing.decision import StandingRule
+    from acp_safety.standing.decision import StandingRule
 
     return [msgspec.json.decode(raw, type=StandingRule) for (raw,) in rows]
 

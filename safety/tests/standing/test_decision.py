@@ -1,0 +1,575 @@
+"""The scope of a rule (place, person, time), and the checks that come before all rules."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from acp_safety.errors import RuleError
+from acp_safety.standing.asked_actions import EditAction, RunAction, Unclear
+from acp_safety.standing.decision import (
+    Circumstances,
+    RuleChange,
+    RuleDecision,
+    StandingRule,
+    decide,
+    leads_away,
+    pausing_rule,
+    read_rule,
+)
+from acp_safety.standing.programs import why_uncovered
+
+NOW = 1_000_000
+HERE = "machine journal"
+
+
+def rule(text: str, folder: Path | str, number: int = 1, **scope: object) -> StandingRule:
+    made = msgspec.structs.replace(
+        read_rule(text), folder=str(folder), number=number, places=(HERE,)
+    )
+    return msgspec.structs.replace(made, **scope)
+
+
+def at(folder: Path | str, **facts: object) -> Circumstances:
+    here = Circumstances("claude", str(folder), "s", "ada", NOW, place=HERE)
+    return msgspec.structs.replace(here, **facts)
+
+
+def of_pytest(project: Path, made: StandingRule, **facts: object) -> RuleDecision:
+    return decide(RunAction(("pytest -q",)), [made], msgspec.structs.replace(at(project), **facts))
+
+
+def test_an_answer_names_the_rules_that_gave_it(project: Path) -> None:
+    rules = [
+        rule("run pytest …", project, 3, person="ada"),
+        rule("run ls", project, 5, person="ada"),
+    ]
+    assert (
+        decide(RunAction(("pytest && ls",)), rules, at(project)).why
+        == "allowed by your rules 3 and 5"
+    )
+    verdict = decide(RunAction(("pytest",)), rules, at(project))
+    assert (verdict.why, verdict.rules) == ("allowed by your rule 3", (rules[0],))
+
+
+def test_a_rule_counts_only_for_its_person_agent_session_folder_and_time(project: Path) -> None:
+    mine = rule("run pytest …", project, person="ada")
+    assert of_pytest(project, mine).allows
+    assert not of_pytest(project, mine, person="bob").allows
+    assert not of_pytest(project, mine, person="").allows
+    assert not of_pytest(project / "src", mine, folder=str(project / "src")).allows
+    for scope in ({"agent": "codex"}, {"session": "t"}, {"expires_at": NOW}):
+        assert not of_pytest(project, msgspec.structs.replace(mine, **scope)).allows
+    for scope in ({"agent": "claude"}, {"session": "s"}, {"expires_at": NOW + 1}):
+        assert of_pytest(project, msgspec.structs.replace(mine, **scope)).allows
+
+
+def test_a_rule_that_asks_does_so_while_it_is_off(project: Path) -> None:
+    allows = rule("run pytest …", project, 2, person="ada")
+    asks = rule("ask run pytest …", project, 1, person="ada", is_off=True)
+    assert decide(RunAction(("pytest",)), [asks, allows], at(project)).rules == (asks,)
+    off = msgspec.structs.replace(allows, is_off=True)
+    assert not decide(RunAction(("pytest",)), [off], at(project)).allows
+
+
+def test_a_folder_in_quotes_is_the_folder_without_them(project: Path) -> None:
+    (project / "my secrets").mkdir()
+    rules = [rule("edit .", project, 1, person="ada")]
+    assert decide(EditAction(("my secrets/a.md",)), rules, at(project)).allows
+    for text in ('ask edit "my secrets"', "ask edit 'my secrets'", "ask edit my secrets"):
+        asks = rule(text, project, 2, person="ada")
+        assert decide(EditAction(("my secrets/a.md",)), [*rules, asks], at(project)).rules == (
+            asks,
+        )
+        assert read_rule(asks.text) == read_rule(text)
+
+
+def test_a_folder_whose_name_begins_alike_is_another_folder(project: Path) -> None:
+    other = project.parent / "project2"
+    other.mkdir()
+    assert not of_pytest(
+        project, rule("run pytest …", project, person="ada"), folder=str(other)
+    ).allows
+
+
+def test_a_folder_that_is_reached_through_a_link_is_the_real_one(project: Path) -> None:
+    link = project.parent / "link"
+    link.symlink_to(project)
+    assert of_pytest(project, rule("run pytest …", project, person="ada"), folder=str(link)).allows
+
+
+def test_a_rule_that_asks_stands_above_each_that_allows_in_either_order(project: Path) -> None:
+    allows, asks = (
+        rule("run pytest …", project, 1, person="ada"),
+        rule("ask run pytest", "", 2, person="ada"),
+    )
+    for rules in ([allows, asks], [asks, allows]):
+        verdict = decide(RunAction(("pytest",)), rules, at(project))
+        assert not verdict.allows
+        assert verdict.rules == (asks,)
+        assert decide(RunAction(("pytest -q",)), rules, at(project)).allows
+    edits, no_sql = (
+        rule("edit .", project, 1, person="ada"),
+        rule("ask edit docs", project, 2, person="ada"),
+    )
+    assert decide(EditAction(("src/a.py",)), [edits, no_sql], at(project)).allows
+    for path in ("docs/a.md", "DOCS/a.md"):  # the same folder on some disks
+        assert not decide(EditAction((path,)), [edits, no_sql], at(project)).allows
+
+
+def test_only_what_can_be_read_is_allowed(project: Path) -> None:
+    made = rule("run pytest …", project, person="ada")
+    verdict = decide(Unclear("it is a form"), [made], at(project))
+    assert (verdict.allows, verdict.why) == (False, "it is a form")
+
+
+def test_a_shell_that_stays_is_asked_about_once_it_may_have_moved(project: Path) -> None:
+    made = rule("run pytest", project, person="ada")
+    moved = at(project, has_moved=True)
+    verdict = decide(RunAction(("pytest",), stays=True), [made], moved)
+    why = "an earlier command, such as cd, may have moved or changed the agent's shell"
+    assert (verdict.allows, verdict.why) == (False, why)
+    assert decide(RunAction(("pytest",), stays=True), [made], at(project)).allows
+    assert decide(RunAction(("pytest",)), [made], moved).allows
+
+
+def test_the_21st_answer_of_a_turn_is_asked(project: Path) -> None:
+    made = rule("run pytest …", project, person="ada")
+    assert of_pytest(project, made, answered=19).allows
+    assert not of_pytest(project, made, answered=20).allows
+
+
+def test_a_mode_that_plans_or_only_reads_is_asked(project: Path) -> None:
+    made = rule("run pytest …", project, person="ada")
+    assert not of_pytest(project, made, mode="plan Plan Mode").allows
+    assert not of_pytest(project, made, mode="read-only").allows
+
+
+def test_a_folder_that_holds_the_home_or_the_journal_is_asked(project: Path) -> None:
+    made = rule("run pytest …", project, person="ada")
+    assert not of_pytest(project, made, kept=(str(project / "src"),)).allows
+    assert not of_pytest(project, made, kept=(str(project),)).allows
+    assert of_pytest(project, made, kept=(str(project.parent),)).allows
+    assert not decide(RunAction(("ls",)), [rule("run ls", "/", person="ada")], at("/")).allows
+
+
+def test_a_command_in_another_folder_than_the_sessions_is_asked(project: Path) -> None:
+    rules = [
+        rule("run pytest …", project, 1, person="ada"),
+        rule("run make check", project, 2, person="ada"),
+    ]
+    assert decide(RunAction(("pytest",), str(project)), rules, at(project)).allows
+    assert decide(RunAction(("pytest",), str(project / "src")), rules, at(project)).allows
+    assert not decide(RunAction(("pytest",), str(project.parent)), rules, at(project)).allows
+    assert not decide(RunAction(("pytest",), str(project / "out")), rules, at(project)).allows
+    assert not decide(RunAction(("make check",), str(project / "src")), rules, at(project)).allows
+    assert not decide(RunAction(("cd src && make check",)), rules, at(project)).allows
+
+
+def test_a_shell_that_stays_where_it_was_led_is_not_led_away(project: Path) -> None:
+    rules = [rule("run ls …", project, person="ada")]
+    assert decide(RunAction(("cd src && ls",)), rules, at(project)).allows
+    assert not decide(RunAction(("cd nest && ls",), stays=True), rules, at(project)).allows
+    assert decide(RunAction((f"cd {project} && ls",), stays=True), rules, at(project)).allows
+
+
+def test_what_runs_where_cd_failed_is_asked(project: Path) -> None:
+    rules = [
+        rule("run pwd …", project, 1, person="ada"),
+        rule("run cat …", project, 2, person="ada"),
+    ]
+    assert decide(RunAction(("cd src && pwd && cat a.py",)), rules, at(project)).allows
+    for line in ("cd nosuch && pwd ; cat ../secret", "cd src && pwd ; cat a.py"):
+        assert not decide(RunAction((line,)), rules, at(project)).allows
+    assert decide(RunAction((f"cd {project} && pwd ; cat src/a.py",)), rules, at(project)).allows
+
+
+def test_a_format_that_has_git_check_signatures_is_asked(project: Path) -> None:
+    rules = [rule("run git log …", project, person="ada")]
+    for text in ("%G?", "%+GK", "%-GS", "% GF", "%h %GK"):
+        assert not decide(RunAction((f"git log --format='{text}'",)), rules, at(project)).allows
+    assert decide(RunAction(("git log --format='%h %s'",)), rules, at(project)).allows
+
+
+@pytest.mark.parametrize("cwd", ["", ".", "src", "./", "~"])
+def test_a_folder_that_is_not_named_in_full_is_asked(
+    cwd: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)  # acphold's own folder says nothing about the agent's
+    assert not decide(
+        RunAction(("ls",), cwd), [rule("run ls …", project, person="ada")], at(project)
+    ).allows
+
+
+def test_a_rule_accepted_in_another_place_holds_in_both_and_in_no_other_journal() -> None:
+    made = read_rule("run ls")
+    first = RuleChange(place="a j1").apply_to(made)
+    second = RuleChange(place="b j1").apply_to(first)
+    assert second.places == ("a j1", "b j1")
+    assert RuleChange(place="a j1").apply_to(second).places == ("b j1", "a j1")
+    restored = RuleChange(place="b j2").apply_to(second)
+    assert restored.places == ("b j2",)
+    assert not restored.holds_at("")
+    assert read_rule("ask run ls").holds_at("anywhere")
+
+
+def test_several_lines_of_one_question_each_need_a_rule(project: Path) -> None:
+    rules = [
+        rule("run pytest …", project, 1, person="ada"),
+        rule("run ls …", project, 2, person="ada"),
+    ]
+    assert decide(RunAction(("pytest", "ls")), rules, at(project)).allows
+    assert not decide(RunAction(("pytest", "id")), rules, at(project)).allows
+    assert not decide(RunAction(("cd src && ls", "pytest")), rules, at(project)).allows
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("docs/a.md", True),
+        ("docs/new.md", True),
+        ("src/a.py", True),
+        (".git/hooks/pre-commit", False),
+        (".git/config", False),
+        (".github/workflows/x.yml", False),
+        (".envrc", False),
+        (".claude/settings.json", False),
+        ("src/.codex/config.toml", False),
+        ("AGENTS.md", False),
+        ("src/Claude.MD", False),
+        ("Makefile", False),
+        ("conftest.py", False),
+        ("package.json", False),
+        ("vite.config.ts", False),
+        ("Jenkinsfile", False),
+        ("src/run.sh", False),
+        ("out/secret", False),
+        ("../outside/secret", False),
+        ("/etc/passwd", False),
+        ("~/x", False),
+        ("docs/nowhere/new.md", False),
+        ("docs/link.md", False),
+        ("docs/hard.md", False),
+        ("docs/program", False),
+        ("docs", False),
+        ("docs/a\u202e.md", False),
+        ("deep/config", False),
+        ("opencode.json", False),
+        ("src/OpenCode.jsonc", False),
+        ("crush.json", False),
+        ("mcp.json", False),
+        ("AGENT.md", False),
+        ("src/api.instructions.md", False),
+        ("a.code-workspace", False),
+        ("lefthook.yml", False),
+        ("pytest.toml", False),
+        ("pylintrc", False),
+        ("mise.toml", False),
+        ("bunfig.toml", False),
+        ("karma.conf.js", False),
+        ("binding.gyp", False),
+        ("docs/gradle-wrapper.properties", False),
+        ("Directory.Build.rsp", False),
+        ("src/dune", False),
+        ("src/x.rake", False),
+        ("Makefile.local", False),
+        ("src/x.nix", False),
+        ("docs/x.KSH", False),
+        ("makefile.", False),
+        ("docs/.hidden", False),
+        ("docs/./../.git/config", False),
+        ("docs/a.md/", True),
+        ("docs//a.md", True),
+        ("nest/HEAD/x", False),
+        ("", False),
+        (".", False),
+        ("docs/a\n.md", False),
+    ],
+)
+def test_an_edit_stays_in_the_folder_and_away_from_what_others_run(
+    path: str, allowed: bool, project: Path
+) -> None:
+    (project / "docs/link.md").symlink_to("../.git/config")
+    os.link(project / "names.txt", project / "docs/hard.md")
+    (project / "docs/program").write_text("#!/bin/sh\n")
+    (project / "docs/program").chmod(0o755)
+    (project / "deep").symlink_to(".git")
+    rules = [rule("edit .", project, person="ada")]
+    assert decide(EditAction((path,)), rules, at(project)).allows is allowed
+    full = path if path.startswith(("/", "~")) else f"{project}/{path}"
+    assert decide(EditAction((full,)), rules, at(project)).allows is allowed
+
+
+RUN_OR_OBEYED = """
+    CODEX.md docs/CODEX.md AGENTS-web.md claude-code.md system_prompt.txt llms.txt src/memory.md
+    copilot-review.md tools.md mcp_config.json docs/mcp-servers.json cline_mcp_settings.json
+    docs/conf.py conf.py build.py build.ts build.mjs src/build.zig build.ninja setup.ts make.py
+    jest.setup.ts vitest.setup.mts setupTests.js jest.preset.js webpack.prod.js webpack.dev.ts
+    vite.base.ts rollup.node.mjs gatsby-node.js next.config.mjs metro.config.cts knexfile.ts
+    wdio.conf.ts stylelintrc.js Jakefile.js ember-cli-build.js postinstall.js scripts/install.js
+    dangerfile.ts commitlint.ts constraints.txt requirements/dev.txt requirements-dev.in
+    runtests.jl Package@swift-5.9.swift Project.swift extconf.rb package.py gunicorn_conf.py
+    compose.override.yml compose.prod.yaml netlify.toml vercel.json prod.Dockerfile web.dockerfile
+    debian/rules debian/x.py app.csproj.user x.sln.DotSettings.user fly.toml wrangler.toml
+    render.yaml app.yaml app.json skaffold.yaml helmfile.yaml values.yaml main.tf x.tfvars
+    playbook.yml ansible.cfg supervisord.conf nginx.conf crontab deploy.rb deploy.php rector.php
+    robofile.php buildozer.spec x.spec snapcraft.yaml APKBUILD PKGBUILD portfile.x Makefile.am
+    configure.ac wscript_build SConscript.x BUCK.v2 WORKSPACE.bzlmod x.pri x.pro x.gn x.ninja
+    x.vcproj x.wixproj x.iss x.nsi gradle.lockfile x.gradle.kts settings.kts build.mill x.ipynb
+    manifest.json launch.json tasks.json settings.json x.json x.yml x.yaml x.toml x.ini x.cfg
+    x.properties x.xml x.env x.plist x.reg x.lock x.so x.dll x.pyc x.class x.jar x.wasm x.exe
+    README x Kconfig Doxyfile x.am x.in x.tmpl a.py.bak a.py~ config.exs.x lefthook-local.yml
+    Rakefile.rb SConstruct.py gems.rb pdm_build.py pavement.py dev-requirements.txt
+    test-requirements.txt upper-constraints.txt plopfile.js truffle-config.js brunch-config.js
+    brocfile.js versioneer.py ez_setup.py duties.py mkdocs_hooks.py wallaby.js pnpmfile.cjs
+    Shakefile.hs fastlane/Fastfile.swift Envoy.blade.php celeryconfig.py user.md rules.md
+    bootstrap.sh x.applescript x.vbs x.awk x.sed x.tcl x.el x.vim x.make phpstan.neon x.star
+"""
+
+
+@pytest.mark.parametrize("name", RUN_OR_OBEYED.split())
+def test_an_edit_touches_nothing_that_is_run_or_obeyed_without_a_test(
+    name: str, project: Path
+) -> None:
+    rules = [rule("edit .", project, person="ada")]
+    for path in (name, name.upper()):
+        (project / path).parent.mkdir(parents=True, exist_ok=True)  # or it is asked for that
+        assert not decide(EditAction((path,)), rules, at(project)).allows
+
+
+def test_an_edit_through_a_link_touches_only_what_has_the_ending_itself(project: Path) -> None:
+    (project / "docs/b.md").symlink_to("settings.json")
+    (project / "docs/settings.json").write_text("{}")
+    rules = [rule("edit .", project, person="ada")]
+    assert not decide(EditAction(("docs/b.md",)), rules, at(project)).allows
+
+
+ORDINARY = (
+    "a.py A.PY a.pyi a.ts a.tsx a.vue a.c a.hpp a.go a.rs a.java a.kt a.rb a.php a.sql a.css "
+    "README.md CHANGELOG.md a.rst a.adoc a.txt a.csv a.html a.proto a.js main.swift lib.rs"
+)
+
+
+@pytest.mark.parametrize("name", ORDINARY.split())
+def test_sources_and_documents_may_be_edited(name: str, project: Path) -> None:
+    assert decide(
+        EditAction((f"src/{name}",)), [rule("edit src", project, person="ada")], at(project)
+    ).allows
+
+
+@pytest.mark.parametrize("name", [".claude", ".config/opencode", ".github/workflows", ".ssh"])
+def test_a_session_in_a_folder_of_settings_has_no_edits_by_rules(name: str, project: Path) -> None:
+    folder = project / name
+    folder.mkdir(parents=True)
+    assert not decide(
+        EditAction(("a.md",)), [rule("edit .", folder, person="ada")], at(folder)
+    ).allows
+
+
+def test_a_worktree_in_a_hidden_folder_is_as_any_other(project: Path) -> None:
+    folder = project / ".worktrees/one"
+    folder.mkdir(parents=True)
+    (folder / ".git").write_text("gitdir: x\n")
+    rules = [rule("edit .", folder, person="ada")]
+    assert decide(EditAction(("a.md",)), rules, at(folder)).allows
+    assert not decide(EditAction((".git",)), rules, at(folder)).allows
+
+
+def test_a_rule_for_edits_below_a_folder_does_not_reach_its_sibling(project: Path) -> None:
+    rules = [rule("edit docs", project, person="ada")]
+    assert decide(EditAction(("docs/a.md",)), rules, at(project)).allows
+    assert not decide(EditAction(("docs/a.md", "src/a.py")), rules, at(project)).allows
+    assert not decide(EditAction(("docs2/a.md",)), rules, at(project)).allows
+    assert not decide(
+        EditAction((".git/x",)), [rule("edit .git", project, person="ada")], at(project)
+    ).allows
+    out = rule("edit out", project, person="ada")
+    assert not decide(EditAction(("out/secret",)), [out], at(project)).allows
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("run npm …", "it is not known what the arguments of npm do"),
+        ("run git …", "does not know"),
+        ("run git push …", "does not know"),
+        ("run python …", "does not know"),
+        ("run sh …", "does not know"),
+        ("run python -c 'import x'", "would run code"),
+        ("run bash -lc pytest", "would run code"),
+        ("run cd src", "needs no rule"),
+        ("run chdir /tmp", "is a word of the shell"),
+        ("run prevd", "is a word of the shell"),
+        ("run pytest && ls", "one command"),
+        ("run export A=1", "is a word of the shell"),
+        ("run A=1 pytest", "sets a variable"),
+        ("run pytest *.py", "cannot be understood"),
+        ("run", "starts with"),
+        ("everything", "starts with"),
+        ("edit /etc", "from the session's folder"),
+        ("edit ..", "from the session's folder"),
+        ("edit docs …", "one folder"),
+    ],
+)
+def test_a_rule_that_says_too_much_is_refused_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(RuleError, match=reason):
+        read_rule(text)
+
+
+def test_the_text_of_a_rule_reads_back_as_the_same_rule() -> None:
+    for text in ("run pytest …", "ask run git push …", "run git commit -m 'a b'", "edit docs"):
+        assert read_rule(text).text == text
+        assert read_rule(read_rule(text).text) == read_rule(text)
+    assert read_rule("run pytest ...") == read_rule("allow run pytest …")
+
+
+def test_a_rule_says_in_plain_words_what_it_allows() -> None:
+    assert "can run anything with it" in read_rule("run pytest …").meaning
+    for text, words in (
+        ("edit .", "edit files in shop"),
+        ("edit src/web", "edit files in shop/src/web"),
+        ("run git log …", "run `git log` with any arguments in shop"),
+        ("ask run make 'all of it'", "ask before it may run `make 'all of it'` in shop"),
+        ("run ls …", "run `ls` with any arguments in shop"),
+        ("run ls with any arguments", "run `ls with any arguments` in shop"),
+    ):
+        assert msgspec.structs.replace(read_rule(text), folder="/home/ada/shop").words == words
+    assert pausing_rule("s", "", 0).words == "ask everything"
+    assert msgspec.structs.replace(read_rule("edit ."), folder="/").words == "edit files in /"
+    assert read_rule("run git log …").meaning == "only reads"
+    assert "can run anything with it" in read_rule("run cargo fmt …").meaning
+    assert read_rule("run make check").meaning == "exactly this command"
+
+
+def test_a_rule_is_new_on_other_devices_until_its_person_has_seen_it(project: Path) -> None:
+    made = rule("run make", project, made_with="phone", is_seen=False)
+    assert made.is_unseen_at("laptop")
+    assert not made.is_unseen_at("phone")
+    assert not msgspec.structs.replace(made, is_seen=True).is_unseen_at("laptop")
+
+
+@pytest.mark.parametrize(
+    "text", ["edit /a", "edit ..", "run cd a", "run make …", "run sh -c 'true'"]
+)
+def test_a_rule_is_refused_with_its_reason(text: str) -> None:
+    with pytest.raises(RuleError, match=r"\w{3}"):
+        read_rule(text)
+
+
+def test_a_decision_takes_as_long_as_a_few_paths_take_to_resolve(project: Path) -> None:
+    rules = [rule("run pytest …", project, n, person="ada") for n in range(1, 9)]
+    action, here = RunAction(("pytest -q tests/test_a.py 2>&1",)), at(project)
+    deciding = _shortest(lambda: decide(action, rules, here))
+    assert deciding < 20 * _shortest(lambda: os.path.realpath(project))
+
+
+def _shortest(work: Callable[[], object]) -> float:
+    return min(timeit.repeat(work, number=1, repeat=300))
+
+
+@pytest.mark.parametrize(
+    ("line", "leads"),
+    [
+        ("make", False),
+        ("cd .", False),
+        ("cd {folder} && make", False),
+        ("cd ../{name}", False),
+        ("cd elsewhere", True),
+        ("cd /", True),
+        ("cd", True),
+        ("cd -", True),
+        ("cd . elsewhere", True),
+        ("make; cd src", True),
+        ('cd "$FOLDER"', True),
+        ('pushd "$FOLDER"', True),
+        ('make "$FOLDER"', False),
+        ("c'd' $X", True),
+        ("c\\d $X", True),
+        (". ./env.sh", True),
+        (". $X", True),
+        ("source env.sh", True),
+        ('eval "$X"', True),
+        ("make; ${{x}}d src", True),
+        ("{{cd,src}}", True),
+        ("command cd src", True),
+        ("alias make=evil", True),
+        ("unalias make", True),
+        ("hash -p evil make", True),
+        ("ls; command hash -p evil make", True),
+        ("A=1 hash -p evil make", True),
+        ("A='x y' hash -p evil make", True),
+        (f"A={'x' * 200} hash -p evil make", True),
+        ("A[0]=1 hash -p evil make", True),
+        (">/dev/null hash -p evil make", True),
+        ("2>&1 . ./evil", True),
+        ("<<<x . -- ./evil", True),
+        ("time -p . ./evil", True),
+        ("command -- hash -p evil make", True),
+        ("if . ./evil; then make; fi", True),
+        ("until $X; do make; done", True),
+        ("case x in x) hash -p evil make;; esac", True),
+        ("A=1 $X /tmp", True),
+        ("X=c Y=d; A=1 $X$Y /tmp", True),
+        ("A=1 {{c,}}d /tmp", True),
+        ("command A=1 $X", True),
+        ("A=hash make $X", False),
+        ("grep -r hash-map . | less $X", False),
+        ("trap ./evil DEBUG", True),
+        ("function make {{ evil; }}", True),
+        ("exec other-shell", True),
+        ("command -v make", False),
+        ("set -e; make", False),
+        ("git commit -m 'a hash of it'", False),
+        ("export PATH=evil:$PATH", True),
+        ("make() {{ evil; }}", True),
+        ("find . -name $X", False),
+        ("for f in *; do echo $f; done", False),
+        ("cat > a.txt <<EOF\nmake ()\nEOF", True),  # too much rather than too little
+    ],
+)
+def test_a_line_leads_away_unless_its_cd_is_known_to_stay(
+    tmp_path: Path, line: str, leads: bool
+) -> None:
+    (tmp_path / "src").mkdir()
+    written = line.format(folder=tmp_path, name=tmp_path.name)
+    assert leads_away(written, str(tmp_path)) is leads
+
+
+@pytest.mark.parametrize("value", ["/etc/passwd", "~/x", "../outside/secret", "out/secret"])
+def test_a_path_that_is_joined_to_its_option_leads_out_as_well(value: str, project: Path) -> None:
+    for word in (f"-n{value}", f"-qn{value}", f"--lines={value}"):
+        assert why_uncovered(("head", word), str(project), str(project)).startswith(word)
+    assert why_uncovered(("head", "-n5", "names.txt"), str(project), str(project)) == ""
+
+
+def test_an_option_whose_value_is_missing_is_not_covered(project: Path) -> None:
+    why = why_uncovered(("head", "names.txt", "-n"), str(project), str(project))
+    assert why == "the last option has no value"
+
+
+def test_a_rule_for_edits_follows_no_link_that_its_folder_has_become(project: Path) -> None:
+    docs = project / "docs"
+    docs.mkdir(exist_ok=True)
+    made = [rule("edit docs", project, person="ada")]
+    assert decide(EditAction((str(docs / "a.md"),)), made, at(project)).allows
+    shutil.rmtree(docs)
+    docs.symlink_to(".")
+    decided = decide(EditAction((str(project / "a.md"),)), made, at(project))
+    assert (decided.allows, decided.why) == (False, "docs is a link, or below one")
+
+
+def test_a_rule_that_asks_about_a_folder_knows_it_in_either_form_of_its_letters(
+    project: Path,
+) -> None:
+    made = [
+        rule("edit .", project, person="ada"),
+        rule("ask edit Entw\u00fcrfe", project, 2, person="ada"),
+    ]
+    path = str(project / "Entwu\u0308rfe" / "a.md")
+    assert decide(EditAction((path,)), made, at(project)).why == "your rule 2 says to ask"
