@@ -48,6 +48,9 @@ def run(*words: str | Path, cwd: Path = ROOT, env: Mapping[str, str] = NOTHING) 
     return done.stdout
 
 
+RULE = "from acp_safety.standing.decision import read_rule; print(read_rule('run ls -l').argv)"
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("installs")
@@ -185,7 +188,9 @@ async def opens(installed: Installed) -> None:
 async def test_an_install_from_a_clone_has_the_page_and_says_so_once_it_is_gone(
     folder: Path, clone: Path
 ) -> None:
-    installed = Installed(folder / "from-clone", clone / "wire", clone / "check", clone)
+    installed = Installed(
+        folder / "from-clone", clone / "wire", clone / "safety", clone / "check", clone
+    )
     assert not (clone / PAGE / "built").exists()
     assert not (clone / PAGE / "node_modules").exists()
     await opens(installed)
@@ -213,17 +218,24 @@ async def test_an_install_from_a_wheel_has_the_page(
     await opens(Installed(folder / "from-wheel", *siblings, wheel))
 
 
-def test_the_checker_installs_from_a_clone_with_the_wire_and_nothing_of_acphold(
-    folder: Path, clone: Path
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [
+        ("check", ["bin/acp-check", "--list"], "json-rpc.same-id"),
+        ("safety", ["bin/python", "-c", RULE], "('ls', '-l')"),
+    ],
+)
+def test_a_distribution_installs_from_a_clone_with_the_wire_and_nothing_of_acphold(
+    folder: Path, clone: Path, name: str, words: list[str], said: str
 ) -> None:
-    place = folder / "checker"
-    install(place, clone / "check")
+    place = folder / name
+    install(place, clone / name)
     (packages,) = place.glob("lib/python*/site-packages")
     assert {it.name for it in packages.glob("ac*") if "-" not in it.name} == {
-        "acp_check",
+        f"acp_{name}",
         "acp_wire",
     }
-    assert "json-rpc.same-id" in run(place / "bin/acp-check", "--list")
+    assert said in run(place / words[0], *words[1:])
 
 
 def test_the_base_is_small(base: Base) -> None:
