@@ -62,7 +62,7 @@ class Project:
             env={**os.environ, **IDENTITY, **COMMITTER},
             capture_output=True,
             input=stdin.encode(),
-            timeout=60,
+            timeout=140,
         )
         assert fails or ended.returncode == 0, ended.stderr
         return os.fsdecode(ended.stdout)
