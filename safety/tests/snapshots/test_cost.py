@@ -157,7 +157,7 @@ def test_folders_are_remembered_but_for_ignored_ones_and_too_many(
     age()
     project.write("folder/c.txt")
     assert "folder/c.txt" in project.names(project.take())
-    assert "-o" in calls.commands[0]
+    assert any("-o" in command for command in calls.commands)  # maybe after writing our index
 
 
 @pytest.mark.parametrize(
