@@ -129,6 +129,7 @@ def test_what_was_said_is_found_below_and_its_end_is_shown(home: Place) -> None:
         one.type("\x1b")
         assert one.ended() == 0
         assert one.text == ""
+        assert b"\x1b[6n" not in one.raw  # a slow terminal would be warned of, after two seconds
 
 
 def test_what_waits_for_an_answer_stands_on_top(home: Place) -> None:

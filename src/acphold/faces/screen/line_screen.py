@@ -20,7 +20,6 @@ from prompt_toolkit.input.typeahead import clear_typeahead, store_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.output import ColorDepth
-from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 
 from acp_wire.processes.foreground import ForegroundProgram, run_in_front
@@ -30,7 +29,7 @@ from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.keys import AskingScreen, Person, key_bindings
 from acphold.faces.screen.layout import Gutter, Passage, passage
 from acphold.faces.screen.panels import Choice, Field, Pick
-from acphold.faces.screen.terminal import drop_typed, pager
+from acphold.faces.screen.terminal import drop_typed, open_output, pager
 from acphold.record.history.prompt_queue import PromptQueue
 from acphold.record.reports.transcript import Noticed
 
@@ -76,8 +75,7 @@ class LineScreen(AskingScreen):
         self._seeing: asyncio.TimerHandle | None = None
         self._due: asyncio.TimerHandle | None = None
         self._heading = ""
-        output = Vt100_Output.from_pty(cast("TextIO", console.file))
-        output.enable_cpr = False  # its answers may arrive after we have left, in the shell
+        output = open_output(cast("TextIO", console.file))
         self._bottom = Bottom(self, console, self._gutter, output)
         self._app: Application[None] = Application(
             self._bottom.layout,

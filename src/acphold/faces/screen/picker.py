@@ -32,7 +32,6 @@ from prompt_toolkit.layout import (
     VSplit,
     Window,
 )
-from prompt_toolkit.output import create_output
 from prompt_toolkit.styles import Style
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -41,6 +40,7 @@ from rich.text import Text
 from acp_wire.tasks import TaskSet
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import MARK
+from acphold.faces.screen.terminal import open_output
 
 PREVIEW_HEIGHT: Final = 10
 
@@ -239,7 +239,7 @@ class Picker:
             key_bindings=self._keys(),
             style=STYLE,
             erase_when_done=True,
-            output=create_output(sys.__stdout__),  # even if stdout is paged
+            output=open_output(sys.__stdout__),  # even if stdout is paged
         )
 
     async def run(self) -> Picked | None:

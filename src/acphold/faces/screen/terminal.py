@@ -21,10 +21,13 @@ import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from select import select as select_readable
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from acp_wire.processes.foreground import InFront, start_in_front
 from acphold.faces.screen import bounds
+
+if TYPE_CHECKING:
+    from prompt_toolkit.output import Output
 
 QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
 """Asks for the background (xterm's OSC 11) and the device attributes (DA1).
@@ -36,6 +39,18 @@ COLOUR = re.compile(
     rb"\x1b\]11;rgb:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)[^\x1b\x07]*(?:\x07|\x1b\\)?"
 )
 DONE = re.compile(rb"\x1b\[\?[0-9;]*c")
+
+
+def open_output(terminal: TextIO | None) -> Output:
+    """Return what an application draws on. It does not ask where the cursor is: a slow terminal
+    would be warned of, and answer after we have left, in the shell."""
+    from prompt_toolkit.output import create_output  # late: plain output needs none of it
+    from prompt_toolkit.output.vt100 import Vt100_Output
+
+    output = create_output(terminal)
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False
+    return output
 
 
 class TerminalBackground(NamedTuple):
