@@ -11,11 +11,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, TypeAlias
 
+import pytest
 from msgspec import Struct
 
 from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc import Transport
 from acp_wire.tasks import beside
+from acp_wire.transports import messages, streams
 
 MakePair: TypeAlias = Callable[[], Awaitable[tuple[Transport, Transport]]]
 """Makes two transports that are connected with each other."""
@@ -166,7 +168,10 @@ async def gone_meanwhile(left: Transport, right: Transport) -> None:
 async def flushes(left: Transport, right: Transport) -> None:
     sent = _lines(MEBIBYTE)
     left.send(sent)
-    _, received = await asyncio.gather(left.aclose(), _received(right, len(sent)))
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (messages, streams):  # on a busy machine a reader takes longer than that
+            patch.setattr(module, "FLUSH_SECONDS", SECONDS)
+        _, received = await asyncio.gather(left.aclose(), _received(right, len(sent)))
     assert received == sent
 
 
