@@ -292,7 +292,7 @@ async def site(
     services = services or {"agent": absent(path)}
     journal = open_journal(path)
     gate = Gate(journal.access, origins or (ORIGIN,))
-    pairing = Pairing(asyncio.get_running_loop().time)
+    pairing = Pairing()
     activity = Activity()
     agents = [
         RelayedAgent(AskedAgent(name, (name,), ()), str(path), it.options.max_message)

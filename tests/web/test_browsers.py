@@ -228,6 +228,19 @@ async def test_who_uses_it_keeps_it_and_who_stays_away_signs_in_again(browser: B
     assert browser.cookie in again.headers["set-cookie"]
 
 
+async def test_a_use_under_a_clock_that_was_ahead_is_corrected_by_the_next(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.web.bounds.TOKENS_SECONDS", 0)  # read anew each time
+    ahead = now_ms() + 10 * journal_bounds.BROWSER_MS
+    access = browser.web.journal.access
+    await access.keep_token(replace(await browser.kept(), used_at=ahead))
+    assert (await browser.ask("/sessions")).status == 200
+    used_at = (await browser.kept()).used_at
+    assert used_at is not None
+    assert used_at <= now_ms()
+
+
 async def test_signing_out_ends_it_whatever_the_cookie_is(browser: Browser) -> None:
     left = await browser.ask("/browser", "DELETE")
     assert (left.status, "Max-Age=0" in left.headers["set-cookie"]) == (200, True)

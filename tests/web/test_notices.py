@@ -489,6 +489,32 @@ async def test_a_browser_is_told_of_what_its_token_sees_until_that_is_revoked(
         assert token_id(text) not in notices._kept.browsers
 
 
+async def test_a_browser_whose_access_seems_over_is_told_again_when_it_is_not(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As under a clock that was ahead for a while."""
+    async with telling(tmp_path) as (web, service, notices):
+        await web.remember("s1", asked("q1"), settled=False)
+        text, kept = new_token("phone", ("watch",), now_ms(), expires_at=now_ms() + 3_600_000)
+        await web.journal.access.keep_token(kept)
+        assert (await web.post("/notices", text, **Browser().json)).status == 200
+        later = now_ms() + 7_200_000
+        with monkeypatch.context() as ahead:
+            ahead.setattr("acphold.web.notices.now_ms", lambda: later)
+            ahead.setattr("acphold.web.gate.now_ms", lambda: later)
+            live["s1"] = waits("s1", "q1")
+            await notices._check()
+            assert service.came == []
+        await service.until(1)
+        monkeypatch.setattr("acphold.web.notices.now_ms", lambda: later)
+        monkeypatch.setattr(bounds, "NOTIFIED_BROWSERS", 1)
+        other = await web.new_token(*SCOPES)
+        assert (await web.post("/notices", other, **Browser().json)).status == 200  # in its place
+        assert [*notices._kept.browsers] == [token_id(other)]
+
+
 async def test_what_does_not_arrive_is_sent_again_and_a_browser_that_is_gone_is_forgotten(
     tmp_path: Path,
     live: Live,  # noqa: F811

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
 from acphold.web import bounds
 from acphold.web.devices import Pairing, Worth
 
@@ -32,4 +36,13 @@ def test_a_code_ends_by_itself() -> None:
     pairing = Pairing(lambda: now)
     code = pairing.new_code(OWNER)
     now = bounds.CODE_SECONDS
+    assert pairing.redeem(code) is None
+
+
+def test_a_code_ends_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairing = Pairing()
+    code, other = pairing.new_code(OWNER), pairing.new_code(OWNER)
+    assert pairing.redeem(other) is OWNER
+    real = time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: real(clock) + bounds.CODE_SECONDS)
     assert pairing.redeem(code) is None

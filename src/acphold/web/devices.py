@@ -17,6 +17,7 @@ from __future__ import annotations
 import getpass
 import secrets
 import socket
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hmac import compare_digest
@@ -25,6 +26,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from acphold.record.history.entries import now_ms
 from acphold.record.journal.access import NODE, SCOPES, Scope, token_id
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError
@@ -54,6 +56,15 @@ class Worth(Struct, frozen=True):
     tenant: str | None = None
 
 
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux has another clock for this; that of macOS does so."""
+
+
+def seconds_with_sleep() -> float:
+    """Return the time of a clock that goes on while the machine sleeps."""
+    return time.clock_gettime(_CLOCK)
+
+
 class Pairing:
     """The codes of one process: each is shown once, and exchanged for one token while fresh.
 
@@ -63,7 +74,7 @@ class Pairing:
     `now` is a clock in seconds.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float] = seconds_with_sleep) -> None:
         self._now = now
         self._codes: dict[str, tuple[float, Worth]] = {}
 
@@ -180,8 +191,9 @@ class Devices:
         worth = self._pairing.redeem(asked.code)
         asker = None
         if worth is not None and worth.asker is not None:
-            asker = (await self._gate.good_among([worth.asker])).get(worth.asker)
-        if worth is None or (worth.asker is not None and asker is None):
+            asker = (await self._gate.tokens_among([worth.asker])).get(worth.asker)
+        is_good = asker is not None and asker.is_good(now_ms())
+        if worth is None or (worth.asker is not None and not is_good):
             reason = "this code is wrong, used or expired; `acphold access pair` prints a new one"
             raise RefusedError(403, reason, attempt="a wrong code")
         printable = "".join(each for each in asked.name if each.isprintable())

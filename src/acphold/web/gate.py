@@ -202,7 +202,8 @@ class Gate:
             if why:
                 raise RefusedError(429, why, attempt="too many connections", token=token)
         now = now_ms()
-        if token.used_at is None or now >= token.used_at + bounds.TOKEN_NOTE_MS:
+        # Also if the clock was set back: else it would count as used until then.
+        if token.used_at is None or not 0 <= now - token.used_at < bounds.TOKEN_NOTE_MS:
             try:
                 await self._access.keep_token(replace(token, used_at=now))
             except errors.JournalError as exc:  # the note is only informative
@@ -323,12 +324,10 @@ class Gate:
         await self._access.keep_token(replace(token, revoked_at=now_ms()))
         return token
 
-    async def good_among(self, ids: Iterable[str]) -> dict[str, AccessToken]:
-        """Return the valid tokens among these ids, by id."""
+    async def tokens_among(self, ids: Iterable[str]) -> dict[str, AccessToken]:
+        """Return the tokens with these ids, valid or not, by id."""
         await self._read_tokens()
-        found = [token for id_ in ids if (token := self._tokens.get(id_)) is not None]
-        now = now_ms()
-        return {token.id: token for token in found if token.is_good(now)}
+        return {id_: self._tokens[id_] for id_ in ids if id_ in self._tokens}
 
     @contextmanager
     def connected(self, admitted: Admitted, close: Close) -> Iterator[None]:

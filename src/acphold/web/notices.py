@@ -45,6 +45,7 @@ from acphold.live.reading.inbox import Whose, open_questions
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import Live
 from acphold.live.reading.session_reader import sessions_on_hold
+from acphold.record.history.entries import now_ms
 from acphold.record.history.prompt_queue import describe_queue
 from acphold.record.journal.journal import Journal
 from acphold.record.journal.rows import SessionRow
@@ -160,6 +161,10 @@ class Notices:
             case "POST", _:
                 wanted = "expected a subscription as the browser returns it"
                 subscription = push.validate(await exchange.read_json(push.Subscription, wanted))
+                if len(browsers := self._kept.browsers) >= bounds.NOTIFIED_BROWSERS:
+                    for it in (await self._gate.tokens_among(browsers)).values():
+                        if it.is_over(now_ms()):
+                            self._forget(it.id)
                 try:
                     self._kept.put(admitted.token, subscription)
                 except OSError as exc:
@@ -217,14 +222,16 @@ class Notices:
         due = [it for it in matters if now >= self._seen_at[it.id] + bounds.NOTICE_HOLD_SECONDS]
         due.sort(key=lambda it: self._seen_at[it.id])
         browsers = self._kept.browsers
-        valid = await self._gate.good_among(browsers)
+        known = await self._gate.tokens_among(browsers)
         now = self._now()
         since = now - bounds.ATTENDED_SECONDS
         self._attended = {key: at for key, at in self._attended.items() if at > since}
         attended = {tenant for tenant, _ in self._attended}
         for id_, browser in browsers.items():
-            if (token := valid.get(id_)) is None:
+            if (token := known.get(id_)) is None or token.revoked_at is not None:
                 self._forget(id_)
+                continue
+            if not token.is_good(now_ms()):  # it may be again: held until now, or a wrong clock
                 continue
             state = self._states.setdefault(id_, _BrowserState())
             if id_ in self._sending or now < state.next_at:

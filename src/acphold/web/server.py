@@ -210,7 +210,7 @@ async def serve(
             connections = listening.connections()
             proxies = () if listening.proxy is None else (listening.proxy,)
             gate = Gate(journal.access, origins, connections, proxies=proxies)
-            pairing = Pairing(asyncio.get_running_loop().time)
+            pairing = Pairing()
             await gate.report_held()
             await _let_this_user_in(gate, journal.access, origins)
             kept = KeptSubscriptions(journal_name(place))

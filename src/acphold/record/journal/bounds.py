@@ -30,7 +30,7 @@ KEPT_DEEDS: Final = 10_000
 """Deeds kept per token, the newest: a busy token never pushes out the deeds of another."""
 
 KEPT_DEEDS_MS: Final = 400 * 24 * 3600 * 1000
-"""Deeds older than this are forgotten."""
+"""Deeds older than this are forgotten, but for the last KEPT_DEEDS of all."""
 
 # -- reading --------------------------------------------------------------------------------------
 
