@@ -25,7 +25,7 @@ pytest_plugins = ["tests.plugin"]
 pytest.register_assert_rewrite("tests.journal.promises")
 
 # The tests of the other distributions share what is here, and this is one package with theirs.
-OTHERS = [str(Path(__file__).parents[1] / name / "tests") for name in ("wire", "check")]
+OTHERS = [str(Path(__file__).parents[1] / name / "tests") for name in ("wire", "safety", "check")]
 tests.__path__ = [*tests.__path__, *OTHERS]
 
 os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not your own settings
