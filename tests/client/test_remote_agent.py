@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from acp_wire.schema import AgentMessageChunk, McpServerHttp, McpServerSse, McpServerStdio
-from acphold.client import RemoteAgent, RemoteSession
+from acphold.client import RemoteAgent, RemoteSession, bounds
 from acphold.client.bounds import LIST_WALKS
 from acphold.errors import (
     AgentTimeoutError,
@@ -194,6 +194,25 @@ async def test_updates_before_the_answer_to_new_belong_to_the_new_session() -> N
     async with in_session(far) as session:
         assert [command.name for command in session.commands] == ["help"]
         assert session.state.timeline == ()
+
+
+async def test_of_very_many_updates_before_the_answer_to_new_the_first_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "EARLY_BYTES", 1000)
+    far = FarAgent()
+
+    @far.on("session/new")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        for number in range(1000):
+            agent.say("fresh", f"{number} ")
+        return {"sessionId": "fresh"}
+
+    async with in_session(far) as session:
+        [message] = session.state.timeline
+        assert isinstance(message, Message)
+        assert message.text.startswith("0 1 2 ")
+        assert "999" not in message.text
 
 
 async def test_all_pages_are_listed_and_a_cursor_is_given_back_as_it_came() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from acp_wire.rpc.requests import Answer
-from acphold.errors import AgentExitedError, RemoteError
+from acphold.errors import AgentExitedError, JournalUnavailableError, RemoteError
 from acphold.live.agents.interface import Updates
 from acphold.live.hub.alerts import Alert, AlertRules, Alerts, LookUp
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
@@ -173,6 +173,23 @@ async def test_a_question_about_a_tool_call_that_was_told_before_has_its_title(
         on.clock.pass_by(20)
         assert on.alerts.look_up is not None
         assert await on.alerts.look_up() == ("Edit main.py" if known else "a tool call")
+        question.cancel()
+
+
+async def test_a_question_is_told_without_its_words_if_they_cannot_be_read(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(journal) as on:
+        question = on.ask(None)
+        await on.open()
+        on.clock.pass_by(20)
+        assert on.alerts.look_up is not None
+
+        async def fails(*_: object, **__: object) -> None:
+            raise JournalUnavailableError("the disk is gone")
+
+        monkeypatch.setattr(on.house.journal, "read", fails)
+        assert await on.alerts.look_up() == "a tool call"
         question.cancel()
 
 

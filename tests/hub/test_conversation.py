@@ -12,6 +12,7 @@ import pytest
 from acp_wire.rpc.peer import UNANSWERED
 from acphold.errors import JournalUnavailableError
 from acphold.live.agents.interface import AgentRequest, Notified, Updates
+from acphold.live.hub import bounds
 from acphold.record.history.entries import milliseconds
 from tests.editor import Refused
 from tests.hub.shared import Shared, said, shared
@@ -253,3 +254,18 @@ async def test_a_notice_of_the_agents_own_that_begins_like_ours_is_no_word_of_ou
         assert odd in client.updates()
         assert [update["sessionUpdate"] for update in plain.updates()] == ["agent_message_chunk"]
         assert plain.text() == "goes on"
+
+
+async def test_updates_before_a_session_is_known_are_kept_up_to_a_limit(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "EARLY_BYTES", 10_000)
+    async with shared(journal) as house:
+        client = await house.client()
+        for _ in range(3):
+            await house.agent.say("s0", "x" * 4_000)  # the third is too much, for all
+        await house.agent.say("s0", "early ")
+        session = await client.new()
+        await house.agent.say(session, "and late")
+        await client.until_text("late")
+        assert client.text() == "early and late"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Any, BinaryIO
 import pytest
 from msgspec.structs import replace
 
+from acp_safety.snapshots.bounds import PackLimits
 from acp_safety.snapshots.packs import make_pack
 from acp_safety.snapshots.store import SnapshotStore
 from acphold.errors import WorkspaceError
-from acphold.live.hub import bounds, move_giver
+from acphold.live.hub import bounds, move_giver, move_taker
 from acphold.live.hub.moves import MovedSession, MoveLine, SessionOffer
 from acphold.record.journal.seams import TurnSnapshot
 from tests.cli.command_line import CommandLine
@@ -202,6 +204,26 @@ def test_an_earlier_snapshot_that_no_giver_offers_is_refused(
         here, there = (Machine(tmp_path / name, name) for name in NAMES)
         _, taken, _ = await move(here, there)
         assert "offers an invalid session" in str(taken)
+        assert await here.owns("s-1")
+        assert not await there.owns("s-1")
+        for machine in (here, there):
+            await machine.journal.aclose()
+
+    asyncio.run(run())
+
+
+def test_files_that_are_larger_than_a_taker_reads_leave_the_session_where_it_is(
+    tmp_path: Path, session: KeptSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(move_taker, "PACK_LIMITS", PackLimits(pack=100))
+
+    async def run() -> None:
+        here, there = (Machine(tmp_path / name, name) for name in NAMES)
+        (here.clone / "new.txt").write_bytes(os.urandom(1000))
+        await here.remember("s-1", *CONVERSATION)
+        await here.keep("s-1")
+        _, taken, _ = await move(here, there)
+        assert "the files are too large" in str(taken)
         assert await here.owns("s-1")
         assert not await there.owns("s-1")
         for machine in (here, there):

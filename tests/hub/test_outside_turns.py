@@ -90,6 +90,21 @@ async def test_turns_are_taken_in_however_often_the_session_went_on_outside(
             assert f"outside {number} " in client.text("user_message_chunk")
 
 
+async def test_of_a_replay_that_is_too_long_the_person_is_told_that_there_is_more(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await kept(journal)
+    replay = [user("mine"), said("answered"), user("outside"), said("answered there")]
+    monkeypatch.setattr(bounds, "CAPTURED_BYTES", sum(map(len, replay)) - 1)
+    async with shared(journal) as house:
+        lists(house, "load")
+        house.agent.replays["session/load"] = replay
+        house.agent.results["session/load"] = b"{}"
+        client = await house.loaded("s0")
+        assert "continued outside" in client.text()
+        assert client.text("user_message_chunk") == "mine"
+
+
 async def test_the_person_is_told_that_there_is_more_where_the_agent_does_not_tell_it(
     journal: Path,
 ) -> None:

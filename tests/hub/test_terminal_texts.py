@@ -11,6 +11,7 @@ import pytest
 
 from acphold.errors import JournalUnavailableError
 from acphold.live.agents.interface import Updates
+from acphold.live.hub import bounds
 from acphold.live.hub.handover import earlier_conversation
 from acphold.record.history.display_terminals import CUT, TEXT_BYTES
 from acphold.record.history.timeline import ToolCall
@@ -221,6 +222,24 @@ async def test_what_the_journal_could_not_take_is_kept_with_the_end_of_the_next_
         await house.turn(client, session, "and now?")
         two = await house.loaded(session)
         assert "listening on :80" in json.dumps(two.updates())
+
+
+async def test_of_too_many_calls_that_show_a_terminal_the_last_has_its_text(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(30):
+        client = await house.client(terminal=True)
+        Screen(client, "listening on :80")
+        session, turn = await begun(house, client)
+        monkeypatch.setattr(bounds, "TERMINAL_CALLS_BYTES", 200)  # one call
+        for call in ("second", "third", "last"):
+            await names_terminal(house, session, toolCallId=call)
+        terminal = {"sessionId": session, "terminalId": "term-1"}
+        await house.agent.ask_client("terminal/output", **terminal)
+        await house.agent.end(session)
+        await turn
+        kept = await house.entries(session, "terminal")
+        assert [it["toolCallId"] for it in kept] == ["last"]
 
 
 async def test_a_terminal_that_goes_on_is_kept_again_with_what_it_shows_later(

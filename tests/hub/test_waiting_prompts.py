@@ -12,7 +12,7 @@ import pytest
 from msgspec import Raw, to_builtins
 
 from acp_wire.schema import encode
-from acphold.errors import HeldElsewhereError, RemoteError
+from acphold.errors import HeldElsewhereError, JournalUnavailableError, RemoteError
 from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds, usage_limit, waiting_prompts
 from acphold.live.hub.forks import fork
@@ -269,6 +269,66 @@ async def test_a_stop_holds_what_waits_for_its_moment_and_without_anything_it_ho
         await held_by_stop(client)
         row = await house.journal.session(session)
         assert (row.queued, row.held) == (1, "cancelled")
+
+
+async def test_what_waits_begins_once_when_it_can_be_read_again(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = 0
+    tried = asyncio.Event()
+
+    async def fails(*_: object, **__: object) -> None:
+        nonlocal failures
+        failures += 1
+        if failures > 2:
+            tried.set()
+        raise JournalUnavailableError("the disk is gone")
+
+    monkeypatch.setattr(bounds, "QUEUE_RETRY_SECONDS", 0.01)
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "first")
+        await add(client, session, "second")
+        with monkeypatch.context() as gone:
+            gone.setattr(house.journal, "read", fails)
+            await house.agent.end(session)
+            await turn
+            await tried.wait()
+            assert prompts(house) == ["first"]
+        await house.agent.prompted(session)
+        assert prompts(house) == ["first", "second"]
+
+
+async def test_a_prompt_whose_beginning_cannot_be_written_is_not_sent_and_holds_the_rest(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = asyncio.Event()
+    monkeypatch.setattr(bounds, "QUEUE_RETRY_SECONDS", 0.01)
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client, session = await house.opened()
+        turn = await house.begun(client, session, "first")
+        await add(client, session, "second", "third")
+        append, failures = house.journal.append, 0
+
+        async def fails(lease: Any, runs: Any, *more: Any) -> Any:
+            nonlocal failures
+            if not failures and all(kind != "prompt" for kind, _ in runs):
+                return await append(lease, runs, *more)
+            failures += 1
+            if failures > 2:
+                tried.set()
+            raise JournalUnavailableError("the disk is full")
+
+        with monkeypatch.context() as full:
+            full.setattr(house.journal, "append", fails)
+            await house.agent.end(session)
+            await turn
+            await tried.wait()
+        while (queue := await state(client, session)).get("held") != "failed":
+            pass
+        assert [(it["words"], it["state"]) for it in queue["ended"]] == [("second", "failed")]
+        assert waiting(queue) == ["third"]
+        assert prompts(house) == ["first"]
 
 
 async def test_nothing_begins_over_an_open_question(journal: Path) -> None:
