@@ -17,6 +17,7 @@ from time import monotonic
 import psycopg
 import pytest
 
+from acp_safety.standing.decision import StandingRule
 from acphold.errors import (
     JournalUnavailableError,
     LeaseLostError,
@@ -171,6 +172,29 @@ async def test_a_commit_whose_answer_was_lost_is_found_and_nothing_is_doubled(
             for number in range(2, 6):
                 assert await raws(journal, f"s{number}") == [b"x"]
             assert await raws(journal, "s9") == [b"y"]
+    finally:
+        server.close()
+        rmtree(folder)
+
+
+async def test_a_rule_is_added_once_whichever_answer_is_lost(
+    location: str, databases: Databases
+) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="acphold-"))
+    way = Swallowing(f"{databases.server.folder}/.s.PGSQL.5432", f"{folder}/.s.PGSQL.5432")
+    server = await way.serve()
+    try:
+        async with opened(location.replace(str(databases.server.folder), str(folder))) as journal:
+            assert await journal.access.rules("rita") == []  # over a connection that is free then
+            numbers = []
+            for answers in range(8):
+                way.answers_left = answers
+                rule = StandingRule("allow", "run", ("make",), person="rita", made_at=answers)
+                numbers.append((await journal.access.add_rule(rule)).number)
+            way.answers_left = None
+            assert numbers == [*range(1, 9)], "none twice"
+            assert [it.made_at for it in await journal.access.rules("rita")] == [*range(8)]
+            assert way.lost > 4
     finally:
         server.close()
         rmtree(folder)

@@ -135,10 +135,14 @@ def rules(tables: Tables, person: str | None) -> list[StandingRule]:
 def add_rule(tables: Tables, rule: StandingRule) -> StandingRule:
     """Like `Access.add_rule`."""
     _lock_rules(tables, rule.person)
-    row = tables.execute(
-        "SELECT max(number) + 1 FROM acphold.rules WHERE person = %s", (rule.person,)
+    number, raw = tables.execute(
+        "SELECT number, rule FROM acphold.rules WHERE person = %s ORDER BY number DESC LIMIT 1",
+        (rule.person,),
     ).fetchone()
-    numbered = replace(rule, number=row[0])
+    numbered = replace(rule, number=number)
+    if raw == msgspec.json.encode(numbered):  # added before: the answer to that was lost
+        return numbered
+    numbered = replace(rule, number=number + 1)
     tables.execute(
         _insert("rules", ("person", "number", "rule")),
         (rule.person, numbered.number, msgspec.json.encode(numbered)),
