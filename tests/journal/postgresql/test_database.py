@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from time import monotonic
+from typing import Any
 
 import psycopg
 import pytest
@@ -27,7 +28,7 @@ from acphold.errors import (
 from acphold.record.journal import bounds
 from acphold.record.journal.journal import Journal
 from acphold.record.journal.owners import At, seems_gone
-from acphold.record.journal.postgresql.migrations import FIRST
+from acphold.record.journal.postgresql.migrations import FIRST, Line
 from acphold.record.journal.stores import open_journal
 from tests.journal.conftest import opened
 from tests.journal.conversations import begun, entries_of
@@ -108,6 +109,7 @@ class Swallowing:
         self.path = path
         self.answers_left: int | None = None
         self.lost = 0
+        self.passing: set[asyncio.Task[Any] | None] = set()
 
     async def serve(self) -> asyncio.Server:
         return await asyncio.start_unix_server(self._pass_on, self.path)
@@ -131,8 +133,10 @@ class Swallowing:
                 writer.write(data)
             writer.close()
 
+        self.passing.add(asyncio.current_task())
         await asyncio.gather(requests(), answers(), return_exceptions=True)
         out.close()
+        await out.wait_closed()
 
 
 async def test_a_commit_whose_answer_was_lost_is_found_and_nothing_is_doubled(
@@ -195,6 +199,7 @@ async def test_a_rule_is_added_once_whichever_answer_is_lost(
             assert numbers == [*range(1, 9)], "none twice"
             assert [it.made_at for it in await journal.access.rules("rita")] == [*range(8)]
             assert way.lost > 4
+        await asyncio.wait_for(asyncio.gather(*filter(None, way.passing)), 20)
     finally:
         server.close()
         rmtree(folder)
@@ -447,6 +452,28 @@ async def test_connections_that_died_while_the_machine_slept_fail_nothing(
             assert await raws(journal) == [b"0", b"1", b"2"]
         await journal.append(lease, [("update", [b"3"])])
         assert await raws(journal) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.slow
+async def test_slow_work_that_is_cut_for_its_time_is_not_begun_again(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(location) as journal:
+        await begun(journal)  # over a connection that is free then
+        for name in ("QUICK_SECONDS", "RETRY_SECONDS"):
+            monkeypatch.setattr(bounds, name, 0.5)
+        waiting_less(journal)
+        times = 0
+
+        def endless(line: Line) -> None:
+            nonlocal times
+            times += 1
+            line.execute("SELECT pg_sleep(60)")
+
+        with pytest.raises(JournalUnavailableError):
+            await journal._database.run(endless, slow=True)  # type: ignore[attr-defined]
+        assert times == 1
+        assert await raws(journal) == []
 
 
 @pytest.mark.slow

@@ -248,6 +248,7 @@ class _Threads:
         patience = bounds.RETRY_SECONDS if began - self._failed_at > bounds.RETRY_SECONDS else 0.0
         while True:
             line, was_free = None, False
+            tried = time.monotonic()
             try:
                 line, was_free = self._database.take()
                 with _Bound(line, self._bound):
@@ -262,7 +263,9 @@ class _Threads:
                             line.rollback()
                 if not is_passing(error):
                     raise failure(error, name) from error
-                if was_free and line is not None and line.closed:
+                # Slow work that was cut for its time would be so again.
+                is_slow = time.monotonic() - tried >= self._bound > bounds.QUICK_SECONDS
+                if was_free and line is not None and line.closed and not is_slow:
                     # So may be the others, as in a machine that has slept. Finding that out has
                     # used up the patience.
                     self._database.close_free()
