@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from acp_wire.tasks import beside
 from acphold.errors import HELD_ELSEWHERE
+from acphold.live.agents.capabilities import WATCHES
 from acphold.live.agents.interface import AbsentAgent
+from acphold.live.hub.attachment import Attachment
 from acphold.live.hub.desk import Desk
+from acphold.live.server.principals import Principal
+from acphold.record.journal.access import Share
 from acphold.serve_options import ServeOptions
-from tests.editor import DEADLINE, Refused
-from tests.hub.shared import PuppetAgent, Shared, shared
+from tests.editor import DEADLINE, Refused, open_params
+from tests.hub.shared import PERMISSION, Person, PuppetAgent, Shared, shared
 
 
 @asynccontextmanager
@@ -153,3 +158,92 @@ async def test_a_client_that_comes_while_the_desk_of_its_session_ends_is_served_
         await resuming
         await two.turn(second, session, "go on", "I do")
         await second.until_text("I do")
+
+
+async def test_a_session_that_is_read_at_one_desk_is_continued_at_that_of_whoever_continues_it(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, goes_on, replay = asyncio.Event(), asyncio.Event(), Attachment.replay
+
+    async def slowly(self: Attachment, end: int) -> None:
+        if not reading.is_set():
+            reading.set()
+            await goes_on.wait()
+        await replay(self, end)
+
+    async with two_desks(journal) as (one, two):
+        editor, session = await two.opened()
+        await two.turn(editor, session, "hello", "hi", own="s0")
+        await editor.call("session/close", {"sessionId": session})
+        looks = Principal(name="looks", scopes=frozenset({"watch", "answer"}), sees_all=True)
+        reader = one.stranger(looks)
+        await reader.introduce(None, {})
+        monkeypatch.setattr(Attachment, "replay", slowly)
+        opening = reader.begin("session/load", open_params(session, "/"))
+        await reading.wait()
+        two.agent.can("additionalDirectories")  # and the other cannot
+        await editor.load(session, additionalDirectories=[str(tmp_path)])
+        turn = editor.begin_prompt(session, "go on")
+        await two.agent.until_at_work()
+        [own] = two.agent.at_work
+        person = Person(reader)
+        options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
+        call = {"toolCallId": "t", "title": "Do it"}
+        editor.answers[PERMISSION] = Person(editor)._asked
+        asking = two.agent.ask_client(PERMISSION, sessionId=own, toolCall=call, options=options)
+        async with beside(asking, "ask") as asked:
+            goes_on.set()
+            await opening
+            await person.asked.wait()  # whoever was reading meanwhile is asked, too
+            person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "yes"}})
+            await asked
+        await one.desk.aclose()
+        await two.agent.say(own, "still here")
+        await two.agent.end(own)
+        await turn
+        for client in (reader, editor):
+            await client.until_text("still here")
+        assert one.agent.asked == []
+
+
+async def test_a_session_that_a_guest_continues_stays_with_the_agent_that_does(
+    journal: Path,
+) -> None:
+    async with two_desks(journal) as (one, two):
+        alice = Principal(name="alice", tenant="alice")
+        editor = two.stranger(alice)
+        await editor.introduce(None, {})
+        session = await editor.new()
+        await two.turn(editor, session, "hello", "hi", own="s0")
+        await editor.call("session/close", {"sessionId": session})
+        guest = one.stranger(Principal(name="bert", tenant="bert"))
+        await guest.introduce(None, {})
+        for prompts in (False, True):
+            await one.journal.access.keep_share(Share(session, "bert", prompts))
+            if not prompts:
+                await guest.load(session)
+        turn = guest.begin_prompt(session, "go on")
+        await one.agent.until_at_work()
+        await editor.load(session)
+        [own] = one.agent.at_work
+        await one.agent.say(own, "at work")
+        await one.agent.end(own)
+        await turn
+        await editor.until_text("at work")
+        assert [method for method, _ in two.agent.asked].count("session/prompt") == 1
+
+
+async def test_a_session_that_is_read_is_moved_by_no_client_that_only_watches(
+    journal: Path,
+) -> None:
+    async with two_desks(journal) as (one, two):
+        editor, session = await two.opened()
+        await two.turn(editor, session, "hello", "hi", own="s0")
+        await editor.call("session/close", {"sessionId": session})
+        reader = two.stranger(Principal(name="looks", scopes=frozenset({"watch"}), sees_all=True))
+        await reader.introduce(None, {})
+        await reader.load(session)
+        watcher = await one.client(_meta={WATCHES: True})
+        await watcher.load(session)
+        assert one.hub.conversation(session).side.agent is two.agent
+        assert one.agent.asked == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -26,12 +27,19 @@ from acphold.live.server.principals import THIS_USER, Principal
 from acphold.live.server.served_agents import ServedAgents
 from acphold.live.server.service import Service
 from acphold.logs import ListenerLog
+from acphold.record.journal.access import Share
 from acphold.serve_options import ServeOptions
-from tests.editor import DEADLINE, Refused, open_params
+from tests.editor import DEADLINE, Refused, open_params, prompt_params
 from tests.hub.shared import InMemory, PuppetAgent, Shared, shared
 from tests.watched_processes import until
 
 OF_B = {"acphold/agent": "b"}
+
+READS = {"acphold/reads": True}
+
+ALICE = Principal(name="alice", tenant="alice", is_here=False)
+
+BERT = Principal(name="bert", tenant="bert", is_here=False)
 
 
 class Noted(logging.Handler):
@@ -67,16 +75,30 @@ class Place:
         return Fronted(service, 0.1, heard=self.noted if name == "b" else None)
 
     @asynccontextmanager
-    async def client(self, principal: Principal = THIS_USER) -> AsyncIterator[InMemory]:
-        """A client of all agents, introduced."""
+    async def client(
+        self, principal: Principal = THIS_USER, name: str | None = None
+    ) -> AsyncIterator[InMemory]:
+        """A client of all agents, introduced, by name if it has one."""
         near, far = memory_pair()
         client = InMemory(near)
         attending = attend(self.served, "a", far, principal, MAX_MESSAGE)
         async with beside(attending, "attend") as serving, beside(client.read(), "read"):
-            await client.introduce(None, {"_meta": {ALL_AGENTS: True}})
+            await client.introduce(name, {"_meta": {ALL_AGENTS: True}})
             yield client
             await client.leave()
             await asyncio.wait_for(serving, DEADLINE)
+
+    async def share(self, session: str, *, prompts: bool) -> None:
+        """Share a session with bert, to be continued if it `prompts`."""
+        await self.house.journal.access.keep_share(Share(session, "bert", prompts))
+
+
+class Introduced(PuppetAgent):
+    """An agent that notes who is introduced to it among what it is asked."""
+
+    async def initialize(self, params: bytes) -> bytes:
+        self.asked.append(("initialize", json.loads(params)))
+        return await super().initialize(params)
 
 
 @asynccontextmanager
@@ -228,3 +250,137 @@ async def test_what_is_logged_for_a_request_reaches_the_front_of_its_agent(
             assert "for b alone" in place.noted.said
     finally:
         logging.getLogger("acphold").removeHandler(listening)
+
+
+@pytest.mark.parametrize("reader", [ALICE, BERT])
+async def test_a_session_that_is_read_goes_to_the_agent_that_its_owner_names(
+    journal: Path, reader: Principal
+) -> None:
+    async with placed(journal) as place:
+        async with place.client(ALICE) as editor:
+            session = await editor.new()
+            turn = editor.begin_prompt(session, "hello")
+            await place.agents["a"][0].until_at_work()
+            await place.agents["a"][0].end("s0")
+            await turn
+            await editor.call("session/close", {"sessionId": session})
+        await place.share(session, prompts=False)
+        async with place.client(reader) as other, place.client(ALICE) as owner:
+            await other.load(session, _meta=READS)
+            opened = await owner.load(session, _meta=OF_B)
+            assert opened["_meta"]["acphold/agent"] == "b"
+            turn = owner.begin_prompt(session, "go on")
+            [agent] = place.agents["b"]
+            await agent.until_at_work()
+            [its] = agent.at_work
+            await agent.say(its, "from b")
+            await agent.end(its)
+            await turn
+            for client in (other, owner):
+                await client.until_text("from b")
+            assert (await owner.load(session))["_meta"]["acphold/agent"] == "b"
+
+
+async def test_a_guest_whose_share_becomes_one_to_continue_takes_a_session_to_no_other_agent(
+    journal: Path,
+) -> None:
+    async with placed(journal) as place:
+        editor = place.house.stranger(ALICE)
+        await editor.introduce(None, {})
+        session = await editor.new()
+        await place.house.turn(editor, session, "hello", "hi")
+        await editor.call("session/close", {"sessionId": session})
+        await place.share(session, prompts=False)
+        async with place.client(BERT) as guest:
+            opened = await guest.load(session, _meta=OF_B)
+            assert opened["_meta"]["acphold/agent"] != "b"
+            await place.share(session, prompts=True)
+            for meta in ({"acphold/agent": "a"}, OF_B, {}):
+                with pytest.raises(Refused, match=f"{OTHER_AGENT}"):
+                    await guest.load(session, _meta=meta)
+            await guest.refused("session/prompt", prompt_params(session, "go on"))
+            asked = [it.asked for name in "ab" for it in place.agents[name]]
+            assert [it for it in asked if it] == []
+
+
+async def test_the_scopes_of_a_guest_are_those_of_its_share_at_each_request(journal: Path) -> None:
+    async with placed(journal) as place, place.client(ALICE) as owner:
+        session = await owner.new(_meta=OF_B)
+        [agent] = place.agents["b"]
+        await place.share(session, prompts=False)
+        async with place.client(BERT) as guest:
+            await guest.load(session)
+            await guest.refused("session/prompt", prompt_params(session, "too early"))
+            await place.share(session, prompts=True)
+            await guest.load(session)
+            turn = guest.begin_prompt(session, "go on")
+            await agent.until_at_work()
+            await agent.end(agent.at_work[0])
+            await turn
+            await place.share(session, prompts=False)
+            await guest.refused("session/prompt", prompt_params(session, "too late"))
+            await guest.refused("session/fork", open_params(session, "/"))
+        assert [method for method, _ in agent.asked].count("session/prompt") == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "of_session"),
+    [("session/fork", True), ("_vendor/do", True), ("_vendor/do", False)],
+)
+async def test_no_agent_is_asked_anything_before_the_client_was_introduced_to_it(
+    journal: Path, method: str, of_session: bool
+) -> None:
+    async with placed(journal, Introduced) as place:
+        async with place.client(name="before") as client:
+            session = await client.new(_meta=OF_B)
+            turn = client.begin_prompt(session, "hello")
+            await place.agents["b"][0].until_at_work()
+            await place.agents["b"][0].end("s0")
+            await turn
+            await client.call("session/close", {"sessionId": session})
+        await until(lambda: not place.served.is_needed)
+        async with place.client(name="reader") as reader, place.client(name="second") as second:
+            await reader.load(session, _meta=READS)
+            [_, agent] = place.agents["b"]
+            assert agent.asked == []
+            agent.results["_vendor/do"] = b"{}"
+            asks = reader if method == "session/fork" else second
+            params = open_params(session, "/") if of_session else {"_meta": OF_B}
+            await asks.call(method, params)
+            [(first, introduction), *_] = agent.asked
+            assert first == "initialize"
+            name = "reader" if asks is reader else "second"
+            assert introduction["clientInfo"]["name"] == name
+        assert place.agents["a"] == []
+
+
+async def test_a_session_that_its_client_only_reads_is_deleted_at_its_agent(journal: Path) -> None:
+    class Deletes(Introduced):
+        def __init__(self, listener: AgentListener) -> None:
+            super().__init__(listener)
+            self.can("delete")
+            self.results["session/delete"] = b"{}"
+
+    async with placed(journal, Deletes) as place, place.client() as client:
+        session = await client.new(_meta=OF_B)
+        await client.call("session/close", {"sessionId": session})
+        await until(lambda: not place.served.is_needed)
+        await client.load(session, _meta=READS)
+        await client.call("session/delete", {"sessionId": session})
+        asked = [method for method, _ in place.agents["b"][-1].asked]
+        assert asked == ["initialize", "session/delete"]
+        await client.refused("session/load", open_params(session, "/"))
+
+
+async def test_requests_without_params_are_answered(journal: Path) -> None:
+    async with placed(journal) as place, place.client() as client:
+        session = await client.new()
+        [agent] = place.agents["a"]
+        agent.results["_vendor/do"] = b"{}"
+        for number, method in ((-1, "session/list"), (-2, "_vendor/do")):
+            client.waiting[number] = asyncio.get_running_loop().create_future()
+            client.send({"id": number, "method": method})
+            answer = await asyncio.wait_for(client.waiting[number], DEADLINE)
+            if method == "session/list":
+                assert [it["sessionId"] for it in answer["sessions"]] == [session]
+        assert agent.asked[-1] == ("_vendor/do", {})

@@ -64,12 +64,16 @@ class Conversation:
     def __init__(
         self, session: HubSession, shared: SharedParts, setup: Setup, *, cut_off: bool = False
     ) -> None:
-        agent, journal, routes = shared.agent, shared.journal, shared.routes
         self.session = session
+        self._is_end_told = False
+        self._come_to(shared, setup, cut_off=cut_off)
+
+    def _come_to(self, shared: SharedParts, setup: Setup, *, cut_off: bool) -> None:
+        session = self.session
+        agent, journal, routes = shared.agent, shared.journal, shared.routes
         self.side = side = AgentSession(agent, routes, session.id, setup)
         self.children = Children(session, side, routes, journal)
         self.shared = shared
-        self._is_end_told = False
         held = session.queue.held
         self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, shared.activity, held)
         self.standing = StandingAnswers(session, agent, journal, lambda: self.turns)
@@ -93,6 +97,16 @@ class Conversation:
             go_on,
         )
         self.waiting = WaitingQueue(session, self.turns, questions)
+
+    def move(self, shared: SharedParts, setup: Setup) -> None:
+        """Come to the desk with these parts, asleep; its clients stay."""
+        self._end()
+        self._come_to(shared, setup, cut_off=self.restoration.cut_off)
+
+    @property
+    def is_asleep(self) -> bool:
+        """True while it is live only for clients that may not prompt: no agent has it open."""
+        return not (self.waiting.is_awake or self.side.is_open or self.is_busy)
 
     @property
     def is_busy(self) -> bool:

@@ -2,7 +2,7 @@
 
 Sessions are opened at a desk: for clients, found again, closed, deleted. A new session, and one of
 the journal that is not live, is answered by the desk's agent from then on. One that is live keeps
-its own: clients of other desks join it.
+its own: clients of other desks join it. One that is only read moves to whoever continues it.
 
 A client that loads a session sees its history in any case. If the agent is late, or cannot open the
 session, the next prompt waits or tries again, and reports the problem. Only if the agent asks a
@@ -198,9 +198,15 @@ class Desk:
     def _is_own(self, conversation: Conversation) -> bool:
         return conversation.side.agent is self.agent
 
+    def _find_awake(self, session_id: str | None) -> Conversation | None:
+        """Return a live session that stays at its desk when it is opened here to act."""
+        conversation = self.hub.live.get(session_id or "")
+        moves = conversation is not None and conversation.is_asleep and not self.only_joins
+        return None if moves else conversation
+
     def agent_in(self, session_id: str | None) -> HubAgent:
         """Return the agent that answers in a session, once it is opened here."""
-        conversation = self.hub.live.get(session_id or "")
+        conversation = self._find_awake(session_id)
         return self.agent if conversation is None else conversation.side.agent
 
     def _follow_title(self, cwd: str) -> None:
@@ -222,7 +228,7 @@ class Desk:
 
     def provide(self, server_id: str, client: Client, session_id: str | None) -> None:
         """Note that this client provides an MCP server to the agent in a session."""
-        conversation = self.hub.live.get(session_id or "")
+        conversation = self._find_awake(session_id)
         own = self._shared.providers
         (own if conversation is None else conversation.shared.providers)[server_id] = client
 
@@ -478,7 +484,8 @@ class Desk:
         if conversation is None and self.only_joins:
             owner = await self._journal.owner(session_id)
             raise errors.HeldElsewhereError(session_id, "it is not live here", owner.epoch)
-        if conversation is None:
+        moves = False
+        if conversation is None or (starts and self._find_awake(session_id) is None):
             row = await self._journal.session(session_id)
             is_same = is_same_folder(row.cwd, setup.cwd)
             if not is_same and not await self._adoption.may_correct_folder(session_id):
@@ -488,9 +495,14 @@ class Desk:
                 # there.
                 await self.hub.ownership.require_free(session_id)
                 raise errors.OtherAgentError(session_id, row.agent)
-            conversation = await self.hub.ownership.take(row, setup, self._shared)
+            moves = setup.moves or row.agent == self.agent.key
         else:
             check_folder(conversation.session.row.cwd, setup.cwd)
+        if conversation is None:
+            conversation = await self.hub.ownership.take(row, setup, self._shared)
+        else:
+            if moves and conversation.is_asleep and not self._is_own(conversation):
+                conversation.move(self._shared, setup)  # it has only been read at another desk
             try:
                 await conversation.turns.record_failure()
             except errors.AcpError as exc:  # the next prompt tries again and reports it

@@ -160,7 +160,7 @@ class Hub:
 
     def is_asleep(self, session_id: str) -> bool:
         """Return True if a session is live only for clients that may not prompt."""
-        return self.holds(session_id) and not self.live[session_id].waiting.is_awake
+        return self.holds(session_id) and self.live[session_id].is_asleep
 
     async def look_at(self, session_id: str) -> None:
         """Look at the row of a session again: it may have changed, or be gone. Raises

@@ -197,7 +197,7 @@ class ServedAgents(Kept, eq=False):
             return FoundSession(name, may_prompt=may)
         live = self._hub.live.get(session_id)
         # A live one keeps its own agent; one that is only read may be at the desk of another.
-        keeps = live is not None and (live.waiting.is_awake or live.side.agent.key == row.agent)
+        keeps = live is not None and (not live.is_asleep or live.side.agent.key == row.agent)
         keeps = keeps or other_owner(await self._hub.journal.owner(session_id)) is not None
         return FoundSession(held=row.agent if may and not keeps else None, may_prompt=may)
 

@@ -353,10 +353,11 @@ class SessionOpener(Struct, eq=False):
         stays = False
         scopes = self._client.scopes_in(asked.session_id or "")
         joins = "manage" not in scopes
+        watches = self._client.offer.watches
+        # Another agent reads the whole conversation: a guest takes it nowhere.
+        is_moved = self._stays and asked.agent is not None and not joins
         if self._stays:
-            # Another agent reads the whole conversation: a guest takes it nowhere.
-            is_moved = asked.agent is not None and not joins
-            stays = not is_moved and "prompt" in scopes and not self._client.offer.watches
+            stays = not is_moved and "prompt" in scopes and not watches
             asked = asked.without(AGENT)
         plain = asked.without(*(RESUMING if joins else ()), KEPT_IN_FRONT, READS)
         in_front = asked.journal_in_front
@@ -374,6 +375,7 @@ class SessionOpener(Struct, eq=False):
             is_listed_elsewhere=in_front is not None
             and in_front == await identity(self._desk.hub.journal),
             stays=stays,
+            moves=is_moved or not (joins or watches),
             joins=joins,
         )
 
