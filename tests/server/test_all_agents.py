@@ -384,3 +384,25 @@ async def test_requests_without_params_are_answered(journal: Path) -> None:
             if method == "session/list":
                 assert [it["sessionId"] for it in answer["sessions"]] == [session]
         assert agent.asked[-1] == ("_vendor/do", {})
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+async def test_a_session_that_is_closed_right_behind_its_load_is_left(
+    journal: Path, is_live: bool
+) -> None:
+    async with placed(journal) as place, place.client() as first:
+        session = await first.new(_meta=OF_B)
+        if not is_live:
+            await first.call("session/close", {"sessionId": session})
+        async with place.client() as client:
+            load = client.begin("session/load", open_params(session, "/"))
+            close = client.begin("session/close", {"sessionId": session})
+            with pytest.raises(Refused, match="was closed"):
+                await load
+            await close
+            assert client.place_of_answer(client.last_id - 1) < client.place_of_answer(
+                client.last_id
+            )
+            live = place.house.hub.live.get(session)
+            assert (len(live.session.attachments) if live is not None else 0) == is_live
+            await client.load(session)

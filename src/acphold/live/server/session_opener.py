@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -76,13 +76,23 @@ def as_readable(result: bytes, client: Client) -> bytes:
     return result if client.offer.booleans else without_booleans(result)
 
 
+async def refuse(requests: Iterable[Request], error: errors.AcpError) -> None:
+    """Refuse requests in progress, and wait until nothing is done for them any more."""
+    tasks = []
+    for request in tuple(requests):
+        request.refuse(error)
+        if request.task is not None:
+            tasks.append(request.task)
+    await end(*tasks)
+
+
 class Opening(Struct, eq=False):
-    """The requests that are opening one session: `count` of them, of which one goes on at a time,
-    in the order in which they came, and holds `turn`. The prompts wait until all are `over`."""
+    """The `requests` that are opening one session, of which one goes on at a time, in the order in
+    which they came, and holds `turn`. The prompts wait until all are `over`."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    count: int = 0
+    requests: set[Request] = set()
     prompts: set[Request] = set()
 
 
@@ -99,16 +109,16 @@ class Openings:
         self._waiting_bytes = 0
 
     @asynccontextmanager
-    async def track(self, session_id: str) -> AsyncIterator[None]:
+    async def track(self, session_id: str, request: Request) -> AsyncIterator[None]:
         """Note that the block opens a session; entered once earlier ones for it have ended."""
         opening = self._under_way.setdefault(session_id, Opening())
-        opening.count += 1
+        opening.requests.add(request)
         try:
             async with opening.turn:
                 yield
         finally:
-            opening.count -= 1
-            if not opening.count:
+            opening.requests.discard(request)
+            if not opening.requests:
                 del self._under_way[session_id]
                 opening.over.set()
 
@@ -139,6 +149,12 @@ class Openings:
                 await opening.over.wait()
         finally:
             self._waiting_bytes -= size
+
+    async def abandon(self, session_id: str) -> None:
+        """Refuse the requests that are opening the session: `session/close` has come behind
+        them."""
+        if (opening := self._under_way.get(session_id)) is not None:
+            await refuse(opening.requests, errors.AcpError("the session was closed meanwhile"))
 
     def cancel(self, session_id: str) -> None:
         """Cancel the prompts that wait for the session: `session/cancel` has arrived."""
@@ -250,7 +266,7 @@ class SessionOpener(Struct, eq=False):
         """
         asked = OpenParams.decode(request.params)
         session_id = session_id_of(request.params) if asked.session_id is None else asked.session_id
-        async with self.openings.track(session_id):
+        async with self.openings.track(session_id, request):
             scopes = self._client.scopes_in(session_id)
             if "manage" not in scopes:
                 said, left_out = asked.restrict(scopes)
@@ -387,12 +403,8 @@ class SessionOpener(Struct, eq=False):
 
     async def abandon(self) -> None:
         """Refuse the requests in progress: the client has signed out."""
-        tasks = []
-        for request in self._in_progress:
-            request.refuse(errors.AuthRequiredError("this client has signed out meanwhile"))
-            if request.task is not None:
-                tasks.append(request.task)
-        await end(*tasks)
+        error = errors.AuthRequiredError("this client has signed out meanwhile")
+        await refuse(self._in_progress, error)
 
     def go_live(self, conversation: Conversation, attachment: Attachment, setup: Setup) -> None:
         """Let the client's attachment go live: it has the answer. If the session moves, the client

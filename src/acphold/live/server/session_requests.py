@@ -189,6 +189,7 @@ class SessionRequests(Struct, eq=False):
             return
         match request.method:
             case schema.CLOSE_SESSION.name:
+                await self._openings.abandon(session_id)
                 await self._desk.close(session_id, client)
                 request.answer(b"{}")
             case schema.DELETE_SESSION.name:
