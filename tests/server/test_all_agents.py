@@ -15,7 +15,7 @@ from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.tasks import beside
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import OTHER_AGENT, AgentStartError
-from acphold.live.agents.capabilities import ALL_AGENTS
+from acphold.live.agents.capabilities import ALL_AGENTS, WATCHES
 from acphold.live.agents.interface import AgentListener, HubAgent
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.attachment import Client
@@ -76,14 +76,18 @@ class Place:
 
     @asynccontextmanager
     async def client(
-        self, principal: Principal = THIS_USER, name: str | None = None
+        self,
+        principal: Principal = THIS_USER,
+        name: str | None = None,
+        *,
+        watches: bool = False,
     ) -> AsyncIterator[InMemory]:
         """A client of all agents, introduced, by name if it has one."""
         near, far = memory_pair()
         client = InMemory(near)
         attending = attend(self.served, "a", far, principal, MAX_MESSAGE)
         async with beside(attending, "attend") as serving, beside(client.read(), "read"):
-            await client.introduce(name, {"_meta": {ALL_AGENTS: True}})
+            await client.introduce(name, {"_meta": {ALL_AGENTS: True, WATCHES: watches}})
             yield client
             await client.leave()
             await asyncio.wait_for(serving, DEADLINE)
@@ -214,6 +218,19 @@ async def test_a_session_that_others_read_goes_to_no_other_agent_by_itself(journ
             with pytest.raises(Refused, match=f"{OTHER_AGENT}"):
                 await client.call("session/load", opening)
             assert [it.asked for it in place.agents["a"] if it.asked] == []
+
+
+async def test_a_session_that_is_watched_goes_to_no_other_agent_by_itself(journal: Path) -> None:
+    async with placed(journal) as place, place.client(watches=True) as watcher:
+        editor, session = await place.house.opened()
+        await place.house.turn(editor, session, "hello", "hi")
+        await editor.call("session/close", {"sessionId": session})
+        await watcher.load(session)
+        await watcher.until_text("hi")
+        await watcher.refused("session/prompt", prompt_params(session, "go on"))
+        assert [it.asked for it in place.agents["a"] if it.asked] == []
+        opened = await watcher.load(session, _meta=OF_B)  # it says so
+        assert opened["_meta"]["acphold/agent"] == "b"
 
 
 async def test_who_only_reads_a_session_does_not_choose_the_agent_that_continues_it(

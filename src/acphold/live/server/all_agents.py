@@ -235,8 +235,11 @@ class AllAgents:
             if "prompt" in may and not found.may_prompt:
                 reads = session_id
                 principal = replace(principal, scopes=may & {"watch"}, only_reads=True)
-            elif "prompt" in may and method in OPENING and OpenParams.decode(params).reads:
-                reads, principal = session_id, replace(principal, scopes=may - {"prompt"})
+            elif "prompt" in may and method in OPENING:
+                asked = OpenParams.decode(params)
+                is_held = found.held is not None and asked.agent is None
+                if asked.reads or (is_held and self._watches):  # no agent here continues it
+                    reads, principal = session_id, replace(principal, scopes=may - {"prompt"})
             former = [key for key in self._counters if key[1] == session_id != reads]
             for key in former if "prompt" in may else ():
                 await self._counters.pop(key).aclose()  # before the session is open at another one
