@@ -8,15 +8,13 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-import msgspec
-
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.places import place
 from acphold.faces.cli.terminal_text import console, on_one_line, quantity, visible
 from acphold.live.origins.kept_changes import FoundChanges, How, KeptChanges, session_changes, some
-from acphold.live.presentation.visible_text import visible_json
+from acphold.live.presentation.json_facts import facts_json
 from acphold.live.reading.local_reader import LocalReader
 from acphold.record.history.entries import span_at, turn_spans
 from acphold.record.history.raw_update import storable
@@ -97,16 +95,17 @@ def _print_kept(kept: KeptChanges, *, by_turn: bool, as_json: bool) -> None:
     if as_json:
         for part in kept.parts:
             step = part.step
-            _print_json(
-                path=part.path,
-                how=part.how.name.lower(),
-                turns=list(step.turns),
-                between=None if step.turns else list(step.between),
-                isSure=step.is_certain,
-                others=list(step.others),
-                root=storable(kept.root),
-                patch=part.patch.decode(errors="replace"),
-            )
+            facts = {
+                "path": part.path,
+                "how": part.how.name.lower(),
+                "turns": list(step.turns),
+                "between": None if step.turns else list(step.between),
+                "isSure": step.is_certain,
+                "others": list(step.others),
+                "root": storable(kept.root),
+                "patch": part.patch.decode(errors="replace"),
+            }
+            print(facts_json(facts))
     elif by_turn:
         pieces: list[bytes] = []
         heading = ""
@@ -136,13 +135,14 @@ def _print_reported(files: Sequence[FileDiff], *, as_json: bool) -> int:
     if as_json:
         for file in files:
             gap = None if file.gap is None else file.gap.value
-            _print_json(
-                path=storable(file.path),
-                how="reported",
-                turns=list(file.turns),
-                gap=gap,
-                patch=storable(file.patch),
-            )
+            facts = {
+                "path": storable(file.path),
+                "how": "reported",
+                "turns": list(file.turns),
+                "gap": gap,
+                "patch": storable(file.patch),
+            }
+            print(facts_json(facts))
     else:
         _print("".join(file.patch for file in files).encode(errors="replace"))
     for file in files:
@@ -161,10 +161,6 @@ def _note(text: str) -> None:
 def _comment(text: str) -> bytes:
     """A line in front of a file's patch: `git apply` skips it."""
     return f"# {on_one_line(text)}\n".encode(errors="replace")
-
-
-def _print_json(**facts: object) -> None:
-    print(visible_json(msgspec.json.encode(facts).decode(errors="replace")))
 
 
 def _print(patch: bytes) -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-import msgspec
 from msgspec.structs import replace
 
 from acp_safety.snapshots.checkouts import Checkout, checkout_of, object_format
@@ -25,8 +24,7 @@ from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity
 from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, folder_around, prompts
-from acphold.live.presentation.json_facts import place_name
-from acphold.live.presentation.visible_text import visible_json
+from acphold.live.presentation.json_facts import facts_json, place_name
 from acphold.live.reading.local_reader import LocalReader, entries_of
 from acphold.record.journal.journal import Journal
 
@@ -102,7 +100,7 @@ async def why(
         raise UsageError(f"{target}: {error}") from None
     if form == "json":
         for run in runs:
-            print(visible_json(msgspec.json.encode(_json(run, facts)).decode(errors="replace")))
+            print(facts_json(_json(run, facts)))
     elif pr:
         print("\n".join(_markdown(runs, facts)))
     else:
