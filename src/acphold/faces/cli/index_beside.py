@@ -191,11 +191,12 @@ async def finish_index(journal: Journal) -> AsyncIterator[int]:
         yield left
 
 
-async def unread_and_resumed(journal: Journal) -> str:
-    """Start reading sessions that an import has only listed; return a remark about them."""
-    if not await journal.page(UNREAD, limit=1):
+async def unread_and_resumed(reader: SessionReader) -> str:
+    """Start reading sessions that an import has only listed; return a remark about them, "" if
+    there are none here."""
+    if not isinstance(reader, LocalReader) or not await reader.journal.page(UNREAD, limit=1):
         return ""
-    path = stores.journal_name()
+    journal, path = reader.journal, stores.journal_name()
     if journal.file is None or not os.access(path, os.W_OK) or _obstacle() is not None:
         return await unread_remark(journal)
     _start_if_alone(path)

@@ -32,7 +32,6 @@ from acphold.faces.cli.terminal_text import (
     visible,
 )
 from acphold.live.presentation.json_facts import session_json
-from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.session_reader import (
     SHORT_ID,
     ListedSession,
@@ -208,9 +207,7 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
     has_more = limit is not None and len(table.lines) > limit
     if limit is not None:
         del table.lines[limit:]
-    unread = ""
-    if is_unread and isinstance(reader, LocalReader):
-        unread = await unread_and_resumed(reader.journal)
+    unread = await unread_and_resumed(reader) if is_unread else ""
     if not table.lines:
         print(visible(await _why_none(reader, wanted)), file=sys.stderr)
     else:

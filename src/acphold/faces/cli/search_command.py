@@ -100,8 +100,7 @@ async def search(
             sys.stdout.writelines(f"{hit_json(hit)}\n" for hit in hits)
             return
         _print(hits, await reader.short_ids(hit.session_id for hit in hits))
-        local = reader.journal if isinstance(reader, LocalReader) else None
-        lagging = 0 if local is None else await local.index.catch_up(0)
+        lagging = await reader.journal.index.catch_up(0) if isinstance(reader, LocalReader) else 0
         if not found:
             filters = [
                 sought.words,
@@ -116,7 +115,7 @@ async def search(
         if lagging:
             some = quantity(lagging, "older conversation")
             tell(f"Not searchable yet: {some}. `acphold import --wait` indexes all at once.")
-        if local is not None and (remark := await unread_and_resumed(local)):
+        if remark := await unread_and_resumed(reader):
             tell(f"{remark}.")
 
 

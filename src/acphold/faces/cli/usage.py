@@ -18,7 +18,6 @@ from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import folder, on_one_line
 from acphold.live.presentation.json_facts import usage_json
-from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.session_reader import SessionReader
 from acphold.record.journal.seams import Grouping, Tokens, UsageSum
 
@@ -64,7 +63,6 @@ async def usage(
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = bounds.LISTED_SESSIONS
     async with reading(server_of(server)) as reader:
-        local = reader.journal if isinstance(reader, LocalReader) else None
         found = await reader.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
         if as_json:
             for sum_ in found.groups[:limit]:
@@ -77,7 +75,7 @@ async def usage(
             # Not the sum of the lines: a session may count in several days.
             total = found.total if len(found.groups) > 1 else None
             _print(names, shown, total, grouping)
-        unread = "" if local is None else await unread_and_resumed(local)
+        unread = await unread_and_resumed(reader)
     remarks: list[str] = []
     if not as_json:
         lines = len(found.groups)
