@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -29,13 +29,9 @@ from acp_wire.schema import (
     EnvVariable,
     Implementation,
     InitializeRequest,
-    KillTerminalRequest,
     Method,
     ReadTextFileRequest,
-    ReleaseTerminalRequest,
     TerminalExitStatus,
-    TerminalOutputRequest,
-    WaitForTerminalExitRequest,
     WriteTextFileRequest,
     decode,
     encode,
@@ -299,8 +295,7 @@ class ClientCommand(RunningCommand):
         return await self._output() if self._last is None else self._last
 
     async def _output(self) -> CommandOutput:
-        request = TerminalOutputRequest(session_id=self._client.session_id, terminal_id=self.id)
-        found = await self._client.ask(TERMINAL_OUTPUT, request)
+        found = await self._ask(TERMINAL_OUTPUT)
         return CommandOutput(found.output, found.truncated, _exit(found.exit_status))
 
     async def __aiter__(self) -> AsyncIterator[str]:
@@ -321,22 +316,22 @@ class ClientCommand(RunningCommand):
             await asyncio.gather(ended, return_exceptions=True)
 
     async def wait(self) -> CommandExit:
-        session_id = self._client.session_id
-        request = WaitForTerminalExitRequest(session_id=session_id, terminal_id=self.id)
-        status = await self._client.ask(WAIT_FOR_TERMINAL_EXIT, request)
+        status = await self._ask(WAIT_FOR_TERMINAL_EXIT)
         return CommandExit(status.exit_code, status.signal)
 
     async def kill(self) -> None:
-        request = KillTerminalRequest(session_id=self._client.session_id, terminal_id=self.id)
-        await self._client.ask(KILL_TERMINAL, request)
+        await self._ask(KILL_TERMINAL)
 
     async def _release(self) -> None:
         # What fails here, the client says to the release too.
         with suppress(errors.AcpError, TimeoutError):
             async with asyncio.timeout(bounds.OUTPUT_SECONDS):
                 self._last = await self._output()
-        request = ReleaseTerminalRequest(session_id=self._client.session_id, terminal_id=self.id)
-        await self._client.ask(RELEASE_TERMINAL, request)
+        await self._ask(RELEASE_TERMINAL)
+
+    async def _ask(self, method: Method[Any, R]) -> R:
+        request = method.params(session_id=self._client.session_id, terminal_id=self.id)
+        return await self._client.ask(method, request)
 
 
 class OwnCommand(RunningCommand):
