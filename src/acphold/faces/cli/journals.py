@@ -109,23 +109,25 @@ async def reading(server: FarServer | None) -> AsyncIterator[SessionReader]:
                 kept, said=text_to_match, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS
             )
         return
-    from acphold.faces.cli.remote import obtain_token  # late: it brings HTTP
+    from acp_wire.transports.known_servers import origin_of  # late, as what brings HTTP
+    from acphold.faces.cli.remote import obtain_token
     from acphold.live.reading.server_reader import ServerReader
 
-    token, away = await obtain_token(server), Away()
-    reader = ServerReader(
-        server.url, token, seconds=bounds.SERVER_SECONDS, ca=server.ca, on_away=away
-    )
-    away.origin = reader.origin
-    async with reader:
+    async with ServerReader(
+        server.url,
+        await obtain_token(server),
+        seconds=bounds.SERVER_SECONDS,
+        ca=server.ca,
+        on_away=Away(origin_of(server.url)),
+    ) as reader:
         yield reader
 
 
 class Away:
     """Reports on stderr that a server is offline, and that it is back."""
 
-    def __init__(self, origin: str = "") -> None:
-        self.origin = origin
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
         self._is_reported = False
 
     def __call__(self, error: ConnectionLostError | None) -> None:
@@ -133,5 +135,5 @@ class Away:
         if error is not None and not self._is_reported:
             tell(f"{error}; reconnecting")
         elif error is None and self._is_reported:
-            tell(f"Reconnected to {self.origin}.")
+            tell(f"Reconnected to {self._origin}.")
         self._is_reported = error is not None

@@ -59,8 +59,8 @@ OnAway = Callable[[errors.ConnectionLostError | None], object]
 class ServerReader:
     """A SessionReader of a server; an async context manager.
 
-    Its list is followed over losses of the connection: `on_away` is called with the error of each,
-    and with None when it is back.
+    Its list is followed over losses of the connection: `on_away` is called with the error of each
+    attempt, and with None when one succeeds.
     """
 
     def __init__(
@@ -254,14 +254,12 @@ class ServerReader:
         Raises RemoteRefusalError, and ConnectionLostError if the first connection fails.
         """
         now = asyncio.get_running_loop().time
-        position, pause, is_away, has_begun = "", FIRST_PAUSE, False, False
+        position, pause, has_begun = "", FIRST_PAUSE, False
         while True:
             tried = now()
             try:
                 async with self._events(position) as found:
-                    if is_away:
-                        self._on_away(None)
-                    is_away = False
+                    self._on_away(None)
                     async for event in found:
                         position = event.id or position
                         if (news := self._news(event, newest)) is not None:
@@ -271,9 +269,7 @@ class ServerReader:
             except errors.ConnectionLostError as exc:
                 if not has_begun:
                     raise
-                if not is_away:
-                    self._on_away(exc)
-                is_away = True
+                self._on_away(exc)
             # Slow down if we are let in and cut off again and again.
             pause = FIRST_PAUSE if now() - tried > LONGEST_PAUSE else pause
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
