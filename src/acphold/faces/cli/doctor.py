@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from select import select
 from typing import NoReturn
 
 import msgspec
 
 from acp_wire import schema
+from acp_wire.processes.output import read_within
 from acp_wire.processes.program import launch, on_path
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.runtime_folder import runtime_folder, state_folder
@@ -283,12 +283,8 @@ def _version(program: str) -> str:
     except errors.AgentStartError:
         return ""
     (output,) = started.fds
-    told, deadline = b"", time.monotonic() + bounds.AGENT_VERSION_SECONDS
     try:
-        while len(told) < 4096 and select([output], [], [], max(0, deadline - time.monotonic()))[0]:
-            if not (piece := os.read(output, 4096)):
-                break
-            told += piece
+        told = b"".join(read_within(output, bounds.AGENT_VERSION_SECONDS, 4096))
     finally:
         started.end(grace=0)
         started.reap()

@@ -18,14 +18,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from acp_wire.processes.output import read_within
 from acp_wire.processes.program import launch, on_path
 from acphold.errors import SettingsError
 from acphold.faces.cli import bounds
@@ -84,7 +83,7 @@ class Tunnel(NamedTuple):
 
         try:
             printed = b""
-            for piece in _pieces(output, bounds.TUNNEL_SECONDS):
+            for piece in read_within(output, bounds.TUNNEL_SECONDS, bounds.TUNNEL_OUTPUT_BYTES):
                 printed += piece
                 # Only in whole lines: the next piece may continue the last one.
                 if found := self.address.search(printed[: printed.rfind(b"\n") + 1]):
@@ -165,11 +164,10 @@ def _tailnet(port: int) -> PhoneAddress:
 
 def _json_of(*command: str) -> dict[str, object]:
     """Return the JSON object that a command prints; raises SettingsError."""
-    output = b""
     program = launch(command, merged=True)
     try:
-        for piece in _pieces(program.fds[0], bounds.TAILNET_SECONDS):
-            output += piece
+        pieces = read_within(program.fds[0], bounds.TAILNET_SECONDS, bounds.TUNNEL_OUTPUT_BYTES)
+        output = b"".join(pieces)
     finally:
         program.abandon()
     try:
@@ -180,17 +178,6 @@ def _json_of(*command: str) -> dict[str, object]:
         shown = " ".join(command)
         raise SettingsError(f"`{shown}` printed something unexpected: {_last_line(output)!r}")
     return found
-
-
-def _pieces(output: int, seconds: float) -> Iterator[bytes]:
-    """Yield a program's output within this time, up to `bounds.TUNNEL_OUTPUT_BYTES`."""
-    until, size = time.monotonic() + seconds, 0
-    while size < bounds.TUNNEL_OUTPUT_BYTES and (left := until - time.monotonic()) > 0:
-        if select.select([output], [], [], left)[0]:
-            if not (piece := os.read(output, 65536)):
-                return
-            size += len(piece)
-            yield piece
 
 
 def _last_line(output: bytes) -> str:

@@ -1,6 +1,7 @@
-"""A program's output, read in the event loop.
+"""A program's output, read in the event loop, or for a while.
 
-It is read to its end even if nobody wants it: a program blocks when its pipe is full.
+In the event loop it is read to its end even if nobody wants it: a program blocks when its pipe is
+full.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 READ_SIZE = 64 * 1024
 """Bytes requested per read: the size of a pipe."""
@@ -24,6 +25,20 @@ REST_READS = 16
 WINDOW_SECONDS = 0.01
 WINDOW_BYTES = 1024 * 1024
 """A program that prints more in that time waits in its pipe for the next such time."""
+
+
+def read_within(fd: int, seconds: float, most: int) -> Iterator[bytes]:
+    """Yield the pieces of output within this time, until there are `most` bytes; blocks."""
+    import select  # late, as `time`: an editor does not wait for these
+    import time
+
+    until, size = time.monotonic() + seconds, 0
+    while size < most and (left := until - time.monotonic()) > 0:
+        if select.select([fd], [], [], left)[0]:
+            if not (piece := os.read(fd, READ_SIZE)):
+                return
+            size += len(piece)
+            yield piece
 
 
 class OutputReader:
