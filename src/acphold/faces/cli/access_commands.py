@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_text
-import sys
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -56,7 +55,7 @@ async def list_tokens(*, json: bool = options.flag("JSON, one line for each toke
             short_ids = dict(zip(ids, await kept.short_ids(ids, SHORT_ID), strict=True))
             await _tell_held(kept)
     if not tokens and not json:
-        print("No tokens or paired devices.", file=sys.stderr)
+        tell("No tokens or paired devices.")
     now = now_ms()
     for each in tokens:
         state = "held" if each.is_held else "good"
@@ -328,7 +327,7 @@ async def _list_shares(given: str | None, *, json: bool) -> None:
         short_ids = await journal.short_ids([it.session_id for it in shares], SHORT_ID)
         await _tell_held(journal)
     if not shares and not json:
-        print("Nothing is shared.", file=sys.stderr)
+        tell("Nothing is shared.")
     for each, short in zip(shares, short_ids, strict=True):
         may = "prompt" if each.prompts else "read"
         if json:

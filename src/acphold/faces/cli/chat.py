@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.sign_in import sign_in_program
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.starts import Start, find_start, start_in, write_start
-from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal
+from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal, tell
 from acphold.live.agents.identity import display_name
 from acphold.live.reading.neighbours import live_anywhere
 from acphold.record.history.prompt_queue import prompt_quantity
@@ -186,7 +185,7 @@ async def _chat_with(
         where = (
             "" if kept is None else f" in {folder(cwd)} to continue {continuation.title_of(kept)}"
         )
-        print(f"Starting {continuation.start_name(start)}{where} …", file=sys.stderr)
+        tell(f"Starting {continuation.start_name(start)}{where} …")
 
     async def show_how_to_continue(session: RemoteSession) -> None:
         if not on_terminal() or not session.state.timeline:
@@ -235,7 +234,7 @@ async def _session(
             found = await agent.load_session(newest, mcp_servers=servers)
         else:
             if wanted.newest:
-                print(f"No session in {on_one_line(cwd)} yet; starting a new one.", file=sys.stderr)
+                tell(f"No session in {on_one_line(cwd)} yet; starting a new one.")
             found = await agent.new_session(cwd, mcp_servers=servers)
     await wanted.setup.apply(found)
     return found

@@ -16,7 +16,7 @@ from acphold.faces.cli.journals import existing_journal, is_live, journal_if_any
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name, agent_names, startable
 from acphold.faces.cli.starts import Start, find_start
-from acphold.faces.cli.terminal_text import cut, folder, on_one_line
+from acphold.faces.cli.terminal_text import cut, folder, on_one_line, tell
 from acphold.journal_location import is_same_folder
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import let_go
@@ -89,7 +89,7 @@ def for_question(session_id: str | None, cwd: str | None) -> tuple[SessionRow, S
         return row, Start("", ()), None
     start = make_startable(start_of(row), row)
     if sys.stderr.isatty():
-        print(f"Continuing {title_of(row)} with {start_name(start)} …", file=sys.stderr)
+        tell(f"Continuing {title_of(row)} with {start_name(start)} …")
     return row, start, start.folder or where
 
 
@@ -127,7 +127,7 @@ async def move_to_folder(row: SessionRow, cwd: str | None) -> str:
     if not is_same_folder(row.cwd, where):
         async with existing_journal() as kept:
             await kept.change(row.session_id, RowChange(cwd=where))
-        print(f"{title_of(row)} moves from {folder(row.cwd)} to {folder(where)}.", file=sys.stderr)
+        tell(f"{title_of(row)} moves from {folder(row.cwd)} to {folder(where)}.")
     return where
 
 

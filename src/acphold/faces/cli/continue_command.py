@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import sys
 from collections.abc import Awaitable
 from typing import Any
 
@@ -28,7 +27,7 @@ from acphold.faces.cli.session_copies import BESIDE, LAST, WantedCopy, copy_of_l
 from acphold.faces.cli.session_picker import choose_session, pick_session
 from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.ssh import become_ssh
-from acphold.faces.cli.terminal_text import on_one_line, on_terminal, visible
+from acphold.faces.cli.terminal_text import on_one_line, on_terminal, tell, visible
 from acphold.faces.screen.picker import Picked
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
@@ -298,7 +297,7 @@ async def _watch(words: str) -> int:
                 return Exit.OK
             session_id = found
         else:
-            print("No session is running. `acphold list` shows all.", file=sys.stderr)
+            tell("No session is running. `acphold list` shows all.")
             return Exit.OK
     return (await join(session_id, watch=True))[0]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from functools import partial
 
@@ -24,7 +23,7 @@ from acphold.faces.cli.remote import obtain_token
 from acphold.faces.cli.screen_session import ChatFrontend, WantedConversation
 from acphold.faces.cli.servers import FarServer
 from acphold.faces.cli.session_picker import choose_session, choose_session_of
-from acphold.faces.cli.terminal_text import on_one_line, on_terminal
+from acphold.faces.cli.terminal_text import on_one_line, on_terminal, tell
 from acphold.faces.screen.panels import Choice, Key
 from acphold.live.agents.capabilities import ALL_AGENTS
 from acphold.live.hub.annotations import AGENT
@@ -97,8 +96,7 @@ async def _open(
             )
         cwd = newest.cwd
     if on_terminal():
-        told = f"Starting a session in {on_one_line(cwd)} on {origin_of(server.url)} …"
-        print(told, file=sys.stderr)
+        tell(f"Starting a session in {on_one_line(cwd)} on {origin_of(server.url)} …")
     return await agent.new_session(cwd, mcp_servers=servers)
 
 
@@ -130,7 +128,7 @@ async def _load(
             f"({', '.join(names)}) read and continue it: `acphold chat AGENT{server.option} "
             f"--resume {session_id}`"
         )
-    print(f"{why}. An agent that continues it reads the whole conversation.", file=sys.stderr)
+    tell(f"{why}. An agent that continues it reads the whole conversation.")
     keys = [
         Key(str(number), f"continue with {name}", given)
         for number, (name, given) in enumerate(zip(names, served, strict=True), 1)

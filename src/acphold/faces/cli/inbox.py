@@ -20,6 +20,7 @@ from acphold.faces.cli.terminal_text import (
     age,
     on_one_line,
     on_terminal,
+    tell,
     transcript_layout,
     visible,
 )
@@ -84,7 +85,7 @@ async def inbox(
 
             return await answer_all(source, there, follow=follow)
     except NoJournalError:
-        print(NOTHING, file=sys.stderr)
+        tell(NOTHING)
     return Exit.OK
 
 
@@ -108,7 +109,7 @@ async def _history(
         by = it.decided.client, bool(it.decided.rules)
         layout.put(passage(DecidedQuestion(it.asks, it.came, *by)))
     if not found:
-        print("Nothing was asked yet.", file=sys.stderr)
+        tell("Nothing was asked yet.")
 
 
 async def _print_questions(
@@ -131,7 +132,7 @@ async def _print_questions(
         known: dict[str, Sequence[InboxQuestion]] = {}
         told: _InboxState | None = None
 
-        def tell(news: News) -> None:
+        def report(news: News) -> None:
             nonlocal told
             if news.is_all:
                 known.clear()
@@ -150,7 +151,7 @@ async def _print_questions(
             show(now, told, follow=True)
             told = now
 
-        await follow_list(reader, tell)
+        await follow_list(reader, report)
 
 
 class _InboxState(NamedTuple):
@@ -213,7 +214,7 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
     for row in (it.row for id_, it in told.queues.items() if id_ not in found.queues):
         layout.gap(f"no longer paused: {where(row, told.short_ids[row.session_id])}")
     if not (found.questions or found.queues or follow):
-        print(NOTHING, file=sys.stderr)
+        tell(NOTHING)
 
 
 def question_passage(found: InboxQuestion) -> Passage:

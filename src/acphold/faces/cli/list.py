@@ -29,7 +29,7 @@ from acphold.faces.cli.terminal_text import (
     folder,
     on_one_line,
     short_age,
-    visible,
+    tell,
 )
 from acphold.live.presentation.json_facts import session_json
 from acphold.live.reading.session_reader import (
@@ -101,7 +101,7 @@ def tells_how_to_begin(
         try:
             return await command(**arguments)
         except NoJournalError as none:
-            print(visible(f"There is no journal at {none.place} yet. {BEGIN}"), file=sys.stderr)
+            tell(f"There is no journal at {none.place} yet. {BEGIN}")
             return Exit.OK
 
     return run
@@ -209,14 +209,14 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
         del table.lines[limit:]
     unread = await unread_and_resumed(reader) if is_unread else ""
     if not table.lines:
-        print(visible(await _why_none(reader, wanted)), file=sys.stderr)
+        tell(await _why_none(reader, wanted))
     else:
         # Days stand above their sessions, if there are several.
         table.print(above=days if len(set(days[: len(table.lines)])) > 1 else ())
     if limit is not None and has_more:
-        print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
+        tell(f"There are more; `--limit {limit * 4}` shows them.")
     if unread:
-        print(f"{unread}.", file=sys.stderr)
+        tell(f"{unread}.")
 
 
 async def _why_none(reader: SessionReader, wanted: Wanted) -> str:

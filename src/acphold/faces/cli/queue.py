@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from json import dumps
 from pathlib import Path
@@ -40,7 +39,7 @@ from acphold.faces.cli.continuation import (
 )
 from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.places import find_session
-from acphold.faces.cli.terminal_text import on_one_line, visible
+from acphold.faces.cli.terminal_text import on_one_line, tell, visible
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import QueueAnswer, ask_over, ask_queue
 from acphold.live.reading.session_reader import QUEUED
@@ -237,7 +236,7 @@ async def _open_in_background(row: SessionRow, short: str) -> None:
         raise AgentStartError(f"cannot open the session: {why}; {there}") from None
     finally:
         await wrap.aclose()
-    print(f"Opened in the background, with {start_name(start)}.", file=sys.stderr)
+    tell(f"Opened in the background, with {start_name(start)}.")
 
 
 def _prompt_id(waiting: Sequence[WaitingPrompt], number: str) -> str:

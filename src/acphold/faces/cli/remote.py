@@ -30,7 +30,7 @@ from acphold.extras import require
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.servers import FarServer
-from acphold.faces.cli.terminal_text import visible
+from acphold.faces.cli.terminal_text import tell, visible
 from acphold.live.server.service import refuse, stop_at_signals
 
 WRONG_CODE: Final = (
@@ -67,7 +67,7 @@ async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:
         dial = await _dial_to(server)
         line = FarClient(editor, dial, origin_of(server.url), MAX_MESSAGE, await dial())
     except AcpError as exc:
-        print(visible(f"acphold connect: {exc}"), file=sys.stderr)
+        tell(f"acphold connect: {exc}")
         await refuse(editor, exc, stop)
         return Exit.ERROR
     async with beside(line.run(), "far line") as serving, beside(stop.wait(), "signal") as stopped:

@@ -32,6 +32,7 @@ from acphold.faces.cli.terminal_text import (
     console,
     on_one_line,
     on_terminal,
+    tell,
     visible,
 )
 from acphold.live.agents.capabilities import ALL_AGENTS, WATCHES
@@ -198,7 +199,7 @@ class ChatFrontend:
             await self.answers.aclose()
         error, end = self.chat.turns.error, self.chat.turns.last_end
         if error is not None:
-            print(visible(f"acphold: {error}"), file=sys.stderr)
+            tell(f"acphold: {error}")
         elif on_terminal() or end is None:
             return Exit.OK
         match error or self.chat.turns.failure:  # in a script, as in `ask`
@@ -336,4 +337,4 @@ async def _short_id(session_id: str) -> str:
 
 
 def _print_how_to_continue(why: str, short: str) -> None:
-    print(visible(f"{why}: acphold continue{host_option()} {short}"), file=sys.stderr)
+    tell(f"{why}: acphold continue{host_option()} {short}")

@@ -16,7 +16,7 @@ from acphold.faces.cli.journals import existing_journal, is_live, sessions
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_keys
-from acphold.faces.cli.terminal_text import age, on_one_line, quantity
+from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
 from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import tell_owner
@@ -116,7 +116,7 @@ def delete(
                 owner = other_owner(await kept.owner(row.session_id))
                 more = "" if owner is None else f"\n  it is running in {on_one_line(str(owner))}"
                 short = await short_id(kept, row.session_id)
-                print(f"{_about(row, short)}{more}", file=sys.stderr)
+                tell(f"{_about(row, short)}{more}")
         return list(rows)
 
     found = asyncio.run(show())
@@ -143,7 +143,7 @@ def _is_confirmed(count: int) -> bool:
     """Ask whether to delete so many sessions; True if the person wants it."""
     wanted = is_confirmed(f"Delete {quantity(count, 'session')}?")
     if not wanted:
-        print("Nothing was deleted.", file=sys.stderr)
+        tell("Nothing was deleted.")
     return wanted
 
 

@@ -22,8 +22,8 @@ from acphold.faces.cli.terminal_text import (
     local,
     on_one_line,
     quantity,
+    tell,
     transcript_layout,
-    visible,
 )
 from acphold.live.presentation.json_facts import entry_json, place_name
 from acphold.live.reading.local_reader import LocalReader
@@ -242,7 +242,7 @@ async def follow_session(
             await asyncio.sleep(seconds)
     put(None)
     why = "ended with its process" if was_live else "is not live"
-    print(visible(f"Session {short} {why}."), file=sys.stderr)
+    tell(f"Session {short} {why}.")
 
 
 async def _since(reader: SessionReader, session_id: str, after: int | None) -> list[Entry]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -22,7 +21,7 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.settings import agent_name
-from acphold.faces.cli.terminal_text import on_one_line, quantity
+from acphold.faces.cli.terminal_text import on_one_line, quantity, tell
 from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, folder_around, prompts
 from acphold.live.presentation.json_facts import facts_json, place_name
 from acphold.live.reading.local_reader import LocalReader, entries_of
@@ -131,8 +130,7 @@ def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
         added = [it for it in reader.additions(commit) if it.lines]
         read = added[: bounds.COMMIT_FILES]
         if len(added) > len(read):
-            only = f"Only the first {len(read):,} of {len(added):,} files are checked."
-            print(only, file=sys.stderr)
+            tell(f"Only the first {len(read):,} of {len(added):,} files are checked.")
         found = reader.files.contents([it.blob for it in read], bounds.COMMIT_FILE_BYTES)
     texts = [it for it in read if it.blob in found and b"\0" not in found[it.blob]]
     return checkout, commit, [Lines(it.path, found[it.blob], it.lines) for it in texts]
