@@ -16,7 +16,7 @@ from acphold.faces.cli.journals import reading
 from acphold.faces.cli.list import Column, Table, tells_how_to_begin
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
-from acphold.faces.cli.terminal_text import folder, on_one_line
+from acphold.faces.cli.terminal_text import folder, on_one_line, tell
 from acphold.live.presentation.json_facts import usage_json
 from acphold.live.reading.session_reader import SessionReader
 from acphold.record.journal.seams import Grouping, Tokens, UsageSum
@@ -76,20 +76,18 @@ async def usage(
             total = found.total if len(found.groups) > 1 else None
             _print(names, shown, total, grouping)
         unread = await unread_and_resumed(reader)
-    remarks: list[str] = []
-    if not as_json:
-        lines = len(found.groups)
-        if not lines:
-            remarks.append("No matching sessions. `acphold list` shows all.")
-        if limit is not None and lines > limit:
-            remarks.append(f"There are more; `--limit {limit * 4}` shows them.")
+    if as_json:
+        return Exit.OK
+    lines = len(found.groups)
+    if not lines:
+        tell("No matching sessions. `acphold list` shows all.")
+    if limit is not None and lines > limit:
+        tell(f"There are more; `--limit {limit * 4}` shows them.")
+    for it in sorted(LAST_REQUEST_ONLY & found.by_request):
         partly = "reports only the last request of each turn, so it used more than that."
-        remarks += [
-            f"{agent_name(it)} {partly}" for it in sorted(LAST_REQUEST_ONLY & found.by_request)
-        ]
-        if unread:
-            remarks.append(f"{unread}.")
-    sys.stderr.writelines(f"{remark}\n" for remark in remarks)
+        tell(f"{agent_name(it)} {partly}")
+    if unread:
+        tell(f"{unread}.")
     return Exit.OK
 
 
