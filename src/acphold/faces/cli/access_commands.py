@@ -15,10 +15,8 @@ from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
-from acphold.faces.cli.terminal_text import age, tell, visible
-from acphold.live.presentation.visible_text import on_one_line
+from acphold.faces.cli.terminal_text import age, on_one_line, tell, visible
 from acphold.live.reading.local_reader import LocalReader, note_deed
-from acphold.live.reading.session_reader import SHORT_ID
 from acphold.record.history.entries import iso, now_ms
 from acphold.record.history.prompt_queue import DAY_MS
 from acphold.record.journal import stores
@@ -52,7 +50,7 @@ async def list_tokens(*, json: bool = options.flag("JSON, one line for each toke
         if kept is not None:
             tokens = await kept.access.tokens()
             ids = [it.session_id for it in tokens if it.session_id is not None]
-            short_ids = dict(zip(ids, await kept.short_ids(ids, SHORT_ID), strict=True))
+            short_ids = await LocalReader(kept).short_ids(ids)
             await _tell_held(kept)
     if not tokens and not json:
         tell("No tokens or paired devices.")
@@ -324,11 +322,11 @@ async def _list_shares(given: str | None, *, json: bool) -> None:
             else (await find_session(LocalReader(journal), given, "shows it")).session_id
         )
         shares = [it for it in await journal.access.shares() if only in (None, it.session_id)]
-        short_ids = await journal.short_ids([it.session_id for it in shares], SHORT_ID)
+        short_ids = await LocalReader(journal).short_ids(it.session_id for it in shares)
         await _tell_held(journal)
     if not shares and not json:
         tell("Nothing is shared.")
-    for each, short in zip(shares, short_ids, strict=True):
+    for each in shares:
         may = "prompt" if each.prompts else "read"
         if json:
             row = {
@@ -340,4 +338,4 @@ async def _list_shares(given: str | None, *, json: bool) -> None:
             print(json_text.dumps(row))
         else:
             held = "  held" if each.is_held else ""
-            print(visible(f"{short}  {may:<6}  {each.tenant}{held}"))
+            print(visible(f"{short_ids[each.session_id]}  {may:<6}  {each.tenant}{held}"))
