@@ -177,7 +177,7 @@ class Removal(NamedTuple):
     kind: str
 
 
-class Record(Protocol):
+class SessionRecord(Protocol):
     """A piece of a session: its number, its kind, and its JSON."""
 
     @property
@@ -220,7 +220,7 @@ class Redactor:
         for slot in slots([value]):
             self._search(slot.text, slot.name)
 
-    def look(self, record: Record) -> None:
+    def look(self, record: SessionRecord) -> None:
         """Search the next record; raises RedactionError if it has changed since the first pass."""
         place = self._place
         self._place += 1
@@ -272,7 +272,7 @@ class Redactor:
         for place, slot, cut in found:
             self._cuts[place].append((slot, cut))
 
-    def _require_same(self, place: int, record: Record) -> None:
+    def _require_same(self, place: int, record: SessionRecord) -> None:
         if place >= len(self._digests) or self._digests[place] != _digest(record):
             raise RedactionError("it changed while it was being searched for secrets; try again")
 
@@ -283,7 +283,7 @@ class Redactor:
         """Number of records searched."""
         return len(self._digests)
 
-    def redact(self, place: int, record: Record) -> bytes | None:
+    def redact(self, place: int, record: SessionRecord) -> bytes | None:
         """Return the redacted JSON of a record; None if it cannot be read.
 
         `place` is the number of records before it. Raises RedactionError if it has changed since it
@@ -295,7 +295,7 @@ class Redactor:
             cuts[number].append(cut)
         return self._change_record(record, cuts)
 
-    def redact_last(self, record: Record) -> bytes | None:
+    def redact_last(self, record: SessionRecord) -> bytes | None:
         """Return the redacted JSON of one that was not searched before: it is judged alone."""
         return self._change_record(record, None)
 
@@ -305,7 +305,9 @@ class Redactor:
         self._change(root, 0, None)
         return self._redact_names(root[0], 0)
 
-    def _change_record(self, record: Record, cuts: dict[int, list[TextCut]] | None) -> bytes | None:
+    def _change_record(
+        self, record: SessionRecord, cuts: dict[int, list[TextCut]] | None
+    ) -> bytes | None:
         if (value := _decode(record.raw)) is None:
             self.removed[Removal(record.seq, UNREADABLE)] += 1
             return None
@@ -437,7 +439,7 @@ def _in_payloads(text: str, search: Callable[[str], list[TextCut]]) -> Iterator[
             yield cut._replace(start=cut.start + start, end=cut.end + start)
 
 
-def _digest(record: Record) -> int:
+def _digest(record: SessionRecord) -> int:
     digest = blake2b(f"{record.seq} {record.kind} ".encode(errors="replace"), digest_size=8)
     digest.update(record.raw)
     return int.from_bytes(digest.digest(), "big")
