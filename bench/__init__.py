@@ -6,9 +6,8 @@ Times drift by a factor of two on a shared machine, within minutes. So ours and 
 taken in turns, round by round, and the ratio is the median of the ratios of the rounds.
 """
 
-from pathlib import Path
-
 import tests
+from tests.distributions import FOLDERS
 
-# What tests and benchmarks share is beside the tests of the wire.
-tests.__path__ = [*tests.__path__, str(Path(__file__).parents[1] / "wire" / "tests")]
+# What tests and benchmarks share is beside the tests of all distributions.
+tests.__path__ = [*tests.__path__, *(str(folder / "tests") for folder in FOLDERS.values())]

@@ -15,9 +15,9 @@ from time import perf_counter
 
 import psycopg
 
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.seams import Sought
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import Journal
+from acphold.journal.seams import Sought
+from acphold.journal.stores import open_journal
 from bench import big_journal, listing
 from bench.run import Run
 from bench.table import Figure, Goal

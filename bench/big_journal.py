@@ -18,12 +18,12 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from acphold.record.history.entries import PROMPT, TURN_END, UPDATE, PastEntry
-from acphold.record.journal.rows import Listed, NewSession, RowChange
-from acphold.record.journal.sqlite import search_index, session_rows
-from acphold.record.journal.sqlite.connection import connect
-from acphold.record.journal.sqlite.migrations import SEQ_BITS
-from acphold.record.journal.stores import open_journal
+from acp_conversation.history.entries import PROMPT, TURN_END, UPDATE, PastEntry
+from acphold.journal.rows import Listed, NewSession, RowChange
+from acphold.journal.sqlite import search_index, session_rows
+from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.migrations import SEQ_BITS
+from acphold.journal.stores import open_journal
 
 TEMPLATES = 500
 """Conversations that are taken in; a journal has a multiple of them."""

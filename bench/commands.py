@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
-from acphold.record.journal.sqlite import search_index
-from acphold.record.journal.sqlite.connection import connect
+from acphold.journal.sqlite import search_index
+from acphold.journal.sqlite.connection import connect
 from bench.big_journal import name_of
 from bench.run import Run
 from bench.table import Figure, Goal

@@ -6,8 +6,8 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 
-from acphold.record.journal.journal import Journal, Lease
-from acphold.record.journal.rows import NewSession, RowChange
+from acphold.journal.journal import Journal, Lease
+from acphold.journal.rows import NewSession, RowChange
 
 WORDS = (
     "the",

@@ -10,9 +10,9 @@ from contextlib import closing
 from pathlib import Path
 
 from acphold.imports import Home, Intake, reader
-from acphold.record.journal.compression import zstd
-from acphold.record.journal.stored_history import LEVEL, pack, plain
-from acphold.record.journal.stores import open_journal
+from acphold.journal.compression import zstd
+from acphold.journal.stored_history import LEVEL, pack, plain
+from acphold.journal.stores import open_journal
 from bench.conversation import keep, turns
 from bench.homes import fill
 from bench.run import Run

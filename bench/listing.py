@@ -11,9 +11,9 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.rows import ListFilter, ListKey
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import Journal
+from acphold.journal.rows import ListFilter, ListKey
+from acphold.journal.stores import open_journal
 from bench.programs import scripted_agent, wrap
 from bench.run import Run
 from bench.table import Figure, Goal

@@ -15,7 +15,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from acphold.record.journal.stores import open_journal
+from acphold.journal.stores import open_journal
 from acphold.web.page_files import PageFiles
 from bench.conversation import keep, turns
 from bench.memory import MIB

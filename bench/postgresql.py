@@ -20,10 +20,10 @@ from time import perf_counter
 
 from msgspec import Struct
 
-from acphold.record.journal.journal import Append, Journal, Lease
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.sqlite.store import SqliteJournal
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import Append, Journal, Lease
+from acphold.journal.rows import NewSession
+from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.stores import open_journal
 from bench import big_database
 from bench.conversation import keep, turns
 from bench.latency import one_way, round_trip

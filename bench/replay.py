@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
-from acphold.record.journal.stores import open_journal
+from acphold.journal.stores import open_journal
 from bench.conversation import keep, turns
 from bench.programs import PEERS, Command, python_sdk, scripted_agent, wrap
 from bench.run import Run

@@ -12,12 +12,12 @@ from random import Random
 from statistics import median
 from time import perf_counter
 
-from acphold.record.journal.hits import terms
-from acphold.record.journal.seams import Sought
-from acphold.record.journal.sqlite.connection import connect
-from acphold.record.journal.sqlite.search import find_in_index
-from acphold.record.journal.sqlite.session_rows import SqliteTables
-from acphold.record.journal.stores import open_journal
+from acphold.journal.hits import terms
+from acphold.journal.seams import Sought
+from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.search import find_in_index
+from acphold.journal.sqlite.session_rows import SqliteTables
+from acphold.journal.stores import open_journal
 from bench.run import Run
 from bench.table import Figure, Goal
 

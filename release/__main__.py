@@ -25,13 +25,20 @@ ROOT = Path(__file__).parents[1]
 SECONDS = 1800.0
 """Bounds each program that runs."""
 
-FOLDERS = {"acp_wire": "wire", "acp_safety": "safety", "acp_check": "check", "acphold": "."}
+FOLDERS = {
+    "acp_wire": "wire",
+    "acp_safety": "safety",
+    "acp_conversation": "conversation",
+    "acp_check": "check",
+    "acphold": ".",
+}
 """By the name in its files, the folder of each distribution; one stands on those before it."""
 
 IN_SDIST = ("LICENSE", "README.md", "pyproject.toml")
 IN_WHEEL = {
     "acp_wire": ("acp_wire/py.typed",),
     "acp_safety": ("acp_safety/py.typed",),
+    "acp_conversation": ("acp_conversation/py.typed", "acp_conversation/exports/page.css"),
     "acp_check": ("acp_check/py.typed", "acp_check/report.css"),
     "acphold": (
         *("acphold/py.typed", "acphold/web/page/built/index.html"),

@@ -19,14 +19,14 @@ import pytest
 import tests
 from acp_wire.transports.runtime_folder import is_background, sockets
 from acp_wire.transports.unix import pid_at
+from tests.distributions import FOLDERS
 from tests.postgresql import Databases, pooled, shared
 
 pytest_plugins = ["tests.plugin"]
 pytest.register_assert_rewrite("tests.journal.promises")
 
 # The tests of the other distributions share what is here, and this is one package with theirs.
-OTHERS = [str(Path(__file__).parents[1] / name / "tests") for name in ("wire", "safety", "check")]
-tests.__path__ = [*tests.__path__, *OTHERS]
+tests.__path__ = [*tests.__path__, *(str(folder / "tests") for folder in FOLDERS.values())]
 
 os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not your own settings
 

@@ -11,7 +11,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 
 FOLDERS = {
-    **{f"acp_{name}": ROOT / name for name in ("wire", "safety", "check")},
+    **{f"acp_{name}": ROOT / name for name in ("wire", "safety", "conversation", "check")},
     "acphold": ROOT,
 }
 """By the package that each installs; each stands on those before it only."""

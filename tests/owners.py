@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.sqlite.store import SqliteJournal
-from acphold.record.journal.stores import open_journal
+from acphold.journal.rows import NewSession
+from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE, wrapped
 
 LONE_HUB = str(Path(__file__).with_name("lone_hub.py"))
@@ -41,7 +41,7 @@ def die(journal: SqliteJournal) -> None:
 
 OWNING = """
 import asyncio, sys
-from acphold.record.journal.stores import open_journal
+from acphold.journal.stores import open_journal
 
 async def own():
     journal = open_journal(sys.argv[1])

@@ -288,7 +288,7 @@ def no_root() -> dict[str, Any]:
 
 
 def _migrate(url: str) -> None:
-    from acphold.record.journal.postgresql.migrations import migrate
+    from acphold.journal.postgresql.migrations import migrate
 
     with psycopg.connect(url, autocommit=True) as line:
         migrate(line, "the template", create=True)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from acp_wire.surroundings import resolve_folder
 from acphold.errors import JournalUnavailableError
-from acphold.journal_location import default_location, journal_path, resolve_folder
+from acphold.journal_location import default_location, journal_path
 
 
 def test_a_url_or_a_path_names_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

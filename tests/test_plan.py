@@ -23,7 +23,13 @@ SOURCE = Path(acphold.__file__).parent
 
 SOURCES = {package: folder / "src" / package for package, folder in FOLDERS.items()}
 
-DISTRIBUTIONS = {"acp_wire": 1, "acp_check": 2, "acp_safety": 2, "acphold": 3}
+DISTRIBUTIONS = {
+    "acp_wire": 1,
+    "acp_check": 2,
+    "acp_safety": 2,
+    "acp_conversation": 3,
+    "acphold": 4,
+}
 """A distribution may import those with lower numbers."""
 
 WINGS = {
@@ -32,11 +38,10 @@ WINGS = {
     "serve_options": 1,
     "version": 1,
     "known_agents": 1,
-    "newest": 1,
     "late_names": 1,
     "extras": 2,
     "journal_location": 2,
-    "record": 3,
+    "journal": 3,
     "imports": 4,
     "bridges": 4,
     "live": 5,
@@ -56,7 +61,9 @@ wing what it exports; those with one number do not know each other."""
 
 ROOMS = {
     "acp_wire": {
-        **dict.fromkeys(("errors", "surroundings", "tasks", "version", "visible_text"), 1),
+        **dict.fromkeys(
+            ("errors", "newest", "surroundings", "tasks", "version", "visible_text"), 1
+        ),
         **dict.fromkeys(("extras", "markdown_text", "schema"), 2),
         **dict.fromkeys(("processes", "rpc"), 3),
         "transports": 4,
@@ -66,27 +73,28 @@ ROOMS = {
         **dict.fromkeys(("errors", "version"), 1),
         **dict.fromkeys(("redaction", "snapshots", "standing"), 2),
     },
-    "acphold.record": {
-        "history": 1,
-        "journal": 2,
+    "acp_conversation": {
+        **dict.fromkeys(("errors", "version"), 1),
+        "history": 2,
         "reports": 3,
+        "presentation": 4,
+        "exports": 5,
     },
     "acphold.live": {
         **dict.fromkeys(("agents", "lines", "mcp"), 1),
         **dict.fromkeys(("hub", "reading"), 2),
-        **dict.fromkeys(("origins", "presentation", "server"), 3),
+        **dict.fromkeys(("origins", "server"), 3),
     },
-    "acphold.faces": {**dict.fromkeys(("exports", "screen"), 1), "cli": 2},
+    "acphold.faces": {"screen": 1, "cli": 2},
 }
 """The rooms of acp-wire and of the wings that have some, by the same rule; a wing without any is
 one room."""
 
 WALLS = {
-    "acphold.imports": {"acphold.errors", "acphold.record"},
-    "acphold.bridges": {"acphold.record.history"},
-    "acphold.record.history": {"acphold.errors", "acphold.newest"},
-    "acphold.live.lines": {"acphold.newest"},
-    "acphold.live.mcp": {"acphold.errors", "acphold.extras", "acphold.record.history"},
+    "acphold.imports": {"acphold.errors", "acphold.journal"},
+    "acphold.bridges": set(),
+    "acphold.live.lines": set(),
+    "acphold.live.mcp": {"acphold.errors", "acphold.extras"},
 }
 """Wings and rooms that know only these others: each can be read, and could leave, with them alone.
 docs/architecture.md names them."""
@@ -286,12 +294,12 @@ def _plain(name: str) -> str:
 
 # -- modules that know a store -----------------------------------------------------------------
 
-STORES = re.compile(r"acphold\.record\.journal\.(stores|sqlite|postgresql)(\..*)?")
+STORES = re.compile(r"acphold\.journal\.(stores|sqlite|postgresql)(\..*)?")
 """Modules that may know a store by more than the interface."""
 
 OTHERS = {
     "acphold.imports.databases": {"sqlite3"},  # databases of other agents
-    "acphold.record.journal.hits": {"sqlite3"},  # its words, in memory, for all stores
+    "acphold.journal.hits": {"sqlite3"},  # its words, in memory, for all stores
 }
 
 
@@ -311,8 +319,8 @@ def test_a_store_is_known_where_it_is_made_alone() -> None:
 _OF_STORES = (
     "sqlite3",
     "psycopg",
-    "acphold.record.journal.sqlite",
-    "acphold.record.journal.postgresql",
+    "acphold.journal.sqlite",
+    "acphold.journal.postgresql",
 )
 
 

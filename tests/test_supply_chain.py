@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-import acp_check.version
-import acp_safety.version
-import acp_wire.version
 import acphold
-from tests.distributions import PROJECTS, required
+from tests.distributions import FOLDERS, PROJECTS, required
 
 ROOT = Path(__file__).parents[1]
 
@@ -80,5 +78,5 @@ def test_what_is_installed_has_an_upper_bound_and_no_fault_that_was_published(
 
 
 def test_all_distributions_have_one_version() -> None:
-    versions = {it.version.__version__ for it in (acp_wire, acp_safety, acp_check)}
+    versions = {import_module(f"{package}.version").__version__ for package in FOLDERS}
     assert versions == {acphold.__version__}

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import psycopg
 
-from acphold.record.journal.stores import open_journal
+from acphold.journal.stores import open_journal
 from tests.postgresql import Server
 
 

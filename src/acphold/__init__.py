@@ -12,6 +12,14 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
+    from acp_conversation.history.fold import SessionState as SessionState
+    from acp_conversation.history.timeline import (
+        ContextCompaction as ContextCompaction,
+        Message as Message,
+        SubAgent as SubAgent,
+        ToolCall as ToolCall,
+        TurnEnd as TurnEnd,
+    )
     from acp_wire.rpc.transport import Transport as Transport
     from acp_wire.schema import (
         AudioContent as AudioContent,
@@ -104,14 +112,6 @@ if TYPE_CHECKING:
     )
     from acphold.live.server.principals import Principal as Principal, Visitor as Visitor
     from acphold.logs import LogContext as LogContext
-    from acphold.record.history.fold import SessionState as SessionState
-    from acphold.record.history.timeline import (
-        ContextCompaction as ContextCompaction,
-        Message as Message,
-        SubAgent as SubAgent,
-        ToolCall as ToolCall,
-        TurnEnd as TurnEnd,
-    )
     from acphold.version import __version__ as __version__
 
 _NAMES = {
@@ -127,8 +127,8 @@ _NAMES = {
         NotTextError OutsideRootsError RemoteError RemoteRefusalError TerminalStartError
         UnknownSessionError WorkspaceError
     """,
-    "acphold.record.history.fold": "SessionState",
-    "acphold.record.history.timeline": "ContextCompaction Message SubAgent ToolCall TurnEnd",
+    "acp_conversation.history.fold": "SessionState",
+    "acp_conversation.history.timeline": "ContextCompaction Message SubAgent ToolCall TurnEnd",
     "acphold.library.agent": "Agent",
     "acphold.library.session": "Session",
     "acphold.library.workspace": """

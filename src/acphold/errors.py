@@ -71,6 +71,7 @@ exception inside a handler is reported to the other side as an opaque incident.
 
 from __future__ import annotations
 
+from acp_conversation.errors import InterruptedTurnError as InterruptedTurnError
 from acp_wire.errors import (
     AUTH_REQUIRED as AUTH_REQUIRED,
     INTERNAL_ERROR as INTERNAL_ERROR,
@@ -343,17 +344,6 @@ class UnreachableOwnerError(AcpError):
             f"session {session_id!r} cannot be opened here: {why}. Close it there, or try again"
         )
         self.session_id = session_id
-
-
-class InterruptedTurnError(AcpError):
-    """The process that had the session live ended in a turn, or lost it; the turn is over."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "this turn was interrupted: the acphold process that ran its agent has ended, or was "
-            "away for so long that another one has the session. What was said until then is kept, "
-            "and the session goes on: with your next prompt the agent gets this turn, too"
-        )
 
 
 class StoppedError(AcpError):

@@ -65,19 +65,6 @@ def journal_path(location: str | os.PathLike[str]) -> str:
     return os.path.abspath(os.path.expanduser(text))
 
 
-def resolve_folder(cwd: str) -> str:
-    """The canonical path of a folder: the same for `/project`, `/project/.` and links to it."""
-    try:
-        return os.path.realpath(cwd)
-    except ValueError:  # a NUL in the path: there is no such folder
-        return cwd
-
-
-def is_same_folder(one: str, other: str) -> bool:
-    """True if two paths name the same folder."""
-    return one == other or resolve_folder(one) == resolve_folder(other)
-
-
 def refuse_newer(found: int, known: int, where: str) -> None:
     """Raise NewerJournalError if the version `found` of a journal is newer than `known`."""
     if found > known:

@@ -33,6 +33,9 @@ from acphold.errors import ConnectionLostError
 if TYPE_CHECKING:
     import os
 
+    from acp_conversation.history.fold import SessionState
+    from acp_conversation.history.prompt_queue import PromptQueue
+    from acp_conversation.history.timeline import Item, ToolCall
     from acp_wire import schema
     from acp_wire.schema.initialize import AuthMethod
     from acp_wire.schema.methods import Method
@@ -41,9 +44,6 @@ if TYPE_CHECKING:
     from acphold.client.advertised import Content, Folder, OpenOptions
     from acphold.client.remote_session import ConfigOption
     from acphold.live.agents.extensions import SessionCopy
-    from acphold.record.history.fold import SessionState
-    from acphold.record.history.prompt_queue import PromptQueue
-    from acphold.record.history.timeline import Item, ToolCall
 
 __all__ = [
     "ConnectOptions",

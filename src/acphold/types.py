@@ -11,6 +11,15 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as in `acphold`: only what is named is imported
 if TYPE_CHECKING:
+    from acp_conversation.history import raw_update
+    from acp_conversation.history.display_terminals import DisplayTerminal as DisplayTerminal
+    from acp_conversation.history.fold import TurnState as TurnState
+    from acp_conversation.history.prompt_queue import (
+        EndedPrompt as EndedPrompt,
+        PromptQueue as PromptQueue,
+        WaitingPrompt as WaitingPrompt,
+    )
+    from acp_conversation.history.timeline import Item as Item, TurnOutcome as TurnOutcome
     from acp_wire.transports.known_servers import Token as Token
     from acp_wire.transports.messages import (
         AcceptedSocket as AcceptedSocket,
@@ -38,6 +47,7 @@ if TYPE_CHECKING:
         RemoteQueue as RemoteQueue,
     )
     from acphold.client.remote_turn import Replay as Replay, UpdateStream as UpdateStream
+    from acphold.journal.access import Scope as Scope
     from acphold.library.agent import (
         CustomCategory as CustomCategory,
         OptionCategory as OptionCategory,
@@ -59,16 +69,6 @@ if TYPE_CHECKING:
         SessionCopy as SessionCopy,
     )
     from acphold.live.mcp import offers
-    from acphold.record.history import raw_update
-    from acphold.record.history.display_terminals import DisplayTerminal as DisplayTerminal
-    from acphold.record.history.fold import TurnState as TurnState
-    from acphold.record.history.prompt_queue import (
-        EndedPrompt as EndedPrompt,
-        PromptQueue as PromptQueue,
-        WaitingPrompt as WaitingPrompt,
-    )
-    from acphold.record.history.timeline import Item as Item, TurnOutcome as TurnOutcome
-    from acphold.record.journal.access import Scope as Scope
     from acphold.web.application import Admit as Admit, Mounted as Mounted
 
     McpCallResult = offers.CallResult
@@ -90,12 +90,12 @@ _NAMES = {
     "acphold.client.connectors": "Options",
     "acphold.client.remote_session": "ConfigOption RemoteQueue",
     "acphold.client.remote_turn": "Replay UpdateStream",
-    "acphold.record.history.display_terminals": "DisplayTerminal",
-    "acphold.record.history.fold": "TurnState",
-    "acphold.record.history.prompt_queue": "EndedPrompt PromptQueue WaitingPrompt",
-    "acphold.record.history.raw_update": "MessageRole=Role",
-    "acphold.record.history.timeline": "Item TurnOutcome",
-    "acphold.record.journal.access": "Scope",
+    "acp_conversation.history.display_terminals": "DisplayTerminal",
+    "acp_conversation.history.fold": "TurnState",
+    "acp_conversation.history.prompt_queue": "EndedPrompt PromptQueue WaitingPrompt",
+    "acp_conversation.history.raw_update": "MessageRole=Role",
+    "acp_conversation.history.timeline": "Item TurnOutcome",
+    "acphold.journal.access": "Scope",
     "acphold.library.agent": "CustomCategory OptionCategory Value",
     "acphold.library.definition": """
         AuthHandler LogoutHandler MethodHandler Middleware SessionHook SignedIn

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from acp_wire.schema import InitializeRequest, decode
+from acphold.journal.access import SCOPES
 from acphold.live.agents.capabilities import (
     ClientOffer,
     answer_for_client,
@@ -17,7 +18,6 @@ from acphold.live.agents.capabilities import (
     introduction_for_owner,
     offer_of,
 )
-from acphold.record.journal.access import SCOPES
 
 OURS = {
     "acphold/begun": True,

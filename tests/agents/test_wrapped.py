@@ -25,6 +25,8 @@ from acphold.errors import (
     AgentStartError,
     RemoteError,
 )
+from acphold.journal.lineage import identity
+from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import KEEPS_SESSIONS, KEPT_IN_FRONT
 from acphold.live.agents.interface import (
     AgentExchange,
@@ -36,8 +38,6 @@ from acphold.live.agents.interface import (
     ask,
 )
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
-from acphold.record.journal.lineage import identity
-from acphold.record.journal.stores import open_journal
 from tests.editor import SCRIPTED, received, scripted_agent
 
 DEADLINE = 20.0

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.timeline import ToolCall
 from acp_wire.schema import decode_blocks
 from acphold.bridges.conversation import (
     BEGINNING,
@@ -19,7 +20,6 @@ from acphold.bridges.conversation import (
     conversation,
     text,
 )
-from acphold.record.history.timeline import ToolCall
 from tests.bridges.conversations import EVERYTHING, ID, NAME, called, end, prompt, said, timeline
 
 

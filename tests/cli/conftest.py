@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal.access import SCOPES
+from acphold.journal.access import SCOPES
 from acphold.web.server import Listening, _running
 from tests.cli.command_line import CommandLine, FarCommandLine
 from tests.web.in_process import site

@@ -25,8 +25,8 @@ from acp_wire.transports.unix import REFUSED, TAKEN
 from acphold.faces.cli import front, process_commands
 from acphold.faces.cli.daemon import log_to_file
 from acphold.faces.cli.front import daemon_socket, journal_of
+from acphold.journal.stores import journal_name
 from acphold.live.reading.neighbours import Process
-from acphold.record.journal.stores import journal_name
 from tests.conftest import Defaults
 from tests.editor import (
     DEADLINE,

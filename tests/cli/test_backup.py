@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
+from tests.cli.conversation import remember
+from tests.raw_entries import CONVERSATION, ended, prompt, said
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from anyio.from_thread import start_blocking_portal
 from acphold.faces.cli.command_line import Exit
 from tests.cli.command_line import CommandLine
 from tests.cli.conftest import served
-from tests.cli.conversation import CONVERSATION, remember
+from tests.cli.conversation import remember
+from tests.raw_entries import CONVERSATION
 
 
 def test_a_session_that_was_brought_from_a_server_is_continued_here(

@@ -19,8 +19,9 @@ import pytest
 
 from acp_wire.transports.unix import pid_at
 from tests.cli.command_line import Finished, run_here
-from tests.cli.conversation import ended, prompt, remember
+from tests.cli.conversation import remember
 from tests.editor import DEADLINE, say, scripted_agent, update_line
+from tests.raw_entries import ended, prompt
 from tests.screen_terminal import Terminal, terminal
 
 ACPHOLD = (sys.executable, "-m", "acphold")

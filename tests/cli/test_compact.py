@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal import bounds
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.sqlite import in_file
+from acphold.journal import bounds
+from acphold.journal.rows import NewSession
+from acphold.journal.sqlite import in_file
 from tests.cli.command_line import ACPHOLD, CommandLine
-from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
+from tests.cli.conversation import remember
 from tests.journal.conversations import open_file
+from tests.raw_entries import CONVERSATION, ended, prompt, said
 
 pytestmark = pytest.mark.slow
 

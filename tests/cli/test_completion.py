@@ -12,7 +12,8 @@ import pytest
 from acphold.faces.cli.completion import candidates
 from acphold.faces.cli.main import COMMANDS, LISTED, parser_of
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import prompt, remember
+from tests.cli.conversation import remember
+from tests.raw_entries import prompt
 from tests.screen_terminal import terminal
 
 

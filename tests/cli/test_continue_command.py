@@ -10,9 +10,10 @@ import pytest
 from rich.cells import cell_len
 
 from acphold.faces.cli.command_line import Exit
-from tests.cli.conversation import ended, prompt, remember
+from tests.cli.conversation import remember
 from tests.cli.test_chat import Place, ask, place  # noqa: F401 (a fixture)
 from tests.editor import scripted_agent
+from tests.raw_entries import ended, prompt
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal.stored_history import FRAME
-from acphold.record.journal.stores import open_journal
+from acphold.journal.stored_history import FRAME
+from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, prompt, remember
+from tests.cli.conversation import remember
+from tests.raw_entries import CONVERSATION, prompt
 
 
 @pytest.fixture

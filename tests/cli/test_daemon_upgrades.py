@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-import acp_safety
-import acp_wire
-import acphold
 from tests.cli.test_background import Home, home
+from tests.distributions import FOLDERS
 from tests.watched_processes import until
 
 __all__ = ["home"]
@@ -22,8 +20,8 @@ pytestmark = pytest.mark.slow
 
 def install(home: Home, place: Path, release: str) -> None:
     """Install acphold with this release's number, for the programs of `home`."""
-    for package in (acphold, acp_wire, acp_safety):
-        source = Path(str(package.__file__)).parent
+    for package, folder in FOLDERS.items():
+        source = folder / "src" / package
         ignored = shutil.ignore_patterns("node_modules", "page", "built")
         shutil.copytree(source, place / source.name, ignore=ignored)
     version = place / "acphold" / "version.py"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, remember
+from tests.cli.conversation import remember
 from tests.editor import Refused, wrapped
+from tests.raw_entries import CONVERSATION
 
 NO_ZZ = (
     "acphold: no session id begins with 'zz'; `acphold list --all --archived` shows all sessions\n"

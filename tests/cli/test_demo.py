@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from acp_conversation.history.entries import Entry
+from acp_conversation.history.fold import SessionState, fold
 from acp_wire.processes.process_tree import family
 from acphold.faces.cli.demo import differences
-from acphold.record.history.entries import Entry
-from acphold.record.history.fold import SessionState, fold
 from tests.cli.command_line import ACPHOLD, CommandLine
-from tests.cli.conversation import CONVERSATION, Raw, plan, prompt, said, update
+from tests.raw_entries import CONVERSATION, Raw, plan, prompt, said, update
 from tests.screen_terminal import terminal
 
 CLAIMS = 10

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import Raw, ended, prompt, remember, update
+from tests.cli.conversation import remember
+from tests.raw_entries import Raw, ended, prompt, update
 
 
 @pytest.fixture

@@ -18,12 +18,13 @@ import pytest
 
 from acphold.faces.cli import bounds, scopes
 from acphold.faces.cli.command_line import at_ctrl_c
-from acphold.record.journal.sqlite import deletion
-from acphold.record.journal.sqlite.connection import connect
+from acphold.journal.sqlite import deletion
+from acphold.journal.sqlite.connection import connect
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, ended, prompt, remember
+from tests.cli.conversation import remember
 from tests.conftest import Defaults
 from tests.imports.claude_home import Transcript
+from tests.raw_entries import CONVERSATION, ended, prompt
 from tests.watched_processes import lives
 
 DEMO_AGENT = (sys.executable, "-m", "acphold", "agent", "demo")

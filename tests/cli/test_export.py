@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.history.entries import Segment
-from acphold.record.journal.rows import SessionRow
-from acphold.record.journal.sqlite.store import SqliteJournal
+from acp_conversation.history.entries import Segment
+from acphold.journal.rows import SessionRow
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine, here_and_there
-from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, remember, said, update
+from tests.cli.conversation import remember
+from tests.raw_entries import CONVERSATION, Raw, ended, prompt, said, update
 
 DAY = 24 * 60 * 60 * 1000
 

@@ -16,12 +16,13 @@ import pytest
 
 import acphold
 from acphold.faces.cli.list import AsJson, AsWords, follow_list
+from acphold.journal.rows import ListFilter, SessionRow
+from acphold.journal.stores import open_journal
 from acphold.live.reading.local_reader import LocalReader, as_listed
 from acphold.live.reading.neighbours import Live, LiveSession, Process
 from acphold.live.reading.session_reader import ListedSession, News, SessionPage, Wanted
-from acphold.record.journal.rows import ListFilter, SessionRow
-from acphold.record.journal.stores import open_journal
-from tests.cli.conversation import ended, prompt, remember
+from tests.cli.conversation import remember
+from tests.raw_entries import ended, prompt
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 DEADLINE = 60

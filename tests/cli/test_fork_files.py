@@ -12,14 +12,15 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import turn_spans
+from acphold.journal.journal import history
+from acphold.journal.rows import RowChange
+from acphold.journal.stores import open_journal
 from acphold.live.hub.kept_stores import stores_of
-from acphold.record.history.entries import turn_spans
-from acphold.record.journal.journal import history
-from acphold.record.journal.rows import RowChange
-from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
+from tests.cli.conversation import remember
 from tests.origins.kept import kept
+from tests.raw_entries import CONVERSATION, ended, prompt, said
 from tests.snapshots.conftest import Project, begun
 
 

@@ -22,8 +22,8 @@ from acphold.imports import Home, ImportMemory
 from acphold.imports.intake import Intake, TakenSource
 from acphold.imports.readers import Reader
 from acphold.imports.sources import Source
+from acphold.journal.stores import journal_name, open_journal
 from acphold.journal_location import VARIABLE
-from acphold.record.journal.stores import journal_name, open_journal
 from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.imports.claude_home import Transcript
 from tests.plugin import Until

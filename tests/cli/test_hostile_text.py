@@ -13,9 +13,10 @@ from hypothesis import given, settings, strategies as st
 
 from acphold.faces.cli.terminal_text import VisibleLines
 from tests.cli.command_line import CommandLine, run_here
-from tests.cli.conversation import Raw, ended, prompt, remember, said, update
+from tests.cli.conversation import remember
 from tests.cli.test_terminal_text import obeyed
 from tests.conftest import Defaults
+from tests.raw_entries import Raw, ended, prompt, said, update
 
 pytestmark = pytest.mark.slow
 

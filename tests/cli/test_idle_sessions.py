@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_conversation.history.decisions import AskedQuestion, answer_entry, question_entry
 from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import background_socket, lock, lock_file
 from acphold.faces.cli.journals import reading
@@ -23,10 +24,10 @@ from acphold.faces.cli.process_commands import names_of
 from acphold.faces.cli.session_picker import _ReadSessions
 from acphold.journal_location import VARIABLE
 from acphold.live.reading.neighbours import Process, silent_processes
-from acphold.record.history.decisions import AskedQuestion, answer_entry, question_entry
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import prompt, remember, said, update
+from tests.cli.conversation import remember
 from tests.owners import OWNING
+from tests.raw_entries import prompt, said, update
 
 ASKED = AskedQuestion("q", "session/request_permission", b'{"toolCall":{"toolCallId":"t"}}')
 

@@ -17,8 +17,8 @@ import pytest
 from acphold.errors import RuntimeFolderError
 from acphold.faces.cli import bounds, index_beside
 from acphold.imports import NAMES
-from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.compression import zstd
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.compression import zstd
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.codex_home import Rollout

@@ -14,7 +14,7 @@ import pytest
 from acphold.faces.cli.index_beside import IndexBeside, Indexing, alone
 from acphold.imports import Intake
 from acphold.imports.claude import READER
-from acphold.record.journal.sqlite.store import SqliteIndex
+from acphold.journal.sqlite.store import SqliteIndex
 from tests.imports.soak import users
 from tests.imports.test_intake import conversation
 from tests.imports.told import sources

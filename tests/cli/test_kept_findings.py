@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import now_ms
+from acphold.journal.seams import TurnSnapshot
+from acphold.journal.stores import open_journal
 from acphold.live.hub.kept_stores import stores_of
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, remember
+from tests.cli.conversation import remember
 from tests.editor import DEADLINE, scripted_agent
 from tests.origins.kept import kept
+from tests.raw_entries import CONVERSATION
 from tests.snapshots.conftest import Project, begun
 
 

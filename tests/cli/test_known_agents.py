@@ -14,9 +14,10 @@ from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.main import parser_of
 from acphold.known_agents import KNOWN_AGENTS, keys_of, short_name
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import ended, prompt, remember, update
+from tests.cli.conversation import remember
 from tests.cli.test_ask import steps
 from tests.editor import scripted_agent
+from tests.raw_entries import ended, prompt, update
 
 SAYS = steps({"say": "It is me."})
 

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from acp_conversation.history.entries import now_ms
 from acphold.errors import AmbiguousIdError
 from acphold.faces.cli.list import COLUMNS, IF_ANY, fit_columns, short_id, style_cell
 from acphold.faces.cli.terminal_text import STYLES, day
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from acphold.live.reading.session_reader import SHORT_ID
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import CommandLine, here_and_there
-from tests.cli.conversation import CONVERSATION, ended, prompt, remember
+from tests.cli.conversation import remember
+from tests.raw_entries import CONVERSATION, ended, prompt
 
 YEAR_2026 = 1_767_225_600_000
 HOUR = 3_600_000

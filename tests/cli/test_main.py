@@ -28,7 +28,8 @@ from acphold.faces.cli.main import (
 from acphold.faces.cli.options import HOST, JOURNAL, SERVER_VARIABLE
 from acphold.journal_location import VARIABLE
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import prompt, remember
+from tests.cli.conversation import remember
+from tests.raw_entries import prompt
 
 WITHOUT_JOURNAL = {
     "check",

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from acphold.journal.rows import RowChange
+from acphold.journal.seams import TurnSnapshot
+from acphold.journal.stores import open_journal
 from acphold.live.hub.kept_stores import stores_of
-from acphold.record.journal.rows import RowChange
-from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, ended, prompt, remember
+from tests.cli.conversation import remember
 from tests.cli.test_ssh import ACPHOLD, journal_of, there, write  # noqa: F401 - a fixture
+from tests.raw_entries import CONVERSATION, ended, prompt
 from tests.snapshots.conftest import Project
 
 pytestmark = pytest.mark.slow

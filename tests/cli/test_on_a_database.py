@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.postgresql import database
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.postgresql import database
 from tests.cli.command_line import CommandLine, Finished, run_here
-from tests.cli.conversation import CONVERSATION, remember
+from tests.cli.conversation import remember
 from tests.cli.test_library_agent import AGENT
 from tests.postgresql import Databases
+from tests.raw_entries import CONVERSATION
 
 PASSWORD = "geheim"
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from acphold.faces.cli.command_line import Exit
-from tests.cli.conversation import ended, prompt, remember
+from tests.cli.conversation import remember
 from tests.cli.test_chat import Place, place  # noqa: F401 (a fixture)
+from tests.raw_entries import ended, prompt
 
 pytestmark = pytest.mark.slow
 

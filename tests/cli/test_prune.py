@@ -12,13 +12,14 @@ import pytest
 
 from acphold.errors import JournalUnavailableError
 from acphold.faces.cli import findings
-from acphold.record.journal import bounds
-from acphold.record.journal.owners import Whose
-from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.journal import bounds
+from acphold.journal.owners import Whose
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine, Finished
-from tests.cli.conversation import CONVERSATION, remember
+from tests.cli.conversation import remember
 from tests.journal.sqlite.test_file import file_size_limit
 from tests.owners import owning
+from tests.raw_entries import CONVERSATION
 
 DAY = 24 * 60 * 60 * 1000
 NOW = time.time_ns() // 1_000_000

@@ -20,15 +20,15 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from acp_conversation.history.prompt_queue import QueueChange
+from acp_conversation.presentation.visible_text import local
 from acp_wire.schema import encode
 from acphold.errors import InvalidParamsError, JournalError
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.starts import Start
-from acphold.live.presentation.visible_text import local
-from acphold.record.history.prompt_queue import QueueChange
-from acphold.record.journal.intentions import change_queue
-from acphold.record.journal.rows import RowChange
-from acphold.record.journal.stores import open_journal
+from acphold.journal.intentions import change_queue
+from acphold.journal.rows import RowChange
+from acphold.journal.stores import open_journal
 from tests.cli.command_line import ACPHOLD, Finished, run_here
 from tests.editor import (
     DEADLINE,

@@ -10,10 +10,11 @@ from shutil import copyfile
 
 import pytest
 
-from acphold.record.journal.sqlite.migrations import VERSION
+from acphold.journal.sqlite.migrations import VERSION
 from tests.cli.command_line import CommandLine, Finished
-from tests.cli.conversation import CONVERSATION, remember
+from tests.cli.conversation import remember
 from tests.permissions import heed_permissions
+from tests.raw_entries import CONVERSATION
 
 pytestmark = pytest.mark.slow
 

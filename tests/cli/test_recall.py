@@ -21,14 +21,14 @@ from acphold.faces.cli.mcp_command import (
     make_server,
     recall_server,
 )
+from acphold.journal import stores
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from acphold.journal_location import VARIABLE
-from acphold.record.journal import stores
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.stores import open_journal
 from mcp import Client, StdioServerParameters, stdio_client
-from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said, update
 from tests.conftest import Defaults
 from tests.editor import DEADLINE, introduced, scripted_agent, wrap_command
+from tests.raw_entries import CONVERSATION, Raw, ended, prompt, said, update
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, remember
+from tests.cli.conversation import remember
+from tests.raw_entries import CONVERSATION
 
 YEAR_2026 = 1_767_225_600_000
 

@@ -18,15 +18,17 @@ import pytest
 from acp_safety.standing.decision import pausing_rule
 from acphold.errors import JournalUnavailableError
 from acphold.faces.cli.main import parser_of
-from acphold.record.journal.journal import Journal, Lease
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import Journal, Lease
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, prompt, remember, said
+from tests.cli.conversation import remember
+from tests.conversations import chunk
 from tests.editor import introduced, say, scripted_agent, wrap_command
-from tests.journal.promises.promise import append, begun, chunk, turn
+from tests.journal.promises.promise import append, begun, turn
 from tests.owners import lone_command
 from tests.postgresql import Databases
+from tests.raw_entries import CONVERSATION, prompt, said
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from acphold.faces.cli import bounds
-from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.sqlite import search_index
-from acphold.record.journal.sqlite.connection import connect
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.sqlite import search_index
+from acphold.journal.sqlite.connection import connect
 from tests.cli.command_line import CommandLine, here_and_there
-from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said, update
+from tests.cli.conversation import remember
 from tests.imports.claude_home import Transcript
+from tests.raw_entries import CONVERSATION, ended, prompt, said, update
 
 TOOL = update(
     "tool_call",

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
+from tests.cli.conversation import remember
 from tests.editor import received, scripted_agent
+from tests.raw_entries import CONVERSATION, ended, prompt, said
 from tests.served import guest
 
 OTHER = scripted_agent(info={"name": "other", "version": "1"})

@@ -12,7 +12,8 @@ import pytest
 
 from acphold.errors import AmbiguousIdError
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine, here_and_there
-from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said, update
+from tests.cli.conversation import remember
+from tests.raw_entries import CONVERSATION, ended, prompt, said, update
 
 TRANSCRIPT = """\
 you: Make it friendlier

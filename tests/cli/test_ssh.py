@@ -19,8 +19,9 @@ import pytest
 from acphold.faces.cli.options import a_host
 from acphold.faces.cli.ssh import ssh_command
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import ended, prompt, remember
+from tests.cli.conversation import remember
 from tests.editor import DEADLINE, SCRIPTED, introduced, scripted_agent, wrapped
+from tests.raw_entries import ended, prompt
 from tests.screen_terminal import terminal
 
 pytestmark = pytest.mark.slow

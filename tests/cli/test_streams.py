@@ -12,8 +12,9 @@ import pytest
 
 from acphold.faces.cli.options import a_text
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
-from tests.cli.conversation import CONVERSATION, remember
+from tests.cli.conversation import remember
 from tests.editor import scripted_agent
+from tests.raw_entries import CONVERSATION
 
 
 @pytest.fixture

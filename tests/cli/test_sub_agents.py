@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import DIFF, Raw, ended, prompt, remember, said, update
+from tests.cli.conversation import remember
+from tests.raw_entries import DIFF, Raw, ended, prompt, said, update
 
 
 def of(kind: str, /, **fields: Any) -> Raw:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
+from acp_conversation.history.entries import iso
 from acphold.faces.cli.terminal_text import (
     age,
     cut,
@@ -22,7 +23,6 @@ from acphold.faces.cli.terminal_text import (
     visible,
     visible_json,
 )
-from acphold.record.history.entries import iso
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 

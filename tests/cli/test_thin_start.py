@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-import acp_safety
-import acp_wire
-import acphold
+from tests.distributions import FOLDERS
 
-SOURCES = [Path(str(package.__file__)).parents[1] for package in (acphold, acp_wire, acp_safety)]
+SOURCES = [folder / "src" for folder in FOLDERS.values()]
 
 
 def test_nothing_that_takes_milliseconds_is_imported_before_the_agent_starts() -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from acphold.record.history.entries import PastEntry
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.stores import open_journal
+from acp_conversation.history.entries import PastEntry
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine, here_and_there
-from tests.cli.conversation import Raw, ended, prompt, update
+from tests.raw_entries import Raw, ended, prompt, update
 
 DAY = 24 * 3600 * 1000
 YEAR_2026 = 1_767_225_600_000

@@ -13,8 +13,8 @@ from acp_safety.snapshots.checkouts import Checkout
 from acphold.faces.cli.why import _text
 from acphold.live.origins.why import LineOrigin, LineRun
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import Raw
 from tests.origins.kept import KeptSession, edit
+from tests.raw_entries import Raw
 from tests.snapshots.conftest import Project, begun, digest
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"

@@ -348,15 +348,15 @@ def test_with_options_on_a_terminal_it_says_what_it_waits_for(acphold: CommandLi
 
 
 def test_what_few_sessions_need_is_not_imported_while_the_editor_waits() -> None:
-    modules = "sys, acphold.faces.cli.wrap, acphold.record.journal.sqlite.store"
+    modules = "sys, acphold.faces.cli.wrap, acphold.journal.sqlite.store"
     code = f"import {modules}; print(*sys.modules)"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     late = {
         "acphold.faces.cli.settings",
         "acphold.live.hub.forks",
-        "acphold.record.journal.hits",
-        "acphold.record.journal.sql.list_filters",
-        "acphold.record.journal.sql.usage_sums",
+        "acphold.journal.hits",
+        "acphold.journal.sql.list_filters",
+        "acphold.journal.sql.usage_sums",
         "acphold.live.mcp.bridge",
         "acp_wire.processes.own_program",
     }

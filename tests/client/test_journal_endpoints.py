@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import acphold
+from acp_conversation.history.timeline import Message
 from acp_wire.schema import AgentMessageChunk, ClientCapabilities, ImageContent, TextContent
 from acp_wire.schema.updates import UserMessageChunk
 from acphold.errors import AgentExitedError, ConnectionLostError, UnknownSessionError
 from acphold.live.agents.capabilities import WATCHES
 from acphold.live.reading.neighbours import has_other_clients
-from acphold.record.history.timeline import Message
 from tests.editor import scripted_agent, wrap_command
 
 DEADLINE = 30.0

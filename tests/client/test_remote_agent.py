@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from acp_conversation.history.timeline import Message
 from acp_wire.schema import AgentMessageChunk, McpServerHttp, McpServerSse, McpServerStdio
 from acphold.client import RemoteAgent, RemoteSession, bounds
 from acphold.client.bounds import LIST_WALKS
@@ -22,7 +23,6 @@ from acphold.errors import (
     InvalidParamsError,
     RemoteError,
 )
-from acphold.record.history.timeline import Message
 from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.timeline import ToolCall
 from acp_wire.schema import AgentMessageChunk, SessionConfigBoolean, SessionConfigSelect
 from acphold.errors import AgentBusyError, ConnectionLostError, RemoteError
-from acphold.record.history.timeline import ToolCall
 from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 
 MODES = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acphold import CapabilityError, RemoteError
-from acphold.record.journal.stores import open_journal
+from acphold.journal.stores import open_journal
 from tests.client.far_agent import FarAgent, in_session
 from tests.client.test_remote_queue import wrapped
 from tests.editor import DEADLINE

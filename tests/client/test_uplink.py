@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 import pytest
 
+from acp_conversation.history.timeline import Message
 from acp_wire.rpc import Peer, Transport
 from acp_wire.schema import AgentMessageChunk
 from acp_wire.transports.streams import memory_pair
@@ -22,7 +23,6 @@ from acphold.errors import (
     ConnectionLostError,
     RemoteError,
 )
-from acphold.record.history.timeline import Message
 from tests.client.far_agent import ALL, DEADLINE, FarAgent, Refusal
 from tests.editor import scripted_agent
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from acphold.faces.cli.main import COMMANDS, TASKS, split_name
+from tests.distributions import FOLDERS, ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = [
     page
-    for folder in (ROOT, ROOT / "check", ROOT / "wire")
+    for folder in FOLDERS.values()
     for page in (folder / "README.md", *sorted((folder / "docs").glob("*.md")))
 ]
 

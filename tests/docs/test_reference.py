@@ -13,24 +13,24 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from acp_conversation.exports.redacted import Removed
+from acp_conversation.history.entries import KINDS, Entry
 from acphold.faces.cli.alert_settings import COMMANDS as COMMANDS_OF_ALERTS, SECONDS, alert_rules
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.import_command import Tally
 from acphold.faces.cli.main import COMMANDS, parser_of
 from acphold.faces.cli.settings import OWN_KEYS
-from acphold.faces.exports.redacted import Removed
+from acphold.journal import bounds
+from acphold.journal.rows import SessionRow
+from acphold.journal.seams import SearchHit
 from acphold.live.hub.alerts import Alert
-from acphold.live.presentation.json_facts import (
+from acphold.live.reading.json_facts import (
     entry_json as shown,
     hit_json as found,
     session_json as listed,
 )
 from acphold.live.reading.session_reader import ListedSession
 from acphold.live.server import alert_commands
-from acphold.record.history.entries import KINDS, Entry
-from acphold.record.journal import bounds
-from acphold.record.journal.rows import SessionRow
-from acphold.record.journal.seams import SearchHit
 from docs.option_tables import PAGES
 from tests.test_plan import SOURCES
 
@@ -99,7 +99,7 @@ def test_the_examples_of_alerts_can_be_used() -> None:
 def test_every_environment_variable_of_the_code_is_in_the_page() -> None:
     paths = [
         path
-        for package in ("acp_wire", "acp_safety", "acphold")
+        for package in SOURCES.keys() - {"acp_check"}
         for path in SOURCES[package].rglob("*.py")
         if "node_modules" not in path.parts
     ]

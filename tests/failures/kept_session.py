@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
-from acphold.record.history.entries import Entry
-from acphold.record.history.fold import SessionState
-from acphold.record.history.timeline import Message
-from acphold.record.journal.journal import history, state_of
-from acphold.record.journal.owners import At
-from acphold.record.journal.stores import open_journal
+from acp_conversation.history.entries import Entry
+from acp_conversation.history.fold import SessionState
+from acp_conversation.history.timeline import Message
+from acphold.journal.journal import history, state_of
+from acphold.journal.owners import At
+from acphold.journal.stores import open_journal
 
 
 class KeptSession:

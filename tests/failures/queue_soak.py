@@ -37,13 +37,13 @@ from typing import Any
 
 import psutil
 
+from acp_conversation.history.entries import Entry
+from acp_conversation.history.fold import Summary
+from acp_conversation.history.timeline import turn_end
 from acphold.errors import AcpError
-from acphold.record.history.entries import Entry
-from acphold.record.history.fold import Summary
-from acphold.record.history.timeline import turn_end
-from acphold.record.journal.journal import Journal, history
-from acphold.record.journal.owners import At
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import Journal, history
+from acphold.journal.owners import At
+from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
 from tests.failures.soak import AGENT, QUESTION, kill
 from tests.failures.test_queue_killed import change, number

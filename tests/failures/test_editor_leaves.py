@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from acphold.record.journal.stores import open_journal
+from acphold.journal.stores import open_journal
 from tests.conftest import Defaults
 from tests.editor import DEADLINE, Editor, editor, introduced, scripted_agent
 from tests.owners import lone_command

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acphold.record.journal.seams import Sought
-from acphold.record.journal.stores import open_journal
+from acphold.journal.seams import Sought
+from acphold.journal.stores import open_journal
 from tests.conftest import Defaults
 from tests.editor import DEADLINE, introduced, prompt_params, scripted_agent, wrap_command
 from tests.failures.slow_client import MEBIBYTE, SlowClient, slow_client

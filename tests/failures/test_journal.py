@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from acphold.errors import JOURNAL_FAILED
-from acphold.record.journal.sqlite.migrations import VERSION
+from acphold.journal.sqlite.migrations import VERSION
 from tests.editor import Editor, Refused, editor, introduced, scripted_agent, wrap_command
 from tests.owners import lone_command
 from tests.permissions import heed_permissions

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import Finished
-from tests.cli.conversation import CONVERSATION, ended, prompt, said
 from tests.cli.test_ssh import SSH, there, write  # noqa: F401 - a fixture
 from tests.editor import DEADLINE
 from tests.hub.moving import SOAKED, Machine, origin
+from tests.raw_entries import CONVERSATION, ended, prompt, said
 from tests.snapshots.conftest import files
 from tests.watched_processes import gone
 from tests.web.conftest import serving

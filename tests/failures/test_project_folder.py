@@ -25,7 +25,7 @@ import pytest
 from acp_wire.processes.own_program import own_command
 from acphold.imports import Intake
 from acphold.imports.claude import READER
-from acphold.record.journal.stores import open_journal
+from acphold.journal.stores import open_journal
 from tests.conftest import Defaults
 from tests.editor import DEADLINE, introduced, scripted_agent
 from tests.imports.claude_home import SESSION, Transcript

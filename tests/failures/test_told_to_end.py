@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from acphold.record.journal.owners import At
-from acphold.record.journal.stores import open_journal
+from acphold.journal.owners import At
+from acphold.journal.stores import open_journal
 from tests.editor import Editor, Refused, Talker, editor, introduced, scripted_agent
 from tests.owners import lone_command
 from tests.watched_processes import until

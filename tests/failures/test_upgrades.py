@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal.sqlite.migrations import VERSION
+from acphold.journal.sqlite.migrations import VERSION
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.test_import_command import home
 from tests.editor import Refused, introduced, scripted_agent
@@ -20,7 +20,7 @@ from tests.owners import LONE_HUB, lone_command
 AGENT = scripted_agent()
 
 NEWER = """
-from acphold.record.journal.sqlite import migrations
+from acphold.journal.sqlite import migrations
 last = "meta BLOB NOT NULL DEFAULT x''"
 tables = [it.replace(last, f"{last}, later TEXT NOT NULL DEFAULT 'x'") for it in migrations.TABLES]
 migrations.TABLES = (*tables, "CREATE TABLE laters (session INTEGER PRIMARY KEY)")

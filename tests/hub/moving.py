@@ -11,21 +11,21 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TypeAlias
 
+from acp_conversation.history.entries import turn_spans
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import MemoryTransport, memory_pair
 from acphold.errors import AcpError, ConnectionLostError, SessionMovedError
+from acphold.journal.journal import Journal, history
+from acphold.journal.moves import mark_of, row_here
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.seams import TurnSnapshot
+from acphold.journal.stores import open_journal
 from acphold.live.hub.kept_stores import stores_of
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace, take
 from acphold.live.hub.moves import MovedSession
-from acphold.record.history.entries import turn_spans
-from acphold.record.journal.journal import Journal, history
-from acphold.record.journal.moves import mark_of, row_here
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.journal.stores import open_journal
-from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said
 from tests.editor import DEADLINE
+from tests.raw_entries import CONVERSATION, Raw, ended, prompt, said
 from tests.snapshots.conftest import Project, files
 
 

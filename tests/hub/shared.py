@@ -17,6 +17,8 @@ from acp_wire.schema import AgentCapabilities, decode
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import MemoryTransport, memory_pair
 from acphold.errors import RemoteError
+from acphold.journal.journal import Journal
+from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import AgentCall, AgentListener, AgentRequest, HubAgent, Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.alerts import NO_ALERTS, Alerts
@@ -24,8 +26,6 @@ from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server.connection import ClientConnection
 from acphold.live.server.principals import THIS_USER, Door, Principal
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE
 from tests.served import Caller

@@ -11,10 +11,10 @@ import pytest
 
 from acp_wire.transports.runtime_folder import is_running
 from acphold.errors import RemoteError
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.rows import NewSession
 from acphold.live.hub import bounds
 from acphold.live.hub.adoption import Adoption
-from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.rows import NewSession
 from tests.editor import DEADLINE, Refused, open_params
 from tests.hub.shared import Shared, said, shared
 from tests.owners import left_by_killed

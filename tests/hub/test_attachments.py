@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from acp_conversation.history.entries import Segment
 from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
+from acphold.journal.postgresql.pipelines import Answer
 from acphold.live.agents.interface import Notified
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import Attachment, AttachmentState
 from acphold.live.hub.session import HubSession
-from acphold.record.history.entries import Segment
-from acphold.record.journal.postgresql.pipelines import Answer
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages, until
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from acp_conversation.history.entries import QUEUE
+from acp_conversation.history.prompt_queue import QueueChange
 from acphold.errors import JournalUnavailableError
+from acphold.journal.journal import Journal
+from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.interface import Updates
-from acphold.record.history.entries import QUEUE
-from acphold.record.history.prompt_queue import QueueChange
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.sqlite.store import SqliteJournal
-from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused
 from tests.hub.shared import Onlooker, Shared, methods, said as chunk, shared
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.entries import milliseconds
 from acp_wire.rpc.peer import UNANSWERED
 from acphold.errors import JournalUnavailableError
 from acphold.live.agents.interface import AgentRequest, Notified, Updates
 from acphold.live.hub import bounds
-from acphold.record.history.entries import milliseconds
 from tests.editor import Refused
 from tests.hub.shared import Shared, said, shared
 

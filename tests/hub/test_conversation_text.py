@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from acp_conversation.history.timeline import Message, ToolCall, TurnEnd
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import shorten, text_of
-from acphold.record.history.timeline import Message, ToolCall, TurnEnd
 
 
 def call(**fields: object) -> ToolCall:

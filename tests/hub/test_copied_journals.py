@@ -14,13 +14,13 @@ import pytest
 
 from acp_wire.processes.program_group import ProgramGroup
 from acphold.faces.cli.findings import check_files
+from acphold.journal.lineage import family, identity
+from acphold.journal.stores import open_journal
 from acphold.journal_location import VARIABLE
 from acphold.live.hub.kept_stores import relatives, stores_of, tidy
-from acphold.record.journal.lineage import family, identity
-from acphold.record.journal.stores import open_journal
-from tests.cli.conversation import CONVERSATION
 from tests.hub.moving import Machine, origin
 from tests.postgresql import Databases
+from tests.raw_entries import CONVERSATION
 
 pytestmark = pytest.mark.postgresql
 

@@ -11,12 +11,12 @@ import pytest
 
 from acp_wire.tasks import beside
 from acphold.errors import HELD_ELSEWHERE
+from acphold.journal.access import Share
 from acphold.live.agents.capabilities import WATCHES
 from acphold.live.agents.interface import AbsentAgent
 from acphold.live.hub.attachment import Attachment
 from acphold.live.hub.desk import Desk
 from acphold.live.server.principals import Principal
-from acphold.record.journal.access import Share
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE, Refused, open_params
 from tests.hub.shared import PERMISSION, Person, PuppetAgent, Shared, shared

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from acphold.errors import AgentExitedError, MethodNotFoundError, RemoteError
+from acphold.journal.rows import RowChange
 from acphold.live.agents.interface import AgentRequest, Updates
-from acphold.record.journal.rows import RowChange
 from tests.editor import Refused
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.journal.conversations import open_file

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.journal import state_of
+from acphold.journal.rows import RowChange
+from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import Updates
 from acphold.live.hub.annotations import GIVEN_LENGTH, as_title
-from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.journal import state_of
-from acphold.record.journal.rows import RowChange
-from acphold.record.journal.stores import open_journal
 from tests.hub.shared import Onlooker, Shared, shared
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
+from acp_conversation.history.entries import Entry
+from acp_conversation.history.fold import SessionState, fold
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import (
     BEGINNING,
@@ -20,8 +22,6 @@ from acphold.live.hub.handover import (
     own_words,
     without_its_title,
 )
-from acphold.record.history.entries import Entry
-from acphold.record.history.fold import SessionState, fold
 
 Step = tuple[str, str]
 """A role (`user` or `agent`), and its words."""

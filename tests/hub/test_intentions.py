@@ -14,20 +14,20 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.entries import now_ms
 from acphold.errors import ConnectionLostError, MoveRefusedError
+from acphold.journal.copies import copy_all
+from acphold.journal.sqlite.backup import restore_file
+from acphold.journal.stores import open_journal
 from acphold.live.hub import move_taker
 from acphold.live.hub.forks import fork
 from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.copies import copy_all
-from acphold.record.journal.sqlite.backup import restore_file
-from acphold.record.journal.stores import open_journal
 from tests.cli.command_line import ACPHOLD, run_here
-from tests.cli.conversation import CONVERSATION
 from tests.hub.moving import Machine, machines, move
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.hub.test_waiting_prompts import add, change, state, waiting
+from tests.raw_entries import CONVERSATION
 from tests.timelines import database
 from tests.watched_processes import until
 

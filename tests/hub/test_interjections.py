@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.timeline import Message
 from acphold.errors import RemoteError
+from acphold.journal.journal import state_of
 from acphold.live.agents.interface import Updates
 from acphold.live.hub.waiting_prompts import prompt_in
-from acphold.record.history.timeline import Message
-from acphold.record.journal.journal import state_of
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, said, shared
 

@@ -150,7 +150,7 @@ async def test_what_a_standby_lacks_is_written_again_also_while_nothing_happens(
 async def test_what_cannot_be_written_again_is_said_to_be_lost_and_no_turn_ends_in_a_hole(
     standby: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.record.journal.bounds.REMEMBERED_BYTES", 0)
+    monkeypatch.setattr("acphold.journal.bounds.REMEMBERED_BYTES", 0)
     async with shared(standby.url) as house, asyncio.timeout(DEADLINE):
         client, session = await failed_over(house, standby)
         before = lineage_of(house, session)

@@ -10,11 +10,11 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
+from acp_conversation.history.entries import Entry
+from acp_conversation.history.fold import SessionState, fold
+from acp_conversation.history.timeline import Item, TurnEnd
+from acphold.journal.journal import state_of
 from acphold.live.agents.interface import Updates
-from acphold.record.history.entries import Entry
-from acphold.record.history.fold import SessionState, fold
-from acphold.record.history.timeline import Item, TurnEnd
-from acphold.record.journal.journal import state_of
 from tests.editor import Refused, open_params
 from tests.hub.shared import PERMISSION, Onlooker, Shared, shared, small_pages
 

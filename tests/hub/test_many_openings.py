@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from acp_wire.rpc import eager_tasks
+from acphold.journal.journal import Lease
+from acphold.journal.rows import NewSession
 from acphold.live.hub import bounds
-from acphold.record.journal.journal import Lease
-from acphold.record.journal.rows import NewSession
 from tests.editor import DEADLINE
 from tests.hub.shared import shared
 

@@ -18,13 +18,13 @@ from acp_safety.snapshots.bounds import PackLimits
 from acp_safety.snapshots.packs import make_pack
 from acp_safety.snapshots.store import SnapshotStore
 from acphold.errors import WorkspaceError
+from acphold.journal.seams import TurnSnapshot
 from acphold.live.hub import bounds, move_giver, move_taker
 from acphold.live.hub.moves import MovedSession, MoveLine, SessionOffer
-from acphold.record.journal.seams import TurnSnapshot
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import CONVERSATION
 from tests.hub.moving import Machine, move, origin
 from tests.origins.kept import KeptSession, edit
+from tests.raw_entries import CONVERSATION
 
 NAMES = ("here", "there")
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import Entry, Origin
+from acp_conversation.history.prompt_queue import QueueChange
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import (
@@ -18,6 +20,12 @@ from acphold.errors import (
     MoveRefusedError,
     SessionMovedError,
 )
+from acphold.journal.intentions import change_queue
+from acphold.journal.journal import Journal
+from acphold.journal.moves import row_here
+from acphold.journal.owners import is_owned
+from acphold.journal.rows import ListFilter, RowChange
+from acphold.journal.stores import open_journal
 from acphold.live.hub import move_taker
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace, take
@@ -35,15 +43,6 @@ from acphold.live.hub.moves import (
     SessionOffer,
     past_entry,
 )
-from acphold.record.history.entries import Entry
-from acphold.record.history.prompt_queue import QueueChange
-from acphold.record.journal.intentions import change_queue
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.moves import row_here
-from acphold.record.journal.owners import is_owned
-from acphold.record.journal.rows import ListFilter, Origin, RowChange
-from acphold.record.journal.stores import open_journal
-from tests.cli.conversation import CONVERSATION, ended, prompt, said
 from tests.editor import Refused
 from tests.hub.moving import (
     ROUNDS,
@@ -55,6 +54,7 @@ from tests.hub.moving import (
     origin,
 )
 from tests.hub.shared import shared
+from tests.raw_entries import CONVERSATION, ended, prompt, said
 from tests.snapshots.conftest import Project, files
 
 

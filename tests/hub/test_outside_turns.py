@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from acp_conversation.history.fold import SessionState
+from acp_conversation.history.timeline import Message
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import missing_turns
-from acphold.record.history.fold import SessionState
-from acphold.record.history.timeline import Message
 from tests.hub.shared import Shared, said, shared
 
 LATER = "2100-01-01T00:00:00Z"

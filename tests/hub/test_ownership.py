@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_conversation.history.entries import Segment
 from acp_wire.transports.addresses import unix_address
 from acphold.errors import (
     AgentExitedError,
@@ -15,16 +16,15 @@ from acphold.errors import (
     JournalUnavailableError,
     LeaseLostError,
 )
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.journal import Lease, state_of
+from acphold.journal.owners import Free, is_free
+from acphold.journal.rows import NewSession, RowChange, SessionRow
+from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import LINE
 from acphold.live.hub import bounds, ownership
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.session import HubSession
-from acphold.record.history.entries import Segment
-from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.journal import Lease, state_of
-from acphold.record.journal.owners import Free, is_free
-from acphold.record.journal.rows import NewSession, RowChange, SessionRow
-from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused, open_params, prompt_params
 from tests.hub.shared import PERMISSION, said, shared
 from tests.owners import owning

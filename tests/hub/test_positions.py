@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from acp_conversation.history.entries import Entry, Segment
+from acp_conversation.history.fold import SessionState, fold
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
@@ -18,8 +20,6 @@ from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import AttachmentState
 from acphold.live.hub.frames import Frames
 from acphold.live.server.positions import position_of_update
-from acphold.record.history.entries import Entry, Segment
-from acphold.record.history.fold import SessionState, fold
 from tests.editor import Refused, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from acphold.errors import JournalBusyError
+from acphold.journal.sqlite import search_index
+from acphold.journal.sqlite.connection import Connection
+from acphold.journal.sqlite.store import SqliteJournal
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.rest import Rest
-from acphold.record.journal.sqlite import search_index
-from acphold.record.journal.sqlite.connection import Connection
-from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.hub.shared import Shared, said, shared, until
 from tests.hub.test_positions import POSITIONS
 

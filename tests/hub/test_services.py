@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.timeline import ToolCall
 from acphold.errors import (
     ConnectionLostError,
     MethodNotFoundError,
     OutsideRootsError,
     UnknownTerminalError,
 )
+from acphold.journal.journal import state_of
 from acphold.live.agents.interface import Updates
-from acphold.record.history.timeline import ToolCall
-from acphold.record.journal.journal import state_of
 from tests.hub.shared import Onlooker, Shared, methods, shared
 
 READ, WRITE = "fs/read_text_file", "fs/write_text_file"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.display_terminals import CUT, TEXT_BYTES
+from acp_conversation.history.timeline import ToolCall
 from acphold.errors import JournalUnavailableError
+from acphold.journal.journal import state_of
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import earlier_conversation
-from acphold.record.history.display_terminals import CUT, TEXT_BYTES
-from acphold.record.history.timeline import ToolCall
-from acphold.record.journal.journal import state_of
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, shared
 

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from acp_conversation.history.entries import Origin
+from acphold.journal.rows import ListFilter
 from acphold.live.agents.interface import Updates
-from acphold.record.journal.rows import ListFilter, Origin
 from tests.hub.shared import Onlooker, Shared, shared
 
 MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}

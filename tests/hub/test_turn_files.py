@@ -32,15 +32,15 @@ from acp_safety.snapshots.worktree import LAYING, Included, include
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
 from acphold.errors import AcpError, WorkspaceError
+from acphold.journal.rows import RowChange
+from acphold.journal.seams import TurnSnapshot
+from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds as hub_bounds, kept_files, kept_stores
 from acphold.live.hub.forks import Forked
 from acphold.live.hub.kept_files import fork_with_files, remains
 from acphold.live.hub.kept_stores import is_due, stores_of, tidy
 from acphold.live.server.principals import Principal
-from acphold.record.journal.rows import RowChange
-from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.snapshots.conftest import Project, changes, digest

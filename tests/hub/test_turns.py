@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import AcpError, AgentExitedError, RemoteError
+from acphold.journal.postgresql.pipelines import Answer, Pipelines, Rows, Value
 from acphold.live.agents.interface import AgentCall, Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.server import bounds as server_bounds
-from acphold.record.journal.postgresql.pipelines import Answer, Pipelines, Rows, Value
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.postgresql import Databases

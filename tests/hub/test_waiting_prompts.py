@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from msgspec import Raw, to_builtins
 
+from acp_conversation.history.entries import now_ms
+from acp_conversation.history.prompt_queue import QueueChange, WaitingPrompt
+from acp_conversation.history.timeline import TurnEnd, turn_end
 from acp_wire.schema import encode
 from acphold.errors import HeldElsewhereError, JournalUnavailableError, RemoteError
+from acphold.journal.access import Scope
+from acphold.journal.intentions import change_queue
+from acphold.journal.rows import ListFilter
+from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds, usage_limit, waiting_prompts
 from acphold.live.hub.forks import fork
 from acphold.live.server.principals import Principal
-from acphold.record.history.entries import now_ms
-from acphold.record.history.prompt_queue import QueueChange, WaitingPrompt
-from acphold.record.history.timeline import TurnEnd, turn_end
-from acphold.record.journal.access import Scope
-from acphold.record.journal.intentions import change_queue
-from acphold.record.journal.rows import ListFilter
-from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
 from tests.hub.test_turns import prompts

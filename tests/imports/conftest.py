@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import Journal
+from acphold.journal.stores import open_journal
 
 
 @pytest.fixture

@@ -31,9 +31,9 @@ from uuid import UUID
 import psutil
 
 from acphold.imports import IMPORTED
-from acphold.record.journal.journal import history
-from acphold.record.journal.rows import ListFilter
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import history
+from acphold.journal.rows import ListFilter
+from acphold.journal.stores import open_journal
 from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.test_gemini import Log, call

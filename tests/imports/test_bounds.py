@@ -16,7 +16,7 @@ import pytest
 
 from acphold.imports.records import LINE_BYTES, UNPACKED_BYTES
 from acphold.imports.sources import DEEPEST
-from acphold.record.journal.compression import zstd
+from acphold.journal.compression import zstd
 from tests.imports.claude_home import SESSION, Transcript, use
 from tests.imports.codex_home import Rollout
 from tests.imports.test_opencode import Store

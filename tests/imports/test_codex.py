@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.imports.codex import READER
-from acphold.record.journal.compression import zstd
+from acphold.journal.compression import zstd
 from tests.imports.codex_home import CWD, SESSION, Rollout
 from tests.imports.told import Story, sources, write_lines
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from acp_conversation.history.timeline import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Reader, Source, reader
 from acphold.imports.pieces import KnownPart, PastTurn
-from acphold.record.history.timeline import Message
-from acphold.record.journal.journal import Journal, state_of
-from acphold.record.journal.rows import ListFilter, NewSession, RowChange
+from acphold.journal.journal import Journal, state_of
+from acphold.journal.rows import ListFilter, NewSession, RowChange
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.told import write_lines
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import PastEntry
 from acphold.errors import TranscriptError, UnknownSessionError
 from acphold.imports import Home, ImportSelection, Intake, Reader, Source, read_beside, reader
 from acphold.imports.entry_writer import EntryWriter
@@ -19,10 +20,9 @@ from acphold.imports.intake import read_here
 from acphold.imports.pieces import KnownPart, NewsPiece
 from acphold.imports.readers import NAMES
 from acphold.imports.sources import Facts, Manner
-from acphold.record.history.entries import PastEntry
-from acphold.record.journal.journal import history, is_forgotten
-from acphold.record.journal.rows import ListFilter, RowChange, SessionRow
-from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.journal.journal import history, is_forgotten
+from acphold.journal.rows import ListFilter, RowChange, SessionRow
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.codex_home import Rollout

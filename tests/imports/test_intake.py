@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from acp_conversation.history.timeline import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Source
 from acphold.imports.claude import KEY, READER
 from acphold.imports.intake import QUIET_MS, read_here
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece
-from acphold.record.history.timeline import Message
-from acphold.record.journal.journal import Journal, history, state_of
-from acphold.record.journal.rows import ListFilter, NewSession, RowChange
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import Journal, history, state_of
+from acphold.journal.rows import ListFilter, NewSession, RowChange
+from acphold.journal.stores import open_journal
 from tests.imports.claude_home import CWD, SESSION, Transcript, use
 from tests.imports.told import sources
 

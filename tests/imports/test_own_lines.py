@@ -12,16 +12,19 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from acphold.faces.exports.forms import Head
-from acphold.faces.exports.json_lines import json_lines
+from acp_conversation.exports.json_lines import json_lines
+from acp_conversation.history.children import within
+from acp_conversation.history.entries import Entry, Origin, PastEntry
+from acp_conversation.history.fold import SessionState, fold
+from acphold.faces.cli.export import head_of
 from acphold.imports import Home, Intake, Outcome
 from acphold.imports.acphold import READER
-from acphold.record.history.entries import Entry, PastEntry
-from acphold.record.history.fold import SessionState
-from acphold.record.journal.journal import history, session_of, state_of
-from acphold.record.journal.rows import NewSession, Origin, RowChange, SessionRow
+from acphold.imports.entry_writer import is_sound
+from acphold.journal.journal import history, session_of, state_of
+from acphold.journal.rows import NewSession, RowChange, SessionRow
+from tests.conversations import CONVERSATIONS, chunk, encode
 from tests.imports.told import write_lines
-from tests.journal.conversations import CONVERSATIONS, chunk, encode, open_file
+from tests.journal.conversations import open_file
 from tests.served import wrapped
 
 Json = Any
@@ -60,7 +63,7 @@ async def export(path: Path, file: Path) -> None:
     journal = open_file(path)
     with file.open("a", encoding="utf-8") as lines:
         row = await journal.session("s1")
-        head = Head.of(row)
+        head = head_of(row)
         entries = (
             entry
             async for segment in history(journal, "s1")
@@ -281,3 +284,11 @@ async def test_entries_keep_the_numbers_they_had(tmp_path: Path) -> None:
     assert await journal.file.damage() == []
     await journal.aclose()
     assert isinstance(entries[0], Entry)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"null", b"[]", b'{"update":{}}', b'{"method":1}', b'{"sessionId":"k","update":1}', b""]
+)
+def test_a_file_has_no_entry_of_a_sub_agent_that_is_none(raw: bytes) -> None:
+    assert not is_sound("child", within("s", "child", raw))
+    assert fold([Entry(1, "child", 0, raw)]).turns == 0

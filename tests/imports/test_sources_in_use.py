@@ -19,8 +19,8 @@ from acphold.imports.intake import read_here
 from acphold.imports.opencode import READER as OPENCODE
 from acphold.imports.pieces import KnownPart, NewsPiece
 from acphold.imports.sources import Manner
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.rows import ListFilter
+from acphold.journal.journal import Journal
+from acphold.journal.rows import ListFilter
 from tests.failures.test_journal import file_limit
 from tests.imports.claude_home import SESSION
 from tests.imports.test_intake import LONG, conversation, said, say, take, whole

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_conversation.history.timeline import Message
 from acp_safety.redaction.redactor import Redactor
 from acphold.errors import TranscriptError
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Source, TakenSource
@@ -14,9 +15,8 @@ from acphold.imports.acphold import READER as OWN
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.codex import READER as CODEX
 from acphold.imports.crew import each
-from acphold.record.history.timeline import Message
-from acphold.record.journal.journal import state_of
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import state_of
+from acphold.journal.stores import open_journal
 from tests.imports.claude_home import SESSION, Transcript, use
 from tests.imports.codex_home import Rollout
 from tests.imports.told import write_lines

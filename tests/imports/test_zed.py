@@ -12,7 +12,7 @@ import pytest
 from acphold.imports.records import UNPACKED_BYTES
 from acphold.imports.sources import noting_unreadable
 from acphold.imports.zed import READER
-from acphold.record.journal.compression import zstd
+from acphold.journal.compression import zstd
 from tests.imports.told import Story, sources
 
 Json = Any

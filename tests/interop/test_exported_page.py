@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conversation import CONVERSATION, ended, prompt, said, update
 from tests.exports.sessions import HEAD, HOSTILE, exported
 from tests.interop.browser import Page, browser
+from tests.raw_entries import CONVERSATION, ended, prompt, said, update
 
 pytestmark = pytest.mark.interop
 

@@ -21,12 +21,12 @@ from playwright.async_api import async_playwright
 
 from acphold.faces.cli.main import COMMANDS
 from docs.man_pages import man_pages
+from tests.distributions import FOLDERS, ROOT
 from tests.page.conftest import launched
 from tests.web.conftest import started
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).parents[2]
 PAGE = "src/acphold/web/page"
 NOTHING: Mapping[str, str] = MappingProxyType({})
 NO_NPM = MappingProxyType({"npm_config_offline": "true", "npm_config_cache": "/dev/null"})
@@ -49,6 +49,11 @@ def run(*words: str | Path, cwd: Path = ROOT, env: Mapping[str, str] = NOTHING) 
 
 
 RULE = "from acp_safety.standing.decision import read_rule; print(read_rule('run ls -l').argv)"
+FOLD = (
+    "from acp_conversation.history.entries import Entry; "
+    "from acp_conversation.history.fold import fold; "
+    "print(fold([Entry(1, 'prompt', 0, b'[]')]).turns)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +194,7 @@ async def test_an_install_from_a_clone_has_the_page_and_says_so_once_it_is_gone(
     folder: Path, clone: Path
 ) -> None:
     installed = Installed(
-        folder / "from-clone", clone / "wire", clone / "safety", clone / "check", clone
+        folder / "from-clone", *(clone / place.relative_to(ROOT) for place in FOLDERS.values())
     )
     assert not (clone / PAGE / "built").exists()
     assert not (clone / PAGE / "node_modules").exists()
@@ -219,21 +224,21 @@ async def test_an_install_from_a_wheel_has_the_page(
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "said"),
+    ("names", "words", "said"),
     [
         ("check", ["bin/acp-check", "--list"], "json-rpc.same-id"),
         ("safety", ["bin/python", "-c", RULE], "('ls', '-l')"),
+        ("conversation safety", ["bin/python", "-c", FOLD], "1"),
     ],
 )
-def test_a_distribution_installs_from_a_clone_with_the_wire_and_nothing_of_acphold(
-    folder: Path, clone: Path, name: str, words: list[str], said: str
+def test_a_distribution_installs_from_a_clone_with_those_below_it_and_nothing_of_acphold(
+    folder: Path, clone: Path, names: str, words: list[str], said: str
 ) -> None:
-    place = folder / name
-    install(place, clone / name)
+    place = folder / names.replace(" ", "-")
+    install(place, clone / names.split()[0])
     (packages,) = place.glob("lib/python*/site-packages")
     assert {it.name for it in packages.glob("ac*") if "-" not in it.name} == {
-        f"acp_{name}",
-        "acp_wire",
+        f"acp_{name}" for name in ("wire", *names.split())
     }
     assert said in run(place / words[0], *words[1:])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal.stores import open_journal
+from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE
 from tests.interop.client import prompt
 from tests.interop.model_endpoint import ModelEndpoint

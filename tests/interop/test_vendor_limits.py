@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
+from acp_conversation.history.timeline import turn_end
 from acphold.errors import RemoteError
 from acphold.live.agents.vendor_limits import VENDOR_LIMITS, Limit, limit_of
 from acphold.live.hub.usage_limit import GO_ON
-from acphold.record.history.timeline import turn_end
 from tests.editor import DEADLINE, Refused
 from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import text

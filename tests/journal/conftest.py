@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.sqlite.store import SqliteJournal
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import Journal
+from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.stores import open_journal
 from tests.journal.conversations import open_file
 
 

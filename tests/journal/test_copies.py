@@ -6,16 +6,16 @@ import json
 
 import pytest
 
+from acp_conversation.history.entries import Origin, Segment, turn_spans
+from acp_conversation.history.timeline import Message
 from acphold.errors import AcpError, JournalUnavailableError
-from acphold.record.history.entries import Segment, turn_spans
-from acphold.record.history.timeline import Message
-from acphold.record.journal import bounds
-from acphold.record.journal.copies import copy
-from acphold.record.journal.journal import Journal, history, state_of
-from acphold.record.journal.owners import Free
-from acphold.record.journal.rows import ListFilter, NewSession, Origin, RowChange
-from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.journal import bounds
+from acphold.journal.copies import copy
+from acphold.journal.journal import Journal, history, state_of
+from acphold.journal.owners import Free
+from acphold.journal.rows import ListFilter, NewSession, RowChange
+from acphold.journal.seams import TurnSnapshot
+from acphold.journal.sqlite.store import SqliteJournal
 
 EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from acphold.errors import INVALID_PARAMS, CursorError
-from acphold.record.journal import list_places
-from acphold.record.journal.rows import ListFilter, ListKey
+from acphold.journal import list_places
+from acphold.journal.rows import ListFilter, ListKey
 
 SECRET = b"s" * 32
 KEYS = st.builds(ListKey, st.integers(0, 1 << 50), st.text(st.characters(codec="utf-8")))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal.access import SCOPES, Share, new_token
-from acphold.record.journal.journal import Identity, Journal
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.sqlite.session_rows import SqliteTables
-from acphold.record.journal.stores import open_journal
+from acphold.journal.access import SCOPES, Share, new_token
+from acphold.journal.journal import Identity, Journal
+from acphold.journal.rows import NewSession
+from acphold.journal.sqlite.session_rows import SqliteTables
+from acphold.journal.stores import open_journal
 
 
 def become(patch: pytest.MonkeyPatch, mark: str, *, is_kept: bool = True) -> None:

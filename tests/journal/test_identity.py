@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from acphold.record.journal.copies import copy_all
-from acphold.record.journal.lineage import identity
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.sqlite import file_system
-from acphold.record.journal.sqlite.backup import restore_file
-from acphold.record.journal.stores import open_journal
+from acphold.journal.copies import copy_all
+from acphold.journal.lineage import identity
+from acphold.journal.rows import NewSession
+from acphold.journal.sqlite import file_system
+from acphold.journal.sqlite.backup import restore_file
+from acphold.journal.stores import open_journal
 from tests.timelines import database
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
+from acphold.journal.stores import exists, journal_name, open_journal
 from acphold.journal_location import VARIABLE
-from acphold.record.journal.stores import exists, journal_name, open_journal
 
 
 def test_a_scheme_that_no_store_has_is_refused_without_telling_the_url() -> None:

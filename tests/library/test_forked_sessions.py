@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 import acphold
+from acp_conversation.history.timeline import Message
 from acp_wire.transports.streams import memory_pair
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from acphold.live.hub.forks import fork
-from acphold.record.history.timeline import Message
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.stores import open_journal
 from acphold.testing import connect
 from tests.library.test_turn import agent_that
 from tests.served import Guest

@@ -313,7 +313,7 @@ def test_initialize_is_answered_before_what_sessions_need_is_loaded(
     )
     loaded = done.stderr.decode().split()
     assert "acphold.library.agent" in loaded
-    late = {"sqlite3", "ssl", "acphold.live.hub", "acphold.live.server", "acphold.record.journal"}
+    late = {"sqlite3", "ssl", "acphold.live.hub", "acphold.live.server", "acphold.journal"}
     assert late.isdisjoint(loaded)
 
 

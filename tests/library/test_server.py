@@ -22,14 +22,14 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import acphold
+from acp_conversation.history.entries import now_ms
 from acp_wire.rpc import eager_tasks
 from acp_wire.transports.runtime_folder import sockets
 from acp_wire.transports.streams import memory_pair
+from acphold.journal.access import SCOPES, new_token
+from acphold.journal.stores import open_journal
 from acphold.live.hub import bounds
 from acphold.live.hub.desk import Desk
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.access import SCOPES, new_token
-from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused
 from tests.served import Caller
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from acphold.journal.journal import Lease
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.seams import TurnSnapshot
+from acphold.journal.stores import open_journal
 from acphold.live.hub.kept_stores import stores_of
-from acphold.record.journal.journal import Lease
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.seams import TurnSnapshot
-from acphold.record.journal.stores import open_journal
-from tests.cli.conversation import Raw, ended, prompt, update
+from tests.raw_entries import Raw, ended, prompt, update
 from tests.snapshots.conftest import Project
 
 State = Literal["whole", "likely", "late", "later", "refused", "missing"]

@@ -20,10 +20,10 @@ import pytest
 from acp_safety.snapshots.checkouts import checkout_of
 from acp_safety.snapshots.comparison import CommitReader, bare_folder
 from acp_wire.processes.program_group import ProgramGroup
+from acphold.journal.stores import open_journal
 from acphold.live.origins.why import Lines, origins
-from acphold.record.journal.stores import open_journal
-from tests.cli.conversation import Raw
 from tests.origins.kept import KeptSession, edit
+from tests.raw_entries import Raw
 from tests.snapshots.conftest import Project
 
 FILES = ("a.py", "b.py", "sub/c.py")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import turn_spans
+from acphold.journal.journal import history
+from acphold.journal.stores import open_journal
 from acphold.live.origins import kept_changes
 from acphold.live.origins.kept_changes import KeptChanges, edits_by_turn, read_kept_changes
-from acphold.record.history.entries import turn_spans
-from acphold.record.journal.journal import history
-from acphold.record.journal.stores import open_journal
 from tests.origins.kept import KeptSession, edit
 from tests.snapshots.conftest import begun
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
+from acphold.journal.seams import Numbered, SnapshotState, TurnSnapshot
 from acphold.live.origins.kept_changes import steps
-from acphold.record.journal.seams import Numbered, SnapshotState, TurnSnapshot
 
 
 def row(turn: int, edge: Literal["begin", "end"], at: int, state: SnapshotState) -> Numbered:

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+import acphold
 from tests.history import fold_corpus
 from tests.lines import line_cases
 from tests.npm import NODE
+from tests.presentation.test_permissions import CASES
 
 HERE = Path(__file__).parent / "model"
+MODEL = Path(acphold.__file__).parent / "web" / "page" / "model" / "permission.js"
 RANDOM = range(1_000, 2_500)
 
 
@@ -65,3 +68,25 @@ def test_the_smaller_parts_of_the_page_do_what_they_say() -> None:
         [NODE, "--test", *files], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+SHOWN = """
+import { readFileSync } from "node:fs";
+const { callOf, shown } = await import(process.argv[1]);
+const made = ({ call, options }) => {
+  const params = { toolCall: call, options };
+  return shown(params, callOf(params));
+};
+console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(made)));
+"""
+
+
+@pytest.mark.interop
+def test_the_page_shows_a_question_as_the_terminal_does() -> None:
+    command = [NODE, "--input-type=module", "--eval", SHOWN, MODEL.as_uri()]
+    done = subprocess.run(
+        command, input=json.dumps(CASES), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for case, shows in zip(CASES, json.loads(done.stdout), strict=True):
+        assert shows == case["shows"], case["about"]

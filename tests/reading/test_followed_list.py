@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from acphold.journal.rows import RowChange
+from acphold.journal.stores import open_journal
 from acphold.live.reading.followed_list import follow_list
 from acphold.live.reading.neighbours import LiveSession, Process
-from acphold.record.journal.rows import RowChange
-from acphold.record.journal.stores import open_journal
-from tests.journal.promises.promise import append, begun, chunk, turn
+from tests.conversations import chunk
+from tests.journal.promises.promise import append, begun, turn
 from tests.timelines import database
 
 DEADLINE = 90

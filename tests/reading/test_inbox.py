@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from acphold.live.presentation.json_facts import question_json
+from acp_conversation.history.decisions import answer_entry
+from acp_conversation.history.entries import ANSWER, QUESTION, Origin
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from acphold.live.reading.inbox import ALL, InboxQuestion, Whose, decisions, open_questions
+from acphold.live.reading.json_facts import question_json
 from acphold.live.reading.neighbours import live_anywhere
-from acphold.record.history.decisions import answer_entry
-from acphold.record.history.entries import ANSWER, QUESTION
-from acphold.record.journal.rows import NewSession, Origin, RowChange
-from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE
 from tests.served import wrapped
 

@@ -10,10 +10,10 @@ import pytest
 
 from acp_wire.transports.addresses import NODE_TOKEN, are_here, can_be_tried, unix_address
 from acphold.errors import ConnectionLostError
+from acphold.journal.owners import At
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from acphold.live.reading.neighbours import is_answering, live_anywhere, tell_owner
-from acphold.record.journal.owners import At
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.stores import open_journal
 from tests.owners import owning
 from tests.served import Guest, wrapped
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.entries import now_ms
 from acp_safety.errors import RuleError
 from acp_safety.standing.decision import USUAL, RuleChange, pausing_rule, read_rule
+from acphold.journal.access import Share
 from acphold.live.reading.rule_offers import (
     AllowsRefusedError,
     accept_offer,
     add_rules,
     rule_offers,
 )
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.access import Share
 from tests.hub.shared import PERMISSION, Shared
 from tests.hub.test_standing_answers import ALLOWED, REFUSED, asking, at_work, made
 

@@ -8,6 +8,9 @@ from typing import cast
 
 import pytest
 
+from acp_conversation.history.decisions import Came
+from acp_conversation.history.timeline import ToolCall
+from acp_conversation.reports.transcript import DecidedQuestion
 from acp_wire.schema import (
     ElicitationSchema,
     PermissionOption,
@@ -20,9 +23,6 @@ from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Choice, Field
 from acphold.live.reading.session_reader import OfferedRule
-from acphold.record.history.decisions import Came
-from acphold.record.history.timeline import ToolCall
-from acphold.record.reports.transcript import DecidedQuestion
 from tests.screen.test_chat import Keys
 from tests.screen.test_flow import taken
 

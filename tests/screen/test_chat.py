@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.prompt_queue import NO_QUEUE, PromptQueue
 from acp_wire.processes.foreground import ForegroundProgram
 from acphold.client import RemoteSession
 from acphold.faces.screen.chat import Chat
@@ -18,7 +19,6 @@ from acphold.faces.screen.layout import Passage
 from acphold.faces.screen.panels import Choice, Field
 from acphold.faces.screen.turns import ChatHost
 from acphold.live.reading.neighbours import PRESENCE
-from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
 from tests.client.far_agent import DEADLINE, FarAgent, talking
 from tests.screen.test_flow import shown, taken, tool
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.timeline import ToolCall, turn_end
+from acp_conversation.presentation.visible_text import local
 from acphold.faces.screen import bounds
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import Passage
-from acphold.live.presentation.visible_text import local
-from acphold.record.history.timeline import ToolCall, turn_end
 
 CANCELLED = turn_end(b'{"stopReason":"cancelled"}', 0)
 COMPLETED = turn_end(b'{"stopReason":"end_turn"}', 0)

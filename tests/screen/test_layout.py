@@ -10,6 +10,10 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 from rich.theme import Theme
 
+from acp_conversation.history.decisions import Came
+from acp_conversation.history.raw_update import text_block
+from acp_conversation.history.timeline import Message, ToolCall, TurnEnd
+from acp_conversation.reports.transcript import DecidedQuestion
 from acphold.faces.cli.terminal_text import STYLES
 from acphold.faces.screen.layout import (
     GUTTER,
@@ -21,10 +25,6 @@ from acphold.faces.screen.layout import (
     passage,
 )
 from acphold.faces.screen.markdown import Prose
-from acphold.record.history.decisions import Came
-from acphold.record.history.raw_update import text_block
-from acphold.record.history.timeline import Message, ToolCall, TurnEnd
-from acphold.record.reports.transcript import DecidedQuestion
 
 
 def tool(content: object, **fields: str) -> list[str]:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import ACPHOLD, CommandLine, several
-from tests.cli.conversation import prompt, remember, said
+from tests.cli.conversation import remember
 from tests.cli.test_terminal_text import obeyed
+from tests.raw_entries import prompt, said
 from tests.screen_terminal import terminal
 
 LONG = "\n\n".join(f"Line {number}." for number in range(200))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.timeline import ToolCall
 from acp_wire.schema import ElicitationSchema, PermissionOption, decode
 from acp_wire.schema.client_services import ElicitationPropertySchema
 from acphold.errors import DeclarationError
@@ -20,7 +21,6 @@ from acphold.faces.screen.panels import (
     permission,
     value_of,
 )
-from acphold.record.history.timeline import ToolCall
 
 
 def option(id_: str, kind: str) -> PermissionOption:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.timeline import ToolCall
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Choice, call_details, permission
-from acphold.record.history.timeline import ToolCall
 
 COMMAND = "git log  --since='two weeks ago' | grep -v merge && make all"
 

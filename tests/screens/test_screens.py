@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from acp_conversation.history.timeline import ToolCall, with_those_inside
+from acp_conversation.reports.transcript import turn_scenes
 from acp_wire.schema import TextContent
 from acphold.faces.screen.layout import passage
+from acphold.journal.journal import state_of
 from acphold.live.agents.interface import Updates
 from acphold.live.hub.handover import earlier_conversation
-from acphold.record.history.timeline import ToolCall, with_those_inside
-from acphold.record.journal.journal import state_of
-from acphold.record.reports.transcript import turn_scenes
 from tests.history import fold_corpus
 from tests.hub.shared import Onlooker, Person, Shared, shared
 from tests.hub.test_positions import settle

@@ -15,8 +15,8 @@ from uuid import uuid4
 
 from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import runtime_folder
+from acphold.journal.sqlite.store import SqliteJournal
 from acphold.live.reading.neighbours import PRESENCE
-from acphold.record.journal.sqlite.store import SqliteJournal
 from tests.editor import DEADLINE, say
 from tests.journal.conversations import open_file
 from tests.owners import die

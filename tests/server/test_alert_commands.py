@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from acp_conversation.history.prompt_queue import moment
 from acp_wire.surroundings import Surroundings
 from acphold.errors import JournalUnavailableError
 from acphold.live.hub.alerts import Alert
 from acphold.live.server import bounds
 from acphold.live.server.alert_commands import AlertCommands, stdin_json, variables
-from acphold.record.history.prompt_queue import moment
 from tests.watched_processes import gone, lives, until
 
 WAITING = Alert(

@@ -15,6 +15,7 @@ from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.tasks import beside
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import OTHER_AGENT, AgentStartError
+from acphold.journal.access import Share
 from acphold.live.agents.capabilities import ALL_AGENTS, WATCHES
 from acphold.live.agents.interface import AgentListener, HubAgent
 from acphold.live.hub.agent_session import Setup
@@ -27,7 +28,6 @@ from acphold.live.server.principals import THIS_USER, Principal
 from acphold.live.server.served_agents import ServedAgents
 from acphold.live.server.service import Service
 from acphold.logs import ListenerLog
-from acphold.record.journal.access import Share
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE, Refused, open_params, prompt_params
 from tests.hub.shared import InMemory, PuppetAgent, Shared, shared

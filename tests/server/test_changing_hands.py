@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import HELD_ELSEWHERE
+from acphold.journal.sql.store import SqlJournal, at_one_moment
+from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import LINE
 from acphold.live.server import bounds
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.reconnection import Reconnection
-from acphold.record.journal.sql.store import SqlJournal, at_one_moment
-from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, open_params, scripted_agent
 from tests.owners import program
 from tests.served import Guest, guest, wrapped

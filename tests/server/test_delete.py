@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.record.journal.stores import open_journal
+from acphold.journal.stores import open_journal
 from tests.editor import open_params, prompt_params, received
 from tests.served import wrapped
 

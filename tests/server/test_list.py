@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.stores import open_journal
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from tests.editor import received
 from tests.served import wrapped
 

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from acphold.journal.stores import open_journal
 from acphold.live.server import bounds
-from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, introduced, scripted_agent, wrap_command
 from tests.owners import lone_command, owning, program
 from tests.served import Guest, guest, wrapped

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from acphold.journal.access import SCOPES, Scope
 from acphold.live.server.open_params import OpenParams
-from acphold.record.journal.access import SCOPES, Scope
 
 SERVER = {"name": "x", "command": "/bin/sh", "args": [], "env": []}
 GUEST: frozenset[Scope] = frozenset(SCOPES) - {"manage"}

@@ -17,6 +17,7 @@ import pytest
 from acp_wire.rpc import NotificationReceived
 from acp_wire.transports import pipes
 from acphold.errors import RESOURCE_NOT_FOUND, LeaseLostError
+from acphold.journal.stores import open_journal
 from acphold.live.agents.capabilities import POSITIONS
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.attachment import Attachment
@@ -25,7 +26,6 @@ from acphold.live.hub.desk import Desk
 from acphold.live.server import bounds, reconnection
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.remote_sessions import OWNER
-from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused, open_params, prompt_params, scripted_agent
 from tests.served import Guest, guest
 from tests.server.posed_owner import PosedOwner, posed_owner

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from acphold.errors import ForbiddenError, UnknownSessionError
+from acphold.journal.access import Scope
+from acphold.journal.rows import SessionRow
 from acphold.live.server.principals import Principal
-from acphold.record.journal.access import Scope
-from acphold.record.journal.rows import SessionRow
 
 ROW = SessionRow(
     session_id="s1",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acphold.record.journal.stores import open_journal
+from acphold.journal.stores import open_journal
 from tests.editor import Refused, prompt_params, received, say
 from tests.owners import program
 from tests.served import wrapped

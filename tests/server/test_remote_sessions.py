@@ -15,9 +15,9 @@ import pytest
 
 from acp_wire.transports import unix
 from acp_wire.transports.runtime_folder import runtime_folder
+from acphold.journal.owners import At, Free, Whose
+from acphold.journal.stores import open_journal
 from acphold.live.server import bounds, remote_sessions
-from acphold.record.journal.owners import At, Free, Whose
-from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Editor, Refused, open_params, scripted_agent
 from tests.owners import program
 from tests.served import Guest, guest, wrapped

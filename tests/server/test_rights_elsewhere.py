@@ -11,12 +11,12 @@ from typing import Any
 
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import memory_pair
+from acphold.journal.access import Scope, Share
+from acphold.journal.stores import open_journal
 from acphold.live.agents.wrapped import ProcessAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.server.principals import THIS_USER, Principal
 from acphold.live.server.service import Service, attend, journal_at, open_desk
-from acphold.record.journal.access import Scope, Share
-from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
 from tests.editor import scripted_agent
 from tests.served import Guest

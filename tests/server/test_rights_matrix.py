@@ -23,6 +23,8 @@ from acp_wire.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
 from acp_wire.schema.salvage import field_types, split
 from acp_wire.schema.updates import kinds_to_withhold
 from acphold.errors import InvalidParamsError
+from acphold.journal.access import SCOPES, Scope, Share
+from acphold.journal.rows import NewSession, RowChange
 from acphold.live.agents import air
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
@@ -31,8 +33,6 @@ from acphold.live.server.field_rights import ANSWERS, REQUESTS, restrict, restri
 from acphold.live.server.positions import Sent, with_sent
 from acphold.live.server.principals import NEEDED, Principal
 from acphold.live.server.unstable import STATUS
-from acphold.record.journal.access import SCOPES, Scope, Share
-from acphold.record.journal.rows import NewSession, RowChange
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.journal.conversations import append

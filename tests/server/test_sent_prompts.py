@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.entries import Entry
 from acp_wire.rpc import Peer
 from acphold.errors import InvalidParamsError
+from acphold.journal.stores import open_journal
 from acphold.live.server.far_line import FarLine
 from acphold.live.server.positions import find_sent
-from acphold.record.history.entries import Entry
-from acphold.record.journal.stores import open_journal
 from tests.editor import Editor, Refused, received, scripted_agent
 from tests.owners import program
 from tests.served import Guest, guest

@@ -19,6 +19,7 @@ from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.streams import memory_pair
 from acp_wire.transports.unix import Front
+from acphold.journal.access import SCOPES
 from acphold.live.agents.interface import AgentListener
 from acphold.live.server.daemon import FrontDesks
 from acphold.live.server.fronts import Fronted
@@ -30,7 +31,6 @@ from acphold.live.server.relay_protocol import (
     RelayedClient,
 )
 from acphold.live.server.service import Service
-from acphold.record.journal.access import SCOPES
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE
 from tests.hub.shared import InMemory, PuppetAgent, shared

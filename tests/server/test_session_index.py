@@ -15,6 +15,7 @@ import pytest
 
 from acp_safety.snapshots.checkouts import in_other_work_trees
 from acphold.errors import JournalUnavailableError, RemoteError
+from acphold.journal.rows import RowChange
 from acphold.live.agents import air
 from acphold.live.agents.capabilities import introduction_for_agent
 from acphold.live.agents.interface import Notified, Updates
@@ -23,7 +24,6 @@ from acphold.live.hub.session_list import SessionList
 from acphold.live.reading.neighbours import CHANGED
 from acphold.live.server import bounds, session_index
 from acphold.live.server.principals import Principal, Visitor
-from acphold.record.journal.rows import RowChange
 from tests.editor import DEADLINE, open_params
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.watched_processes import until

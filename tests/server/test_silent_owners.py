@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from acphold.journal.stores import open_journal
 from acphold.live.reading.neighbours import is_answering
 from acphold.live.server import bounds, remote_sessions
-from acphold.record.journal.stores import open_journal
 from tests.editor import DEADLINE, Editor, Refused
 from tests.owners import program
 from tests.served import Guest, wrapped

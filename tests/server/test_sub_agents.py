@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from acphold.record.history.children import MOST_CHILDREN
-from acphold.record.journal.stores import open_journal
+from acp_conversation.history.children import MOST_CHILDREN
+from acphold.journal.stores import open_journal
 from tests.editor import Talker, say, update_line
 from tests.hub.shared import PERMISSION, shared
 from tests.hub.test_positions import POSITIONS, after

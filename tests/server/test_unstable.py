@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from acphold.errors import RemoteError
-from acphold.record.journal.journal import state_of
+from acphold.journal.journal import state_of
 from tests.conftest import Defaults
 from tests.editor import received
 from tests.hub.shared import Onlooker, Shared, shared

@@ -11,9 +11,9 @@ from typing import Any, Final
 import pytest
 
 import acphold
+from acphold.journal.access import SCOPES, Scope, Share
+from acphold.journal.stores import open_journal
 from acphold.live.hub.session_list import ORIGINS
-from acphold.record.journal.access import SCOPES, Scope, Share
-from acphold.record.journal.stores import open_journal
 from tests.editor import allow
 from tests.served import Caller
 from tests.server.test_entrance import Calls, asked_of, calls as calls

@@ -14,6 +14,7 @@ from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from acp_conversation.history.entries import now_ms
 from acp_wire.rpc import Transport
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.first_frame import SERVER, FirstFrame
@@ -21,17 +22,16 @@ from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.runtime_folder import own_socket
 from acp_wire.transports.unix import connect
 from acphold.faces.cli.serve import export_page
+from acphold.journal.access import Scope, new_token
+from acphold.journal.journal import Journal
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import AbsentAgent
 from acphold.live.hub.alerts import Activity
 from acphold.live.server.daemon import serve_journal
 from acphold.live.server.fronts import Fronted
 from acphold.live.server.relay_protocol import AskedAgent
 from acphold.live.server.service import Service
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.access import Scope, new_token
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
 from acphold.version import __version__
 from acphold.web.application import Application, ServedMoves

@@ -66,7 +66,7 @@ OFTEN: Final = """
 import sys
 
 if "serve" in sys.orig_argv:
-    from acphold.record.journal import bounds
+    from acphold.journal import bounds
 
     bounds.RENEW_SECONDS, bounds.LATE_SECONDS, bounds.SILENT_SECONDS = 4.0, 5.0, 12.0
 """

@@ -15,8 +15,8 @@ import pytest
 
 import acphold
 from acphold.errors import JournalError, RemoteError
-from acphold.record.journal.access import Access, Deed
-from acphold.record.journal.stores import open_journal
+from acphold.journal.access import Access, Deed
+from acphold.journal.stores import open_journal
 from acphold.web import bounds
 from acphold.web.audit import Actor, Audit
 from acphold.web.connections import Headers

@@ -12,9 +12,9 @@ import pytest_asyncio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.record.history.entries import iso, now_ms
-from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.access import SCOPES, AccessToken
+from acp_conversation.history.entries import iso, now_ms
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.access import SCOPES, AccessToken
 from acphold.web.gate import cookie_name
 from tests.web.in_process import ORIGIN, Answer, Site, answered, site
 

@@ -12,8 +12,8 @@ import pytest
 import acphold
 from acphold.errors import StoppedError
 from acphold.faces.cli.command_line import Exit
+from acphold.journal.access import Scope
 from acphold.live.server.service import Service
-from acphold.record.journal.access import Scope
 from acphold.serve_options import ServeOptions
 from tests.conftest import Defaults
 from tests.web.conftest import ACPHOLD, AGENT, serving

@@ -16,8 +16,8 @@ from websockets.typing import Subprotocol
 
 import acphold
 from acphold.errors import RemoteError, RemoteRefusalError, SettingsError
+from acphold.journal.access import new_token
 from acphold.live.reading.requests import FEED
-from acphold.record.journal.access import new_token
 from acphold.web.connections import repeating
 from acphold.web.server import Listening
 from tests.editor import DEADLINE

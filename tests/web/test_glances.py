@@ -10,7 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from acphold.web import bounds, reports
-from tests.journal.conversations import Pieces, chunk, turn
+from tests.conversations import chunk
+from tests.journal.conversations import Pieces, turn
 from tests.web.in_process import Site, site
 
 

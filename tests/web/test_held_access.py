@@ -14,12 +14,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.access import SCOPES, new_token
-from acphold.record.journal.journal import Identity
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.sqlite.session_rows import SqliteTables
-from acphold.record.journal.stores import open_journal
+from acp_conversation.history.entries import now_ms
+from acphold.journal.access import SCOPES, new_token
+from acphold.journal.journal import Identity
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.sqlite.session_rows import SqliteTables
+from acphold.journal.stores import open_journal
 from acphold.web import bounds
 from tests.journal.conversations import append
 from tests.postgresql import Databases

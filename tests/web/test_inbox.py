@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from acp_conversation.history.decisions import AskedQuestion, answer_entry, question_entry
+from acp_conversation.history.entries import now_ms
+from acphold.journal.access import Share, new_token
+from acphold.journal.rows import NewSession, RowChange
 from acphold.live.reading.neighbours import Live, LiveSession, Process
-from acphold.record.history.decisions import AskedQuestion, answer_entry, question_entry
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.access import Share, new_token
-from acphold.record.journal.rows import NewSession, RowChange
 from tests.journal.conversations import Pieces, append, turn
 from tests.web.in_process import site
 

@@ -12,12 +12,13 @@ import pytest
 import pytest_asyncio
 from msgspec import Raw
 
+from acp_conversation.history.prompt_queue import QueueChange
+from acphold.journal.intentions import change_queue
+from acphold.journal.rows import NewSession, RowChange
 from acphold.live.reading.neighbours import Live
-from acphold.record.history.prompt_queue import QueueChange
-from acphold.record.journal.intentions import change_queue
-from acphold.record.journal.rows import NewSession, RowChange
 from tests.cli.command_line import CommandLine
-from tests.journal.conversations import Pieces, append, chunk, encode, turn
+from tests.conversations import chunk, encode
+from tests.journal.conversations import Pieces, append, turn
 from tests.web.in_process import Site, address, site
 
 

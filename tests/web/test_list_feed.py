@@ -18,14 +18,14 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 import acphold
+from acp_conversation.history.entries import now_ms
 from acp_wire.transports.streams import memory_pair
+from acphold.journal.access import new_token
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from acphold.live.reading.neighbours import LiveSession, Process, processes
 from acphold.live.server.principals import THIS_USER
 from acphold.live.server.service import Service
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.access import new_token
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
 from acphold.web import list_feed
 from tests.hub.shared import PERMISSION, InMemory, Person, PuppetAgent

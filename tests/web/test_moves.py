@@ -16,12 +16,11 @@ from acp_wire.tasks import beside
 from acp_wire.transports.known_servers import MOVES
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import AcpError, ConnectionLostError, MoveRefusedError
+from acphold.journal.rows import ListFilter
 from acphold.live.hub.move_taker import WantedPlace, take
 from acphold.live.hub.moves import MovedSession
 from acphold.live.server.principals import Principal
-from acphold.record.journal.rows import ListFilter
 from acphold.web.application import ServedMoves
-from tests.cli.conversation import CONVERSATION
 from tests.editor import DEADLINE
 from tests.hub.moving import (
     ROUNDS,
@@ -34,6 +33,7 @@ from tests.hub.moving import (
     machines,
     origin,
 )
+from tests.raw_entries import CONVERSATION
 from tests.snapshots.conftest import Project
 from tests.web.in_process import ORIGIN, Site, site
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.entries import now_ms
 from acp_wire.schema.splice import members
 from acp_wire.transports import addresses
 from acphold.errors import ConnectionLostError, JournalBusyError
 from acphold.faces.cli.command_line import Exit
+from acphold.journal.access import NODE, SCOPES, new_token
 from acphold.live.agents.capabilities import LINE, TENANT
 from acphold.live.server.principals import FAR_NEIGHBOUR
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.access import NODE, SCOPES, new_token
 from tests.cli.command_line import CommandLine
 from tests.web.in_process import Site, address, site
 

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import now_ms
 from acphold.faces.cli.command_line import Exit
-from acphold.record.history.entries import now_ms
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.in_process import site
 

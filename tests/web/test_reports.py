@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from acphold.faces.exports import page
-from tests.journal.conversations import chunk, turn
+from acp_conversation.exports import page
+from tests.conversations import chunk
+from tests.journal.conversations import turn
 from tests.web.in_process import site
 
 SAID = turn("Where is it?", chunk("agent_message", "<script>there</script>"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         ChatCompletionMessageParam,
     )
 
-    from acphold.record.history.timeline import Item
+    from acp_conversation.history.timeline import Item
 
 __all__ = ["chat_messages"]
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 import msgspec
 from msgspec import UNSET, Struct
 
+from acp_conversation.history.timeline import ToolCall, ToolDraft
 from acp_wire.schema import (
     CREATE_ELICITATION,
     REQUEST_PERMISSION,
@@ -55,7 +56,6 @@ from acp_wire.schema.splice import members
 from acp_wire.surroundings import Surroundings
 from acphold.client import bounds
 from acphold.errors import DeclarationError, MethodNotFoundError, UnknownSessionError
-from acphold.record.history.timeline import ToolCall, ToolDraft
 
 if TYPE_CHECKING:
     from acp_wire.schema.updates import RequestPermissionOutcome

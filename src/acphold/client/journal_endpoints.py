@@ -17,17 +17,17 @@ from acp_wire.transports.streams import memory_pair
 from acphold.client import bounds
 from acphold.client.uplink import Endpoint
 from acphold.errors import AcpError, ConnectionLostError, UnreachableOwnerError
+from acphold.journal.owners import other_owner
+from acphold.journal.stores import journal_name, open_journal
 from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import START_TIMEOUT, ProcessAgent, ProcessOptions
 from acphold.live.server.service import Service, journal_at, serve
-from acphold.record.journal.owners import other_owner
-from acphold.record.journal.stores import journal_name, open_journal
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:
     from acphold.client.endpoints import ProgramStart
+    from acphold.journal.journal import Journal
     from acphold.live.agents.interface import AgentListener, HubAgent
-    from acphold.record.journal.journal import Journal
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
+from acp_conversation.history.prompt_queue import PromptQueue, QueueChange
+from acp_conversation.history.raw_update import encode_object
 from acp_wire.schema import (
     CLOSE_SESSION,
     SET_SESSION_CONFIG_OPTION,
@@ -40,13 +42,11 @@ from acphold.client.session_feed import QueueReport, SessionFeed
 from acphold.errors import ConnectionLostError
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, CopyRequest, SessionCopy
-from acphold.record.history.prompt_queue import PromptQueue, QueueChange
-from acphold.record.history.raw_update import encode_object
 
 if TYPE_CHECKING:
+    from acp_conversation.history.fold import SessionState
     from acphold.client.advertised import Content
     from acphold.client.uplink import Uplink
-    from acphold.record.history.fold import SessionState
 
 
 class RemoteQueue:

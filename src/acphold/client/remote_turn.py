@@ -24,14 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, overload
 
 import msgspec
 
-from acp_wire.rpc.requests import SILENCE_CHECKS, Answer
-from acp_wire.schema import PROMPT, Update, decode_update
-from acp_wire.schema.updates import UnknownUpdate
-from acp_wire.tasks import finish
-from acphold import errors
-from acphold.client.inbox import Inbox
-from acphold.live.hub.annotations import repeats
-from acphold.record.history.entries import (
+from acp_conversation.history.entries import (
     CHILD,
     PARAMS,
     PROMPT as PROMPT_ENTRY,
@@ -40,8 +33,8 @@ from acphold.record.history.entries import (
     UPDATE,
     Entry,
 )
-from acphold.record.history.fold import Fold, SessionState
-from acphold.record.history.raw_update import (
+from acp_conversation.history.fold import Fold, SessionState
+from acp_conversation.history.raw_update import (
     Role,
     encode_object,
     encode_text,
@@ -49,7 +42,14 @@ from acphold.record.history.raw_update import (
     string,
     update_kind,
 )
-from acphold.record.history.timeline import Item, Message, ToolCall, end_entry, shorten
+from acp_conversation.history.timeline import Item, Message, ToolCall, end_entry, shorten
+from acp_wire.rpc.requests import SILENCE_CHECKS, Answer
+from acp_wire.schema import PROMPT, Update, decode_update
+from acp_wire.schema.updates import UnknownUpdate
+from acp_wire.tasks import finish
+from acphold import errors
+from acphold.client.inbox import Inbox
+from acphold.live.hub.annotations import repeats
 
 if TYPE_CHECKING:
     from acphold.client.uplink import Uplink

@@ -12,6 +12,9 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from acp_conversation.history.entries import CHILD
+from acp_conversation.history.prompt_queue import NO_QUEUE, PromptQueue
+from acp_conversation.history.raw_update import PROMPT_BEGUN
 from acp_wire import schema
 from acp_wire.schema.splice import in_meta
 from acphold.client import bounds
@@ -22,12 +25,9 @@ from acphold.client.uplink import Uplink
 from acphold.errors import AcpError, AgentBusyError, ConnectionLostError, InvalidParamsError
 from acphold.live.agents.capabilities import INTRODUCTION
 from acphold.live.agents.interface import update_of
-from acphold.record.history.entries import CHILD
-from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
-from acphold.record.history.raw_update import PROMPT_BEGUN
 
 if TYPE_CHECKING:
-    from acphold.record.history.timeline import ToolCall
+    from acp_conversation.history.timeline import ToolCall
 
 NO_LIMIT = 1 << 62
 

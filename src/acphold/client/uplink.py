@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
+from acp_conversation.history.children import child_entry, child_of_update
+from acp_conversation.history.entries import CHILD
+from acp_conversation.history.raw_update import BEGUN, update_kind
 from acp_wire import schema
 from acp_wire.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer, Transport
 from acp_wire.rpc.requests import Answer, PendingCall, Request
@@ -33,9 +36,6 @@ from acphold.live.agents.extensions import STEERING, is_injected, steering_param
 from acphold.live.agents.interface import Updates, runs, session_of, update_of
 from acphold.live.agents.wrapped import START_TIMEOUT, parse_initialize
 from acphold.live.hub.annotations import missing_update, user_message
-from acphold.record.history.children import child_entry, child_of_update
-from acphold.record.history.entries import CHILD
-from acphold.record.history.raw_update import BEGUN, update_kind
 
 if TYPE_CHECKING:
     from acp_wire.schema.initialize import AuthMethod

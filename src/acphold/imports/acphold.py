@@ -19,6 +19,14 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from acp_conversation.history.children import within
+from acp_conversation.history.entries import PARAMS, PROMPT, UPDATE, Origin
+from acp_conversation.history.raw_update import (
+    members,
+    params_without_marks,
+    update_kind,
+    without_marks,
+)
 from acp_wire.schema.salvage import repair
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.intake import IMPORTED
@@ -26,15 +34,6 @@ from acphold.imports.readers import Reader
 from acphold.imports.records import lines, readable
 from acphold.imports.sources import ExportedState, Home, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Missed, Object, milliseconds, obj, strings, text
-from acphold.record.history.children import within
-from acphold.record.history.entries import PARAMS, PROMPT, UPDATE
-from acphold.record.history.raw_update import (
-    members,
-    params_without_marks,
-    update_kind,
-    without_marks,
-)
-from acphold.record.journal.rows import Origin
 
 NAME: Final = "acphold"
 KEY: Final = "acphold"

@@ -18,6 +18,13 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import PARAMS, SETTINGS, UPDATE
+from acp_conversation.history.raw_update import (
+    message_without_marks,
+    params_without_marks,
+    without_marks,
+)
+from acp_conversation.history.timeline import end_entry
 from acphold.imports.content_blocks import content, text_block
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
@@ -34,13 +41,6 @@ from acphold.imports.values import (
     objects,
     text,
 )
-from acphold.record.history.entries import PARAMS, SETTINGS, UPDATE
-from acphold.record.history.raw_update import (
-    message_without_marks,
-    params_without_marks,
-    without_marks,
-)
-from acphold.record.history.timeline import end_entry
 
 NAME: Final = "acpx"
 KEY: Final = "acpx"

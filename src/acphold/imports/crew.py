@@ -32,8 +32,8 @@ from acphold.imports.intake import OUTCOMES, ImportSelection, Intake, PieceReade
 from acphold.imports.pieces import KnownPart, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.sources import Manner, Source
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import Journal
+from acphold.journal.stores import open_journal
 
 LENGTH_BYTES: Final = 4
 

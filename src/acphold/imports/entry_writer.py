@@ -12,13 +12,8 @@ from typing import Final
 
 import msgspec
 
-from acp_wire.schema import items, members
-from acphold.errors import InvalidParamsError
-from acphold.imports.content_blocks import content, text_block
-from acphold.imports.sources import Facts
-from acphold.imports.values import Missed, Object
-from acphold.record.history.children import child_update, opencode_child
-from acphold.record.history.entries import (
+from acp_conversation.history.children import child_update, opencode_child
+from acp_conversation.history.entries import (
     CHILD,
     ECHO,
     PARAMS,
@@ -29,7 +24,12 @@ from acphold.record.history.entries import (
     UPDATE,
     PastEntry,
 )
-from acphold.record.history.raw_update import ROLES, string, update_kind
+from acp_conversation.history.raw_update import ROLES, string, update_kind
+from acp_wire.schema import items, members
+from acphold.errors import InvalidParamsError
+from acphold.imports.content_blocks import content, text_block
+from acphold.imports.sources import Facts
+from acphold.imports.values import Missed, Object
 
 _encode: Final = msgspec.json.Encoder().encode
 

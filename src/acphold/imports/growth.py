@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
+from acp_conversation.history.entries import now_ms
 from acp_wire.transports.runtime_folder import write_private
 from acphold.errors import AcpError
 from acphold.imports.heads import enlist
@@ -32,8 +33,7 @@ from acphold.imports.sources import (
     noting_unreadable,
     stamp,
 )
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.journal import Journal
+from acphold.journal.journal import Journal
 
 log = logging.getLogger(__name__)
 

@@ -18,16 +18,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import PROMPT
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.pieces import first_line
 from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.sources import Facts, Source
-from acphold.record.history.entries import PROMPT
-from acphold.record.journal.journal import HasLinks, Owners, Sessions
-from acphold.record.journal.owners import Free, Whose
-from acphold.record.journal.rows import Listed, ListFilter, NewSession, RowChange
+from acphold.journal.journal import HasLinks, Owners, Sessions
+from acphold.journal.owners import Free, Whose
+from acphold.journal.rows import Listed, ListFilter, NewSession, RowChange
 
 HEAD_BYTES: Final = 128 << 10
 """Bytes of a file searched for the first prompt: settings and hook output come before it."""

@@ -21,14 +21,14 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import PROMPT, Entry, PastEntry, now_ms
 from acp_wire.schema.splice import json_value
 from acphold import errors
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
 from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, pieces, turns
 from acphold.imports.readers import Reader
 from acphold.imports.sources import ExportedState, Facts, Manner, Source, is_text
-from acphold.record.history.entries import PROMPT, Entry, PastEntry, now_ms
-from acphold.record.journal.journal import (
+from acphold.journal.journal import (
     Arrivals,
     Journal,
     Lease,
@@ -38,7 +38,7 @@ from acphold.record.journal.journal import (
     session_of,
     state_of,
 )
-from acphold.record.journal.rows import NewSession, RowChange, SessionRow
+from acphold.journal.rows import NewSession, RowChange, SessionRow
 
 IMPORTED: Final = "imported"
 """The kind of the entry after imported ones; folds and replays skip it."""

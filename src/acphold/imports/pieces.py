@@ -31,6 +31,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import PROMPT, Entry, PastEntry
+from acp_conversation.history.fold import fold
+from acp_conversation.history.message_chunks import Messages
+from acp_conversation.history.timeline import Item, Message, TurnEnd
 from acp_safety.errors import RedactionError
 from acp_safety.redaction.redactor import UNREADABLE, Redactor
 from acphold.errors import TranscriptError
@@ -38,10 +42,6 @@ from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
 from acphold.imports.sources import WHOLE, Facts, Manner, Source
 from acphold.imports.values import squeeze, text
-from acphold.record.history.entries import PROMPT, Entry, PastEntry
-from acphold.record.history.fold import fold
-from acphold.record.history.message_chunks import Messages
-from acphold.record.history.timeline import Item, Message, TurnEnd
 
 ENOUGH: Final = 50
 """After this many matching prompts, earlier ones are not compared."""

@@ -91,7 +91,7 @@ def lines(
     with open(descriptor, "rb", buffering=_BUFFER) as packed, ExitStack() as stack:
         file, most = packed, sys.maxsize
         if path.suffix == ".zst":
-            from acphold.record.journal.compression import WINDOW, zstd
+            from acphold.journal.compression import WINDOW, zstd
 
             unpacked = stack.enter_context(zstd.ZstdFile(file, options=WINDOW))
             file = cast("BinaryIO", unpacked)

@@ -26,8 +26,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
+from acp_conversation.history.entries import Origin
 from acp_wire.workspace import regular_files
-from acphold.record.journal.rows import Origin
 
 MARK: Final = " (imported)"
 """Added to the title of a session whose id belonged to another conversation here."""

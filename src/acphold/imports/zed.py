@@ -134,7 +134,7 @@ def _thread(
     ):
         raw = as_bytes(data)
         if form == "zstd":
-            from acphold.record.journal.compression import WINDOW, zstd
+            from acphold.journal.compression import WINDOW, zstd
 
             packed = raw
             try:

@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import AsyncIterator
 from time import monotonic
 
+from acp_conversation.history.entries import PROMPT, TURN_END, Entry
+from acp_conversation.history.fold import EMPTY, Fold, SessionState
 from acphold.errors import DeclarationError
+from acphold.journal.journal import Journal, history
 from acphold.library import bounds
 from acphold.library.store import STORE, Store
-from acphold.record.history.entries import PROMPT, TURN_END, Entry
-from acphold.record.history.fold import EMPTY, Fold, SessionState
-from acphold.record.journal.journal import Journal, history
 
 
 class _Pace:

@@ -22,6 +22,7 @@ from acp_wire.schema.splice import members, session_id_in, splice
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet
 from acphold import errors
+from acphold.journal.journal import Journal, session_of
 from acphold.library import bounds
 from acphold.library.definition import Definition, SessionHook, capabilities_of, introduction
 from acphold.library.history import History
@@ -34,7 +35,6 @@ from acphold.live.agents.interface import AgentCall, AgentRequest, ListenerToMan
 from acphold.live.hub.prompt_turn import PromptCall
 from acphold.live.mcp.servers import MCP_MESSAGE
 from acphold.logs import about
-from acphold.record.journal.journal import Journal, session_of
 
 if TYPE_CHECKING:
     from acp_wire.rpc.requests import Answer

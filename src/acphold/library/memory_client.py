@@ -13,6 +13,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from acp_conversation.history.entries import UPDATE, Entry
+from acp_conversation.history.fold import SessionState, fold
+from acp_conversation.history.raw_update import PROMPT_BEGUN
+from acp_conversation.history.timeline import ToolCall, shorten
 from acp_wire.rpc.wire_errors import on_incident
 from acp_wire.schema import (
     READ_TEXT_FILE,
@@ -40,13 +44,9 @@ from acphold.client.endpoints import TransportEndpoint
 from acphold.client.remote_turn import TurnFeed, as_update, said_by
 from acphold.client.uplink import Uplink, UplinkSettings
 from acphold.errors import MissingFileError, RemoteError, UnknownSessionError
-from acphold.record.history.entries import UPDATE, Entry
-from acphold.record.history.fold import SessionState, fold
-from acphold.record.history.raw_update import PROMPT_BEGUN
-from acphold.record.history.timeline import ToolCall, shorten
-from acphold.record.journal.lineage import identity
-from acphold.record.journal.rows import ListFilter, RowChange
-from acphold.record.journal.stores import journal_name, open_journal
+from acphold.journal.lineage import identity
+from acphold.journal.rows import ListFilter, RowChange
+from acphold.journal.stores import journal_name, open_journal
 
 if TYPE_CHECKING:
     from acphold.client.session_feed import SessionFeed

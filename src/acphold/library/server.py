@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from acp_wire.rpc import Transport
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, end, finish, require_loop
+from acphold.journal.journal import Journal
 from acphold.library.definition import Definition, SignIn
 from acphold.library.in_process import InProcessAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import Guest, Service, attend, journal_at, open_desk
-from acphold.record.journal.journal import Journal
 from acphold.serve_options import AgentOptions
 
 if TYPE_CHECKING:
-    from acphold.record.journal.access import Access
+    from acphold.journal.access import Access
     from acphold.web.application import Admit, Mounted
 
 UNKNOWN = "the Principal %r can see no sessions: give it a tenant, a session_id or sees_all"

@@ -37,12 +37,12 @@ from acphold.library.store import Store
 from acphold.library.workspace import ClientSide, Folders, SessionFiles
 
 if TYPE_CHECKING:
+    from acp_conversation.history.fold import SessionState
     from acp_wire.workspace.terminals import Terminals
     from acphold.library.history import History
     from acphold.library.outbox import Outbox
     from acphold.library.session_servers import SessionServers
     from acphold.live.mcp.offers import Prompt
-    from acphold.record.history.fold import SessionState
 
 
 MODE = "mode"

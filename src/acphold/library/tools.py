@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, Typed
 
 from msgspec import UNSET, Raw, UnsetType
 
+from acp_conversation.history.timeline import shorten
 from acp_wire.schema import (
     Content,
     ContentBlock,
@@ -34,7 +35,6 @@ from acphold.errors import AcpError, DeclarationError
 from acphold.library import bounds
 from acphold.library.store import to_json
 from acphold.library.workspace import CommandExit, RunningCommand
-from acphold.record.history.timeline import shorten
 
 if TYPE_CHECKING:
     from acphold.library.outbox import TurnOutbox

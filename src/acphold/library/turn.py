@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from msgspec import UNSET, Struct
 
+from acp_conversation.history.timeline import shorten
 from acp_wire.schema import (
     ContentBlock,
     Cost,
@@ -37,12 +38,11 @@ from acphold.library.questions import (
 )
 from acphold.library.tools import Entering, Location, RunningTool, permission_view, plain_step
 from acphold.library.workspace import Command, PendingCommand, SessionFiles, TurnCommands
-from acphold.record.history.timeline import shorten
 
 if TYPE_CHECKING:
+    from acp_conversation.history.fold import SessionState
     from acphold.library.session import AuthorSession, Session, Severity
     from acphold.library.session_servers import TurnServers
-    from acphold.record.history.fold import SessionState
 
 LONGEST: Final = bounds.PIECE_CHARACTERS
 

@@ -11,9 +11,7 @@ EXPORTS = """
     hub.prompt_turn
     mcp.bridge mcp.connections mcp.messages mcp.offers mcp.servers mcp.transports
     origins.kept_changes origins.why
-    presentation.diffs presentation.json_facts presentation.permissions
-    presentation.present_diffs presentation.scenes presentation.visible_text
-    reading.inbox reading.local_reader reading.neighbours
+    reading.inbox reading.json_facts reading.local_reader reading.neighbours
     reading.requests reading.rule_offers reading.server_reader reading.session_reader
     server.alert_commands server.daemon server.far_line server.fronts server.positions
     server.principals server.reconnection server.relay_protocol server.service

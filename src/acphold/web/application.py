@@ -50,14 +50,14 @@ from acp_wire.transports.addresses import ENDED, OWNERS
 from acp_wire.transports.known_servers import ENDPOINT, MOVES
 from acp_wire.transports.messages import MessageTransport
 from acphold.errors import AcpError, ForbiddenError, MoveRefusedError
+from acphold.journal.access import NODE, Access
+from acphold.journal.journal import Journal
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.moves import MoveLine
 from acphold.live.reading.neighbours import let_go
 from acphold.live.reading.requests import FEED, INBOX, SEARCH, SESSIONS
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import EXPIRED
-from acphold.record.journal.access import NODE, Access
-from acphold.record.journal.journal import Journal
 from acphold.web import bounds
 from acphold.web.connections import (
     CuttingSocket,

@@ -21,10 +21,10 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from acp_conversation.history.entries import now_ms
+from acp_conversation.history.raw_update import storable
 from acp_wire.tasks import beside
-from acphold.record.history.entries import now_ms
-from acphold.record.history.raw_update import storable
-from acphold.record.journal.access import Access, Deed
+from acphold.journal.access import Access, Deed
 from acphold.web import bounds
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from acphold.record.journal import bounds as journal_bounds
+from acphold.journal import bounds as journal_bounds
 
 # -- connections ----------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct, ValidationError
 from msgspec.json import decode, encode
 
+from acp_conversation.history.raw_update import encode_object
 from acp_wire.rpc import Transport
 from acp_wire.schema.splice import UNREADABLE, members
 from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm
@@ -37,7 +38,6 @@ from acp_wire.tasks import beside
 from acp_wire.transports import messages
 from acphold.errors import InvalidParamsError
 from acphold.live.hub.frames import POSITION
-from acphold.record.history.raw_update import encode_object
 from acphold.web import bounds
 
 T = TypeVar("T")

@@ -26,8 +26,8 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.access import NODE, SCOPES, Scope, token_id
+from acp_conversation.history.entries import now_ms
+from acphold.journal.access import NODE, SCOPES, Scope, token_id
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted, Gate, cookie_name

@@ -22,7 +22,7 @@ from acp_wire.tasks import end, first
 from acp_wire.transports.messages import POLICY
 from acp_wire.transports.pipes import FLUSH_SECONDS
 from acphold import errors
-from acphold.record.journal.access import AccessToken
+from acphold.journal.access import AccessToken
 from acphold.web import bounds
 from acphold.web.connections import STATE, Headers, Receive, Scope, Send, ServedConnection
 

@@ -24,17 +24,17 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from acp_conversation.history.entries import Segment, TurnSpan, turn_spans
+from acp_conversation.history.raw_update import storable
+from acp_conversation.history.words import document
+from acp_conversation.reports.file_edits import FileText
+from acp_conversation.reports.session_diff import FileDiff, Gap, on_disk
 from acp_wire.workspace.threads import Threads
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.journal import Journal, Readable, history
+from acphold.journal.rows import SessionRow
 from acphold.live.origins.kept_changes import FoundChanges, session_changes
-from acphold.live.presentation.json_facts import facts_json
-from acphold.record.history.entries import Segment, TurnSpan, turn_spans
-from acphold.record.history.raw_update import storable
-from acphold.record.history.words import document
-from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.journal import Journal, Readable, history
-from acphold.record.journal.rows import SessionRow
-from acphold.record.reports.file_edits import FileText
-from acphold.record.reports.session_diff import FileDiff, Gap, on_disk
+from acphold.live.reading.json_facts import facts_json
 from acphold.web import bounds
 from acphold.web.exchange import RefusedError
 

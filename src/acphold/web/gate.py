@@ -32,12 +32,11 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import iso, now_ms
 from acp_wire.transports.known_servers import REALM
 from acp_wire.transports.messages import POLICY
 from acphold import errors
-from acphold.live.server.principals import Principal
-from acphold.record.history.entries import iso, now_ms
-from acphold.record.journal.access import (
+from acphold.journal.access import (
     BROWSER,
     Access,
     AccessToken,
@@ -48,6 +47,7 @@ from acphold.record.journal.access import (
     new_token,
     token_id,
 )
+from acphold.live.server.principals import Principal
 from acphold.web import bounds
 from acphold.web.audit import Actor, Audit
 from acphold.web.connections import GOING_AWAY, Connections, Headers

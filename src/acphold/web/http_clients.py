@@ -45,6 +45,9 @@ from typing import Final, NamedTuple
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
+from acp_conversation.history.entries import LAST_SEQ
+from acp_conversation.history.raw_update import members
+from acp_wire.newest import Newest
 from acp_wire.rpc.protocol import refusal
 from acp_wire.rpc.wire_errors import wire_error
 from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode
@@ -58,9 +61,6 @@ from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, In
 from acphold.live.agents.capabilities import asking_for_positions
 from acphold.live.hub.frames import PARENT
 from acphold.live.server import positions
-from acphold.newest import Newest
-from acphold.record.history.entries import LAST_SEQ
-from acphold.record.history.raw_update import members
 from acphold.web import bounds
 from acphold.web.connections import Headers, Offering
 from acphold.web.exchange import AtOnce, EventStream, HttpExchange, RefusedError, event

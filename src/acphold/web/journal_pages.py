@@ -32,24 +32,23 @@ from typing import Any, Final, TypeVar
 from msgspec import Raw
 from msgspec.json import encode as json_encode
 
+from acp_conversation.history.entries import SENT, TURN_END, id_of_sent
 from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION, encode
 from acp_wire.schema.splice import splice
 from acphold.errors import JournalUnavailableError, RewrittenError
+from acphold.journal.hits import terms
+from acphold.journal.journal import Journal
+from acphold.journal.rows import ListFilter, SessionRow
+from acphold.journal.seams import Sought
 from acphold.known_agents import keys_of
 from acphold.live.hub.choices import load_result
-from acphold.live.presentation import json_facts
-from acphold.live.reading import requests
+from acphold.live.reading import json_facts, requests
 from acphold.live.reading.inbox import Whose
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import Live, live_anywhere
 from acphold.live.reading.session_reader import Wanted
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import journal_at
-from acphold.record.history.entries import SENT, TURN_END, id_of_sent
-from acphold.record.journal.hits import terms
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.rows import ListFilter, SessionRow
-from acphold.record.journal.seams import Sought
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted

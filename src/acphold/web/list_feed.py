@@ -29,15 +29,15 @@ from msgspec.structs import replace
 from acp_wire.schema import LIST_SESSIONS
 from acp_wire.tasks import end
 from acphold.errors import JournalError
+from acphold.journal.journal import Journal
+from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.hub.alerts import Activity
-from acphold.live.presentation.json_facts import session_json
+from acphold.live.reading.json_facts import session_json
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.requests import NoQuery
 from acphold.live.reading.session_reader import ListedSession, News, Wanted
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import journal_at
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.rows import ListFilter, SessionRow
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted, Gate

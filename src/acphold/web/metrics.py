@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Final
 
 from acp_wire.schema import LIST_SESSIONS
-from acphold.record.journal.stored_journal import BOUNDS
+from acphold.journal.stored_journal import BOUNDS
 from acphold.web.connections import Message, Receive, Send
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted

@@ -35,20 +35,20 @@ from typing import Annotated, Final
 from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder, encode
 
+from acp_conversation.history.entries import now_ms
+from acp_conversation.history.prompt_queue import describe_queue
+from acp_conversation.presentation.visible_text import on_one_line
 from acp_wire.schema import LIST_SESSIONS
 from acp_wire.tasks import end
 from acphold.errors import JournalError
+from acphold.journal.journal import Journal
+from acphold.journal.rows import SessionRow
 from acphold.live.hub.alerts import Activity
-from acphold.live.presentation.json_facts import question_line
-from acphold.live.presentation.visible_text import on_one_line
 from acphold.live.reading.inbox import Whose, open_questions
+from acphold.live.reading.json_facts import question_line
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import Live
 from acphold.live.reading.session_reader import sessions_on_hold
-from acphold.record.history.entries import now_ms
-from acphold.record.history.prompt_queue import describe_queue
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.rows import SessionRow
 from acphold.web import bounds, push
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted, Gate

@@ -29,11 +29,11 @@ from acp_wire.rpc.transport import OfferingTransport
 from acp_wire.schema import encode
 from acp_wire.tasks import TaskSet, beside, finish, first
 from acphold import errors
+from acphold.journal.stored_journal import Durations
 from acphold.live.hub.alerts import Activity
 from acphold.live.server import relay_protocol
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import refuse
-from acphold.record.journal.stored_journal import Durations
 from acphold.web import bounds
 
 log = logging.getLogger(__name__)

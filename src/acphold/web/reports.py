@@ -40,26 +40,26 @@ import msgspec
 from msgspec import Struct
 from msgspec.json import encode
 
+from acp_conversation.history.entries import PROMPT, TURN_END, Entry
+from acp_conversation.history.raw_update import ROLES, members, string, update_kind
+from acp_conversation.history.replay import named_user
+from acp_conversation.history.timeline import turn_end
+from acp_conversation.history.words import document
+from acp_conversation.presentation.present_diffs import present_diffs, present_files
+from acp_conversation.reports.file_edits import diffs_in
 from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION
 from acp_wire.workspace.threads import Threads
 from acphold.errors import ForbiddenError, RewrittenError, UnknownSessionError
+from acphold.journal.hits import Held, hit, patterns_of, speaker, terms
+from acphold.journal.journal import Journal, history
+from acphold.journal.rows import SessionRow
 from acphold.live.agents.extensions import FORK_METHOD
 from acphold.live.hub.kept_files import read_kept_turns
-from acphold.live.presentation.json_facts import facts_json, place_name, usage_json
-from acphold.live.presentation.present_diffs import present_diffs, present_files
 from acphold.live.reading import requests
 from acphold.live.reading.inbox import Whose
+from acphold.live.reading.json_facts import facts_json, place_name, usage_json
 from acphold.live.reading.local_reader import LocalReader, entries_of
 from acphold.live.server.principals import Principal
-from acphold.record.history.entries import PROMPT, TURN_END, Entry
-from acphold.record.history.raw_update import ROLES, members, string, update_kind
-from acphold.record.history.replay import named_user
-from acphold.record.history.timeline import turn_end
-from acphold.record.history.words import document
-from acphold.record.journal.hits import Held, hit, patterns_of, speaker, terms
-from acphold.record.journal.journal import Journal, history
-from acphold.record.journal.rows import SessionRow
-from acphold.record.reports.file_edits import diffs_in
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.file_changes import SessionChanges
@@ -308,7 +308,9 @@ class Reports:
                 raise RefusedError(404, "this question is not open")
             try:
                 async with asyncio.timeout(bounds.PRESENT_SECONDS):
-                    diffs = await self._threads.run(present_diffs, call, present_files(row))
+                    diffs = await self._threads.run(
+                        present_diffs, call, present_files(row.cwd, row.additional_directories)
+                    )
             except TimeoutError:
                 raise RefusedError(503, "the session's files take too long to read") from None
             raw = facts_json({"diffs": {str(at): each for at, each in diffs.items()}}).encode()

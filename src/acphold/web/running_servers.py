@@ -17,7 +17,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 
 from acp_wire.transports.runtime_folder import state_folder
-from acphold.record.journal.stores import journal_name
+from acphold.journal.stores import journal_name
 from acphold.web import bounds
 
 log = logging.getLogger(__name__)

@@ -21,16 +21,16 @@ from urllib.parse import urlsplit
 import uvicorn
 from msgspec import Struct
 
+from acp_conversation.history.entries import now_ms
 from acp_wire.tasks import beside, first
 from acp_wire.transports.addresses import NODE_TOKEN
 from acp_wire.transports.known_servers import local_tokens, origin_of, remember, token_for
 from acp_wire.transports.messages import HEARTBEAT_SECONDS
 from acphold.errors import SettingsError
+from acphold.journal.access import SCOPES, Access, token_id
+from acphold.journal.stores import journal_name
 from acphold.live.hub.alerts import Activity
 from acphold.live.server.service import journal_at
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.access import SCOPES, Access, token_id
-from acphold.record.journal.stores import journal_name
 from acphold.web import bounds
 from acphold.web.application import Application, ServedMoves
 from acphold.web.connections import Asgi, Connections, limits_for, repeating

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 import pytest_asyncio
 
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import Journal
+from acphold.journal.stores import open_journal
 
 
 @contextmanager

@@ -7,13 +7,14 @@ import asyncio
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from acp_conversation.history.entries import Segment
 from acphold.errors import RewrittenError
-from acphold.record.history.entries import Segment
-from acphold.record.journal import bounds
-from acphold.record.journal.journal import Journal, history
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.stores import open_journal
-from tests.journal.conversations import CONVERSATIONS, Pieces, append, begun
+from acphold.journal import bounds
+from acphold.journal.journal import Journal, history
+from acphold.journal.rows import NewSession
+from acphold.journal.stores import open_journal
+from tests.conversations import CONVERSATIONS
+from tests.journal.conversations import Pieces, append, begun
 from tests.journal.promises.sessions import TEXT, long_turn, numbers
 
 

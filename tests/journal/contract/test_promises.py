@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.record.journal.stores import open_journal
+from acphold.journal.stores import open_journal
 from tests.journal.promises.promise import JournalPromise
 from tests.journal.promises.suite import JOURNAL_PROMISES
 

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from acphold.record.history.entries import PastEntry
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.seams import Part, Sought
-from acphold.record.journal.stores import open_journal
-from tests.journal.conversations import chunk, encode
+from acp_conversation.history.entries import PastEntry
+from acphold.journal.journal import Journal
+from acphold.journal.rows import NewSession
+from acphold.journal.seams import Part, Sought
+from acphold.journal.stores import open_journal
+from tests.conversations import chunk, encode
 from tests.postgresql import Databases
 
 SAID = [
@@ -27,7 +27,7 @@ SAID = [
     "привет мир, ёлка й; Ελληνικά ά; עברית; العربية",
     "http://example.org/a-b?c=d user@host.example 3.14 1e9 v1.2.3",
     "emoji 🙂 and\u200bzero width, soft\u00adhyphen, it's o'clock",
-    "HTTPServer std::vector<int> src/acphold/record/journal/words.py",
+    "HTTPServer std::vector<int> src/acphold/journal/words.py",
     "fox fox FOX, and a dog dog dog dog",
     "a flaky test, a flaky test and the test that is flaky: " + "so many other words " * 30,
     "テスト テスト テスト",

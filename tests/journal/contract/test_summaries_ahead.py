@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from acphold.record.journal.bounds import AHEAD_ENTRIES
-from acphold.record.journal.journal import Append, Journal, state_of
-from acphold.record.journal.sql.store import SqlJournal
-from acphold.record.journal.stores import open_journal
+from acphold.journal.bounds import AHEAD_ENTRIES
+from acphold.journal.journal import Append, Journal, state_of
+from acphold.journal.sql.store import SqlJournal
+from acphold.journal.stores import open_journal
 from tests.journal.conversations import begun
 from tests.journal.promises.sessions import PROMPT
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.record.history.entries import PastEntry
-from acphold.record.journal.journal import Journal
-from tests.journal.conversations import begun, chunk, encode
+from acp_conversation.history.entries import PastEntry
+from acphold.journal.journal import Journal
+from tests.conversations import chunk, encode
+from tests.journal.conversations import begun
 
 
 @pytest.mark.parametrize(

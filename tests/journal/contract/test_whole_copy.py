@@ -15,23 +15,17 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import Origin, Segment
 from acphold.errors import JournalUnavailableError, NotAJournalError
-from acphold.record.history.entries import Segment
-from acphold.record.journal import bounds
-from acphold.record.journal.access import Share
-from acphold.record.journal.copies import Became, copy_all
-from acphold.record.journal.journal import Journal, Lease, is_forgotten
-from acphold.record.journal.owners import is_free
-from acphold.record.journal.rows import (
-    Listed,
-    ListFilter,
-    NewSession,
-    Origin,
-    RowChange,
-    SessionRow,
-)
-from acphold.record.journal.stores import open_journal
-from tests.journal.promises.promise import append, chunk, turn
+from acphold.journal import bounds
+from acphold.journal.access import Share
+from acphold.journal.copies import Became, copy_all
+from acphold.journal.journal import Journal, Lease, is_forgotten
+from acphold.journal.owners import is_free
+from acphold.journal.rows import Listed, ListFilter, NewSession, RowChange, SessionRow
+from acphold.journal.stores import open_journal
+from tests.conversations import chunk
+from tests.journal.promises.promise import append, turn
 from tests.postgresql import Databases
 
 EVERYTHING = ListFilter(include_unprompted=True, archived="include")
@@ -190,8 +184,8 @@ async def test_a_copy_that_was_broken_off_goes_on_and_doubles_nothing(
 
 BROKEN_OFF = """
 import asyncio, os, signal, sys
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.stores import open_journal
+from acphold.journal.rows import NewSession
+from acphold.journal.stores import open_journal
 
 async def begin(location, created_at):
     journal = open_journal(location)
@@ -224,8 +218,8 @@ async def test_a_copy_that_was_killed_leaves_no_owner_behind(
 
 DIED = """
 import asyncio, os, signal, sys
-from acphold.record.journal.rows import RowChange
-from acphold.record.journal.stores import open_journal
+from acphold.journal.rows import RowChange
+from acphold.journal.stores import open_journal
 
 async def begin(location):
     journal = open_journal(location)

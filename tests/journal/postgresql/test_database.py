@@ -25,13 +25,14 @@ from acphold.errors import (
     NewerJournalError,
     ReadOnlyJournalError,
 )
-from acphold.record.journal import bounds
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.owners import At, seems_gone
-from acphold.record.journal.postgresql.migrations import FIRST, Line
-from acphold.record.journal.stores import open_journal
+from acphold.journal import bounds
+from acphold.journal.journal import Journal
+from acphold.journal.owners import At, seems_gone
+from acphold.journal.postgresql.migrations import FIRST, Line
+from acphold.journal.stores import open_journal
+from tests.conversations import entries_of
 from tests.journal.conftest import opened
-from tests.journal.conversations import begun, entries_of
+from tests.journal.conversations import begun
 from tests.postgresql import Databases, Server
 
 
@@ -82,7 +83,7 @@ async def test_settling_that_is_cancelled_ends_behind_the_piece_that_it_is_at(
         pieces += 1
         return True  # there is more, for ever
 
-    monkeypatch.setattr("acphold.record.journal.sql.entry_rows.settle_piece", piece)
+    monkeypatch.setattr("acphold.journal.sql.entry_rows.settle_piece", piece)
     async with opened(location) as journal:
         lease = await begun(journal)
         settling = asyncio.create_task(journal.settle(lease, 1))
@@ -164,7 +165,7 @@ async def test_a_commit_whose_answer_was_lost_is_found_and_nothing_is_doubled(
             others = [await begun(journal, f"s{n}") for n in range(2, 6)]
             await pipelines.ready()
             way.answers_left = 0
-            from acphold.record.journal.journal import Append
+            from acphold.journal.journal import Append
 
             done = await journal.append_all([Append(it, [("update", [b"x"])]) for it in others])
             assert not [it for it in done if isinstance(it, LeaseLostError)]
@@ -329,8 +330,8 @@ async def test_a_server_that_only_reads_is_said_to(location: str) -> None:
 
 OWNER = """
 import asyncio, sys
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.stores import open_journal
+from acphold.journal.rows import NewSession
+from acphold.journal.stores import open_journal
 async def main():
     journal = open_journal(sys.argv[1])
     await journal.create(NewSession("s1", "a", "/w"))

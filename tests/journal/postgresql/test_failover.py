@@ -14,9 +14,10 @@ import psycopg
 import pytest
 
 from acphold.errors import JournalError, JournalUnavailableError
-from acphold.record.journal.journal import Journal, Lease
+from acphold.journal.journal import Journal, Lease
+from tests.conversations import entries_of
 from tests.journal.conftest import opened
-from tests.journal.conversations import begun, entries_of
+from tests.journal.conversations import begun
 from tests.postgresql import Databases, Server
 
 DEADLINE = 90.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from acphold.record.journal.postgresql.session_rows import PostgresqlTables
-from acphold.record.journal.rows import ListFilter
+from acphold.journal.postgresql.session_rows import PostgresqlTables
+from acphold.journal.rows import ListFilter
 from tests.postgresql import Databases
 
 SESSIONS = 20_000

@@ -19,11 +19,11 @@ from acphold.errors import (
     NewerJournalError,
     OlderJournalError,
 )
-from acphold.record.journal import bounds
-from acphold.record.journal.journal import Append
-from acphold.record.journal.postgresql import migrations
-from acphold.record.journal.postgresql.store import PostgresqlJournal
-from acphold.record.journal.rows import NewSession, RowChange
+from acphold.journal import bounds
+from acphold.journal.journal import Append
+from acphold.journal.postgresql import migrations
+from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.journal.rows import NewSession, RowChange
 from tests.journal.postgresql.earlier_tables import STEPS
 from tests.postgresql import Databases
 

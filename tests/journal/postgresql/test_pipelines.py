@@ -10,12 +10,12 @@ import pytest
 import pytest_asyncio
 
 from acphold.errors import LeaseLostError
-from acphold.record.journal import bounds
-from acphold.record.journal.journal import Append
-from acphold.record.journal.postgresql.pipelines import Pipelines
-from acphold.record.journal.postgresql.store import PostgresqlJournal
-from acphold.record.journal.rows import NewSession
-from tests.journal.conversations import entries_of
+from acphold.journal import bounds
+from acphold.journal.journal import Append
+from acphold.journal.postgresql.pipelines import Pipelines
+from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.journal.rows import NewSession
+from tests.conversations import entries_of
 from tests.postgresql import Databases
 
 

@@ -9,9 +9,9 @@ import signal
 import psycopg
 import pytest
 
-from acphold.record.journal import bounds
-from acphold.record.journal.owners import At, Free, Whose
-from acphold.record.journal.stores import open_journal
+from acphold.journal import bounds
+from acphold.journal.owners import At, Free, Whose
+from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE
 from tests.journal.conversations import begun
 from tests.postgresql import Databases

@@ -8,14 +8,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from acphold.record.journal import bounds
-from acphold.record.journal.postgresql import search
-from acphold.record.journal.postgresql.session_rows import PostgresqlTables
-from acphold.record.journal.postgresql.store import PostgresqlJournal
-from acphold.record.journal.rows import ListFilter, NewSession
-from acphold.record.journal.seams import Sought
-from acphold.record.journal.sql.search import search as searched
-from tests.journal.promises.promise import append, chunk, running, text, turn
+from acphold.journal import bounds
+from acphold.journal.postgresql import search
+from acphold.journal.postgresql.session_rows import PostgresqlTables
+from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.journal.rows import ListFilter, NewSession
+from acphold.journal.seams import Sought
+from acphold.journal.sql.search import search as searched
+from tests.conversations import chunk
+from tests.journal.promises.promise import append, running, text, turn
 from tests.postgresql import Databases
 
 

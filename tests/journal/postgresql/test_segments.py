@@ -8,10 +8,11 @@ import psycopg
 import pytest
 
 from acphold.errors import NotAJournalError
-from acphold.record.journal import bounds
-from acphold.record.journal.postgresql.store import PostgresqlJournal
-from acphold.record.journal.stored_history import FRAME
-from tests.journal.conversations import begun, entries_of
+from acphold.journal import bounds
+from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.journal.stored_history import FRAME
+from tests.conversations import entries_of
+from tests.journal.conversations import begun
 from tests.postgresql import Databases
 
 

@@ -11,12 +11,13 @@ import psycopg
 import pytest
 
 from acphold.errors import LeaseLostError
-from acphold.record.journal import bounds
-from acphold.record.journal.journal import Append
-from acphold.record.journal.postgresql import database, leases as owners, pipelines, session_rows
-from acphold.record.journal.postgresql.store import PostgresqlJournal
-from acphold.record.journal.rows import Listed, ListFilter, NewSession, RowChange
-from tests.journal.conversations import begun, chunk, encode
+from acphold.journal import bounds
+from acphold.journal.journal import Append
+from acphold.journal.postgresql import database, leases as owners, pipelines, session_rows
+from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.journal.rows import Listed, ListFilter, NewSession, RowChange
+from tests.conversations import chunk, encode
+from tests.journal.conversations import begun
 from tests.postgresql import Databases
 
 OF_NO_SESSION = {"meta", "owners", "links", "access_tokens", "rules", "deeds"}

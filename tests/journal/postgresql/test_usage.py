@@ -8,11 +8,11 @@ from random import Random
 import psycopg
 import pytest
 
-from acphold.record.journal.postgresql.session_rows import PostgresqlTables
-from acphold.record.journal.postgresql.store import PostgresqlJournal
-from acphold.record.journal.seams import Grouping
-from acphold.record.journal.sql import usage_sums
-from acphold.record.journal.token_reports import SessionUsage
+from acphold.journal.postgresql.session_rows import PostgresqlTables
+from acphold.journal.postgresql.store import PostgresqlJournal
+from acphold.journal.seams import Grouping
+from acphold.journal.sql import usage_sums
+from acphold.journal.token_reports import SessionUsage
 from tests.journal.sqlite.test_usage_sums import HOUR, expected, fill
 from tests.postgresql import Databases
 

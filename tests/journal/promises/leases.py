@@ -7,9 +7,9 @@ import os
 import pytest
 
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.owners import At, Free, Here
-from acphold.record.journal.rows import Listed, NewSession, RowChange
+from acphold.journal.journal import Journal
+from acphold.journal.owners import At, Free, Here
+from acphold.journal.rows import Listed, NewSession, RowChange
 from tests.journal.promises.promise import begun, promised
 
 

@@ -7,17 +7,17 @@ journal as another owner, and one with `again` a function that opens it once mor
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from inspect import isawaitable, signature
 from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from acphold.record.history.entries import Entry, PastEntry, Segment
-from acphold.record.journal.journal import Journal, Lease
-from acphold.record.journal.rows import NewSession, RowChange
+from acp_conversation.history.entries import PastEntry
+from acphold.journal.journal import Journal, Lease
+from acphold.journal.rows import NewSession, RowChange
+from tests.conversations import chunk, encode
 
 OpenJournal: TypeAlias = Callable[[], Journal | Awaitable[Journal]]
 """Opens a journal, always the same one, and each time as another owner."""
@@ -79,28 +79,6 @@ def each(names: tuple[str, ...] | str, cases: list[Any]) -> Callable[[Keep], Kee
         return keep
 
     return in_each
-
-
-Json = dict[str, object]
-
-
-def chunk(role: str, text: str, **more: object) -> Json:
-    """Return a chunk of text by `role` ("user_message", "agent_message", "agent_thought")."""
-    return {
-        "sessionUpdate": f"{role}_chunk",
-        "content": {"type": "text", "text": text},
-        **{name: value for name, value in more.items() if value is not None},
-    }
-
-
-def encode(value: object) -> bytes:
-    """Return JSON on one line."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def entries_of(segments: Sequence[Segment]) -> list[Entry]:
-    """Return all entries of these segments, in order."""
-    return [entry for segment in segments for entry in segment.entries()]
 
 
 Pieces = list[tuple[str, list[bytes]]]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from acphold.errors import CursorError, UnknownSessionError
-from acphold.record.journal import bounds, list_places
-from acphold.record.journal.journal import Journal, is_forgotten, session_of
-from acphold.record.journal.rows import ListFilter, ListKey, NewSession, RowChange
-from acphold.record.journal.seams import Sought
+from acphold.journal import bounds, list_places
+from acphold.journal.journal import Journal, is_forgotten, session_of
+from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChange
+from acphold.journal.seams import Sought
+from tests.conversations import chunk, encode
 from tests.journal.promises.promise import (
     begun,
-    chunk,
     each,
-    encode,
     found,
     promised,
     put,
@@ -281,8 +280,8 @@ async def a_hit_names_the_entry_even_when_it_shares_its_segment(
         ("call get_user_name(id)", "getUserName"),
         ("an HTTPServer", "server"),
         ("import a.b.c_d", "a.b.c_d"),
-        ("open src/acphold/record/journal/words.py", "journal/words.py"),
-        ("open src/acphold/record/journal/words.py", "words.py"),
+        ("open src/acphold/journal/words.py", "journal/words.py"),
+        ("open src/acphold/journal/words.py", "words.py"),
         ("C++ and std::vector<int>", "std::vector"),
         ("naïve café", "naive cafe"),
         ("\x1b[1;32mPASSED\x1b[0m", "passed"),

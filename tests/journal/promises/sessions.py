@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import Origin, Segment
 from acphold import errors
-from acphold.record.history.entries import Segment
-from acphold.record.journal.journal import Append, Journal, Lease, history, state_of
-from acphold.record.journal.rows import ListFilter, NewSession, Origin, RowChange, SessionRow
-from acphold.record.journal.seams import Sought
+from acphold.journal.journal import Append, Journal, Lease, history, state_of
+from acphold.journal.rows import ListFilter, NewSession, RowChange, SessionRow
+from acphold.journal.seams import Sought
+from tests import conversations
 from tests.journal.promises import promise
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'
@@ -65,7 +66,9 @@ async def an_id_is_taken_once(journal: Journal) -> None:
 @promise.promised
 async def what_was_appended_is_read_in_order_byte_for_byte(journal: Journal) -> None:
     lease = await promise.begun(journal)
-    raws = [promise.encode(promise.chunk("agent_message", f"né {n} 🙂")) for n in range(5)]
+    raws = [
+        conversations.encode(conversations.chunk("agent_message", f"né {n} 🙂")) for n in range(5)
+    ]
     [one] = await journal.append(lease, [("prompt", [PROMPT])])
     [many] = await journal.append(lease, [("update", raws)])
     assert (one.first_seq, one.last_seq, many.first_seq, many.last_seq) == (1, 1, 2, 6)
@@ -295,7 +298,7 @@ async def what_several_sessions_append_together_stands_in_each_of_them(
     for lease, told in zip(leases, done, strict=True):
         assert not isinstance(told, errors.LeaseLostError)
         read = await journal.read(lease.session_id, told[0].first_seq - 1)
-        assert promise.entries_of(read) == promise.entries_of(told)
+        assert conversations.entries_of(read) == conversations.entries_of(told)
 
 
 @promise.promised
@@ -313,7 +316,7 @@ async def who_lost_a_session_is_told_and_the_others_are_appended_to(
     assert not isinstance(one, errors.LeaseLostError)
     assert isinstance(two, errors.LeaseLostError)
     assert (two.session_id, two.deleted) == ("s2", False)
-    assert [entry.raw for entry in promise.entries_of(await journal.read("s1", 0))] == [b"1"]
+    assert [entry.raw for entry in conversations.entries_of(await journal.read("s1", 0))] == [b"1"]
     assert await journal.read("s2", 0) == []
     assert ((await journal.session("s2")).title, lost.next_seq) == (None, 1)
 
@@ -338,7 +341,7 @@ TEXT = "x" * 20_000
 async def long_turn(journal: Journal, chunks: int = 80) -> Lease:
     """Make a session with a finished turn that is longer than one read returns."""
     lease = await promise.begun(journal)
-    pieces = [promise.chunk("agent_message", f"<{number}>{TEXT}") for number in range(chunks)]
+    pieces = [conversations.chunk("agent_message", f"<{number}>{TEXT}") for number in range(chunks)]
     await promise.append(journal, lease, promise.turn("Go", *pieces))
     return lease
 
@@ -374,7 +377,7 @@ async def a_turn_that_begins_while_a_session_is_read_is_not_read_in_part(
         if not found:
             end = lease.next_seq - 1
             await promise.append(
-                journal, lease, promise.turn("More", promise.chunk("agent_message", "<99>"))
+                journal, lease, promise.turn("More", conversations.chunk("agent_message", "<99>"))
             )
         found.append(segment)
     assert found[-1].last_seq == end
@@ -389,7 +392,15 @@ async def history_ends_where_it_is_to_end_also_inside_a_segment(
     lease = await promise.begun(journal)
     await journal.append(
         lease,
-        [("update", [promise.encode(promise.chunk("agent_message", f"<{n}>")) for n in range(5)])],
+        [
+            (
+                "update",
+                [
+                    conversations.encode(conversations.chunk("agent_message", f"<{n}>"))
+                    for n in range(5)
+                ],
+            )
+        ],
     )
     found = [segment async for segment in history(journal, "s1", through=through)]
     assert numbers(found) == [*range(through)]
@@ -401,7 +412,7 @@ async def entries_of_some_kinds_are_read_back_without_the_others(journal: Journa
     lease = await promise.begun(journal)
     for number in range(5):
         await promise.append(
-            journal, lease, promise.turn(f"ask {number}", promise.chunk("agent_message", "…"))
+            journal, lease, promise.turn(f"ask {number}", conversations.chunk("agent_message", "…"))
         )
     all_ = (await journal.read_back("s1", None, 100)).entries
     wanted = [entry for entry in all_ if entry.kind in ("prompt", "turn_end")]

@@ -7,24 +7,14 @@ import time
 
 import pytest
 
+from acp_conversation.history.entries import Entry, PastEntry
+from acp_conversation.history.fold import fold
+from acp_conversation.history.timeline import Message
 from acphold.errors import LeaseLostError
-from acphold.record.history.entries import Entry, PastEntry
-from acphold.record.history.fold import fold
-from acphold.record.history.timeline import Message
-from acphold.record.journal.journal import Journal, state_of
-from acphold.record.journal.rows import NewSession, RowChange
-from tests.journal.promises.promise import (
-    append,
-    begun,
-    chunk,
-    cost,
-    encode,
-    entries_of,
-    past,
-    promised,
-    turn,
-    used,
-)
+from acphold.journal.journal import Journal, state_of
+from acphold.journal.rows import NewSession, RowChange
+from tests.conversations import chunk, encode, entries_of
+from tests.journal.promises.promise import append, begun, cost, past, promised, turn, used
 
 
 @promised

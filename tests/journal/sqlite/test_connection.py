@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import NewerJournalError
-from acphold.record.journal import bounds
-from acphold.record.journal.journal import Append, Lease
-from acphold.record.journal.rows import RowChange
-from acphold.record.journal.sqlite import in_file
-from acphold.record.journal.sqlite.connection import Connection, connect, writing
-from acphold.record.journal.sqlite.migrations import VERSION
-from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.journal import bounds
+from acphold.journal.journal import Append, Lease
+from acphold.journal.rows import RowChange
+from acphold.journal.sqlite import in_file
+from acphold.journal.sqlite.connection import Connection, connect, writing
+from acphold.journal.sqlite.migrations import VERSION
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import append, begun, open_file, turn
 
 DEADLINE = 60.0

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acphold.record.journal.rows import NewSession
+from acphold.journal.rows import NewSession
 from tests.journal.conversations import open_file
 
 WRITER = """
 import asyncio, random, sys
-from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.journal.sqlite.store import SqliteJournal
 
 async def main(path, seed):
     random.seed(seed)

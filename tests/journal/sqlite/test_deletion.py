@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from acphold.record.journal import bounds
-from acphold.record.journal.journal import is_forgotten
-from acphold.record.journal.rows import ListFilter, NewSession, RowChange
-from acphold.record.journal.sqlite import deletion, search_index
-from acphold.record.journal.sqlite.connection import Connection, connect
-from acphold.record.journal.sqlite.search_index import Indexed, unindex
-from acphold.record.journal.sqlite.store import SqliteJournal
-from tests.journal.conversations import append, begun, chunk, encode, open_file, turn
+from acphold.journal import bounds
+from acphold.journal.journal import is_forgotten
+from acphold.journal.rows import ListFilter, NewSession, RowChange
+from acphold.journal.sqlite import deletion, search_index
+from acphold.journal.sqlite.connection import Connection, connect
+from acphold.journal.sqlite.search_index import Indexed, unindex
+from acphold.journal.sqlite.store import SqliteJournal
+from tests.conversations import chunk, encode
+from tests.journal.conversations import append, begun, open_file, turn
 
 
 async def test_a_deleted_session_is_gone_with_all_its_words(

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_conversation.history.entries import Segment
 from acphold.errors import (
     JournalBusyError,
     JournalError,
@@ -27,13 +28,12 @@ from acphold.errors import (
     NewerJournalError,
     NotAJournalError,
 )
-from acphold.record.history.entries import Segment
-from acphold.record.journal.journal import Lease, state_of
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.sqlite import file as journal_file
-from acphold.record.journal.sqlite.connection import Connection, OpenMode, connect
-from acphold.record.journal.sqlite.migrations import VERSION
-from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.journal.journal import Lease, state_of
+from acphold.journal.rows import NewSession
+from acphold.journal.sqlite import file as journal_file
+from acphold.journal.sqlite.connection import Connection, OpenMode, connect
+from acphold.journal.sqlite.migrations import VERSION
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import open_file
 
 RAW = b'{"sessionUpdate":"from_the_future"}'
@@ -555,7 +555,7 @@ async def test_a_journal_that_is_deleted_takes_nothing_more_though_the_clock_is_
     lease = await journal.acquire("s1")
     await journal.append(lease, [("update", [RAW])])
     earlier = time.time_ns() // 1_000_000 - 3_600_000
-    monkeypatch.setattr("acphold.record.journal.sqlite.store.now_ms", lambda: earlier)
+    monkeypatch.setattr("acphold.journal.sqlite.store.now_ms", lambda: earlier)
     os.rename(path, path.parent / "away")
     with pytest.raises(JournalUnavailableError, match="deleted or replaced"):
         await journal.append(lease, [("update", [RAW])])
@@ -581,7 +581,7 @@ async def test_who_closes_a_journal_that_was_replaced_leaves_the_log_of_the_new_
 
 CLOSER = """
 import asyncio, sys
-from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.journal.sqlite.store import SqliteJournal
 
 async def main():
     journal = SqliteJournal(sys.argv[1])
@@ -704,7 +704,7 @@ async def test_a_log_that_its_last_user_copied_while_we_open_the_journal_is_no_l
 
 HOLDER = """
 import asyncio, sys
-from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.journal.sqlite.store import SqliteJournal
 async def main():
     journal = SqliteJournal(sys.argv[1])
     await journal.session("s1")

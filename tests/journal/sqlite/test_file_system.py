@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.record.journal.sqlite import file_system
-from acphold.record.journal.sqlite.file_system import network_type, type_of
+from acphold.journal.sqlite import file_system
+from acphold.journal.sqlite.file_system import network_type, type_of
 from tests.journal.conversations import open_file
 
 MOUNTS = """\

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec.structs import replace
 
-from acphold.record.journal import list_places
-from acphold.record.journal.rows import ListFilter, ListKey, RowChange, SessionRow
-from acphold.record.journal.sqlite.connection import connect
-from acphold.record.journal.sqlite.file import JournalFile
-from acphold.record.journal.sqlite.session_rows import SqliteTables
-from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.journal import list_places
+from acphold.journal.rows import ListFilter, ListKey, RowChange, SessionRow
+from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.file import JournalFile
+from acphold.journal.sqlite.session_rows import SqliteTables
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.promises.promise import put
 
 SESSIONS = st.lists(

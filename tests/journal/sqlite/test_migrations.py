@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from acp_conversation.history.entries import Entry
+from acp_conversation.history.words import document
 from acphold.errors import JournalUnavailableError
-from acphold.record.history.entries import Entry
-from acphold.record.history.words import document
-from acphold.record.journal.journal import state_of
-from acphold.record.journal.lineage import identity
-from acphold.record.journal.rows import ListFilter, RowChange
-from acphold.record.journal.sql.tables import CODES
-from acphold.record.journal.sqlite import leases
-from acphold.record.journal.sqlite.file import APPLICATION_ID
-from acphold.record.journal.sqlite.migrations import (
+from acphold.journal.journal import state_of
+from acphold.journal.lineage import identity
+from acphold.journal.rows import ListFilter, RowChange
+from acphold.journal.sql.tables import CODES
+from acphold.journal.sqlite import leases
+from acphold.journal.sqlite.file import APPLICATION_ID
+from acphold.journal.sqlite.migrations import (
     FIRST,
     SEQ_BITS,
     TABLES,
@@ -29,7 +29,7 @@ from acphold.record.journal.sqlite.migrations import (
     WITH_HOMES,
     migrate,
 )
-from acphold.record.journal.sqlite.store import appending
+from acphold.journal.sqlite.store import appending
 from tests.journal.conversations import open_file, usage_reports
 from tests.journal.sqlite.earlier_tables import STEPS
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.record.journal.journal import state_of
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.sqlite.in_file import copy_to
-from acphold.record.journal.sqlite.store import SqliteJournal
-from tests.journal.conversations import chunk, encode, open_file
+from acphold.journal.journal import state_of
+from acphold.journal.rows import NewSession
+from acphold.journal.sqlite.in_file import copy_to
+from acphold.journal.sqlite.store import SqliteJournal
+from tests.conversations import chunk, encode
+from tests.journal.conversations import open_file
 
 
 async def copied(journal: SqliteJournal, path: Path) -> int:
@@ -70,7 +71,7 @@ async def test_a_copy_that_cannot_be_made_leaves_what_was_there(
     def fail(path: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("acphold.record.journal.sqlite.in_file.write_out", fail)
+    monkeypatch.setattr("acphold.journal.sqlite.in_file.write_out", fail)
     with pytest.raises(JournalUnavailableError, match="No space left"):
         await copied(journal, tmp_path / "copy.db")
     assert await asyncio.to_thread((tmp_path / "copy.db").read_text) == "before"

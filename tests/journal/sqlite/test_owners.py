@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import HistoryLostError, JournalUnavailableError, LeaseLostError
-from acphold.record.journal.journal import Append, Journal
-from acphold.record.journal.owners import At, Free, seems_silent
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.sqlite import leases
-from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.journal.journal import Append, Journal
+from acphold.journal.owners import At, Free, seems_silent
+from acphold.journal.rows import NewSession
+from acphold.journal.sqlite import leases
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import open_file
 from tests.owners import die, killed, owning
 

@@ -12,18 +12,19 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 
+from acp_conversation.history.entries import PastEntry, Segment
 from acphold.errors import NotAJournalError
-from acphold.record.history.entries import PastEntry, Segment
-from acphold.record.journal import bounds
-from acphold.record.journal.compression import zstd
-from acphold.record.journal.journal import Lease, history, state_of
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.seams import Repaired
-from acphold.record.journal.sql import entry_rows
-from acphold.record.journal.sqlite.session_rows import SqliteTables
-from acphold.record.journal.sqlite.store import SqliteJournal
-from acphold.record.journal.stored_history import DamagedRowError, pack, plain
-from tests.journal.conversations import CONVERSATIONS, chunk, encode, open_file
+from acphold.journal import bounds
+from acphold.journal.compression import zstd
+from acphold.journal.journal import Lease, history, state_of
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.seams import Repaired
+from acphold.journal.sql import entry_rows
+from acphold.journal.sqlite.session_rows import SqliteTables
+from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.stored_history import DamagedRowError, pack, plain
+from tests.conversations import CONVERSATIONS, chunk, encode
+from tests.journal.conversations import open_file
 
 Pieces = list[tuple[str, list[bytes]]]
 
@@ -51,7 +52,7 @@ def years_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, all turns up to now are old."""
     for module in ("store", "session_rows"):
         monkeypatch.setattr(
-            f"acphold.record.journal.sqlite.{module}.now_ms", lambda: NOW + 3 * bounds.OLD_MS
+            f"acphold.journal.sqlite.{module}.now_ms", lambda: NOW + 3 * bounds.OLD_MS
         )
 
 
@@ -179,7 +180,7 @@ async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
     lease = await held(journal, TURN)
     years_later(monkeypatch)
     monkeypatch.setattr(
-        "acphold.record.journal.sqlite.session_rows.now_ms", lambda: NOW + 3 * bounds.OLD_MS
+        "acphold.journal.sqlite.session_rows.now_ms", lambda: NOW + 3 * bounds.OLD_MS
     )
     years_later(monkeypatch)
     for kind, raws in TURN:

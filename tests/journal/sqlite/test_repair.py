@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import NotAJournalError
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.seams import Repaired
-from acphold.record.journal.sqlite import in_file
-from acphold.record.journal.sqlite.store import SqliteJournal
-from tests.journal.conversations import begun, chunk, encode, open_file
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.seams import Repaired
+from acphold.journal.sqlite import in_file
+from acphold.journal.sqlite.store import SqliteJournal
+from tests.conversations import chunk, encode
+from tests.journal.conversations import begun, open_file
 
 
 async def filled(path: Path, *session_ids: str) -> SqliteJournal:

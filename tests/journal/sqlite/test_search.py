@@ -10,23 +10,24 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from acphold.record.history.compaction import compact
-from acphold.record.history.entries import Entry, PastEntry
-from acphold.record.history.words import TEXT_CHARACTERS, Document, camel_parts, document
-from acphold.record.journal import bounds
-from acphold.record.journal.access import Share
-from acphold.record.journal.hits import Term, terms
-from acphold.record.journal.rows import NewSession
-from acphold.record.journal.seams import Sought
-from acphold.record.journal.sql.search import search
-from acphold.record.journal.sql.session_tables import count_unindexed
-from acphold.record.journal.sqlite import connection, search_index, store as sqlite
-from acphold.record.journal.sqlite.connection import connect
-from acphold.record.journal.sqlite.migrations import migrate
-from acphold.record.journal.sqlite.search import find_in_index
-from acphold.record.journal.sqlite.session_rows import SqliteTables
-from acphold.record.journal.sqlite.store import SqliteJournal
-from tests.journal.conversations import CONVERSATIONS, chunk, encode, open_file, segments_of
+from acp_conversation.history.compaction import compact
+from acp_conversation.history.entries import Entry, PastEntry
+from acp_conversation.history.words import TEXT_CHARACTERS, Document, camel_parts, document
+from acphold.journal import bounds
+from acphold.journal.access import Share
+from acphold.journal.hits import Term, terms
+from acphold.journal.rows import NewSession
+from acphold.journal.seams import Sought
+from acphold.journal.sql.search import search
+from acphold.journal.sql.session_tables import count_unindexed
+from acphold.journal.sqlite import connection, search_index, store as sqlite
+from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.migrations import migrate
+from acphold.journal.sqlite.search import find_in_index
+from acphold.journal.sqlite.session_rows import SqliteTables
+from acphold.journal.sqlite.store import SqliteJournal
+from tests.conversations import CONVERSATIONS, chunk, encode, segments_of
+from tests.journal.conversations import open_file
 from tests.journal.promises.promise import found, running, said, told
 
 
@@ -413,7 +414,7 @@ def test_no_word_of_what_is_taken_out_is_left(
 async def test_the_end_of_a_long_turn_is_looked_through(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.record.journal.bounds.UNSETTLED_BYTES", 1)
+    monkeypatch.setattr("acphold.journal.bounds.UNSETTLED_BYTES", 1)
     words = [chunk("agent_message", f"word{n}", messageId=str(n)) for n in range(40)]
     await running(journal, "s1", *words)
     assert await found(journal, "word39") == [("s1", 40)]

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from acp_conversation.history.entries import Segment
 from acphold.errors import (
     JournalUnavailableError,
 )
-from acphold.record.history.entries import Segment
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.sqlite.store import SqliteJournal
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import begun, open_file
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'

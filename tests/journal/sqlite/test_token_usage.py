@@ -7,15 +7,16 @@ from typing import get_args
 
 import pytest
 
-from acphold.record.history.entries import PastEntry, Segment
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.seams import Grouping, Tokens
-from acphold.record.journal.sql.usage_sums import MOST_COST, MOST_TOKENS
-from acphold.record.journal.sqlite import search_index
-from acphold.record.journal.sqlite.connection import connect
-from acphold.record.journal.sqlite.store import SqliteJournal
-from acphold.record.journal.token_reports import MOST, reports
-from tests.journal.conversations import cost, encode, usage_reports, used
+from acp_conversation.history.entries import PastEntry, Segment
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.seams import Grouping, Tokens
+from acphold.journal.sql.usage_sums import MOST_COST, MOST_TOKENS
+from acphold.journal.sqlite import search_index
+from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.token_reports import MOST, reports
+from tests.conversations import encode
+from tests.journal.conversations import cost, usage_reports, used
 
 
 def reported(kind: str, raw: bytes) -> Tokens | None:

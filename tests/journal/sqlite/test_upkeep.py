@@ -9,25 +9,15 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from acphold.record.history.entries import Segment
-from acphold.record.history.fold import fold
-from acphold.record.history.timeline import Message
-from acphold.record.journal import bounds
-from acphold.record.journal.journal import session_of, state_of
-from acphold.record.journal.rows import NewSession, RowChange
-from acphold.record.journal.sqlite.store import SqliteJournal
-from tests.journal.conversations import (
-    CONVERSATIONS,
-    Pieces,
-    append,
-    begun,
-    chunk,
-    encode,
-    entries_of,
-    open_file,
-    past,
-    turn,
-)
+from acp_conversation.history.entries import Segment
+from acp_conversation.history.fold import fold
+from acp_conversation.history.timeline import Message
+from acphold.journal import bounds
+from acphold.journal.journal import session_of, state_of
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.sqlite.store import SqliteJournal
+from tests.conversations import CONVERSATIONS, chunk, encode, entries_of
+from tests.journal.conversations import Pieces, append, begun, open_file, past, turn
 
 
 async def history(journal: SqliteJournal, session_id: str = "s1") -> list[Segment]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from acphold.record.history.entries import PastEntry
-from acphold.record.journal.rows import NewSession, Origin, RowChange
-from acphold.record.journal.sqlite.store import SqliteJournal
-from acphold.record.journal.token_reports import SessionUsage
-from tests.journal.conversations import cost, encode, usage_reports, used
+from acp_conversation.history.entries import Origin, PastEntry
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.token_reports import SessionUsage
+from tests.conversations import encode
+from tests.journal.conversations import cost, usage_reports, used
 
 DAY = 24 * 3600 * 1000
 

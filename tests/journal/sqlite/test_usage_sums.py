@@ -14,15 +14,15 @@ from random import Random
 
 import pytest
 
-from acphold.record.history.entries import PastEntry
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.rows import NewSession, Origin, RowChange
-from acphold.record.journal.seams import Grouping, Tokens, UsageSum
-from acphold.record.journal.sql import usage_sums
-from acphold.record.journal.sqlite.connection import connect
-from acphold.record.journal.sqlite.session_rows import SqliteTables
-from acphold.record.journal.sqlite.store import SqliteJournal
-from acphold.record.journal.token_reports import COUNTS, SessionUsage, UsageReport
+from acp_conversation.history.entries import Origin, PastEntry
+from acphold.journal.journal import Journal
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.seams import Grouping, Tokens, UsageSum
+from acphold.journal.sql import usage_sums
+from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.session_rows import SqliteTables
+from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.token_reports import COUNTS, SessionUsage, UsageReport
 from tests.journal.conversations import usage_reports
 
 HOUR = 3_600_000

@@ -71,3 +71,16 @@ class Surroundings:
     def absolute(self, path: str) -> str:
         """Return the absolute path of what this names in the folder."""
         return os.path.normpath(os.path.join(self.folder, path))
+
+
+def resolve_folder(cwd: str) -> str:
+    """The canonical path of a folder: the same for `/project`, `/project/.` and links to it."""
+    try:
+        return os.path.realpath(cwd)
+    except ValueError:  # a NUL in the path: there is no such folder
+        return cwd
+
+
+def is_same_folder(one: str, other: str) -> bool:
+    """True if two paths name the same folder."""
+    return one == other or resolve_folder(one) == resolve_folder(other)

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import iso, now_ms
+from acp_conversation.history.prompt_queue import DAY_MS
 from acphold.errors import ConnectionLostError, NoJournalError, RemoteRefusalError, SettingsError
 from acphold.extras import require
 from acphold.faces.cli import bounds, options
@@ -16,11 +18,8 @@ from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import age, on_one_line, tell, visible
-from acphold.live.reading.local_reader import LocalReader, note_deed
-from acphold.record.history.entries import iso, now_ms
-from acphold.record.history.prompt_queue import DAY_MS
-from acphold.record.journal import stores
-from acphold.record.journal.access import (
+from acphold.journal import stores
+from acphold.journal.access import (
     NODE,
     SCOPES,
     AccessToken,
@@ -30,8 +29,9 @@ from acphold.record.journal.access import (
     describe_held,
     new_token,
 )
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.stores import open_journal
+from acphold.journal.journal import Journal
+from acphold.journal.stores import open_journal
+from acphold.live.reading.local_reader import LocalReader, note_deed
 
 # -- tokens -----------------------------------------------------------------------------------
 

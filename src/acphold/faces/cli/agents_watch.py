@@ -26,7 +26,7 @@ from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.own_program import own_command, run_beside
 from acphold.faces.cli import bounds
 from acphold.faces.cli.index_beside import growth, memory_file
-from acphold.record.journal import stores
+from acphold.journal import stores
 
 log = logging.getLogger(__name__)
 

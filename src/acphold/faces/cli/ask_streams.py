@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from acp_conversation.history.raw_update import encode_object, encode_text, is_our_notice, members
 from acp_wire.schema import AgentMessageChunk, TextContent, ToolCallStart
 from acp_wire.schema.updates import Notice
 from acphold.client.answers import PermissionAnswer, option_for
@@ -19,7 +20,6 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, UsageError
 from acphold.faces.cli.main import exit_code
 from acphold.faces.cli.terminal_text import LINE_TERMINALS, on_one_line, visible, visible_json
-from acphold.record.history.raw_update import encode_object, encode_text, is_our_notice, members
 
 if TYPE_CHECKING:
     from acphold.client import PermissionQuestion, RemoteSession

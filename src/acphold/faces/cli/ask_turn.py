@@ -15,6 +15,7 @@ from msgspec import Struct, convert
 from msgspec.json import encode
 from msgspec.structs import replace
 
+from acp_conversation.history.timeline import turn_end
 from acp_wire.rpc import MAX_MESSAGE, Transport
 from acp_wire.schema import Implementation
 from acp_wire.schema.initialize import AuthCapabilities
@@ -36,11 +37,10 @@ from acphold.faces.cli.session_setup import LIVE_SERVERS, SessionSetup, setup_of
 from acphold.faces.cli.settings import NamedAgent
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.wrap import options_of
+from acphold.journal.rows import SessionRow
 from acphold.live.agents.capabilities import AUTOMATIC, UNRULED
 from acphold.live.agents.identity import display_name
 from acphold.live.reading.local_reader import LocalReader
-from acphold.record.history.timeline import turn_end
-from acphold.record.journal.rows import SessionRow
 from acphold.version import __version__
 
 if TYPE_CHECKING:

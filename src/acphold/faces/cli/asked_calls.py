@@ -11,6 +11,20 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from acp_conversation.history.decisions import (
+    AskedQuestion,
+    ClosedQuestion,
+    asked_question,
+    closed_question,
+)
+from acp_conversation.history.entries import ANSWER, QUESTION
+from acp_conversation.history.raw_update import string
+from acp_conversation.presentation.present_diffs import (
+    present_diffs,
+    present_files,
+    with_present_diffs,
+)
+from acp_conversation.reports.transcript import DecidedQuestion
 from acp_safety.errors import RuleError
 from acp_safety.standing.decision import allowance
 from acp_wire.workspace.threads import Threads
@@ -18,21 +32,11 @@ from acphold.errors import AcpError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.journals import existing_journal, reading
 from acphold.faces.cli.terminal_text import this_terminal
-from acphold.live.presentation.present_diffs import present_diffs, present_files, with_present_diffs
-from acphold.record.history.decisions import (
-    AskedQuestion,
-    ClosedQuestion,
-    asked_question,
-    closed_question,
-)
-from acphold.record.history.entries import ANSWER, QUESTION
-from acphold.record.history.raw_update import string
-from acphold.record.reports.transcript import DecidedQuestion
 
 if TYPE_CHECKING:
+    from acp_conversation.history.timeline import ToolCall
     from acphold.faces.cli.servers import FarServer
     from acphold.live.reading.session_reader import OfferedRule, SessionReader
-    from acphold.record.history.timeline import ToolCall
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +58,8 @@ class KnownCalls:
                 asyncio.timeout(bounds.PRESENT_SECONDS),
                 existing_journal() as journal,
             ):
-                reader = present_files(await journal.session(session_id))
+                row = await journal.session(session_id)
+                reader = present_files(row.cwd, row.additional_directories)
                 found = await self._threads.run(present_diffs, tool.fields, reader)
         except (AcpError, TimeoutError) as error:
             log.info("a change is shown as the agent says it: %s", error)

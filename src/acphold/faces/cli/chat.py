@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from acp_conversation.history.prompt_queue import prompt_quantity
 from acp_wire.surroundings import Surroundings
 from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
@@ -26,12 +27,11 @@ from acphold.faces.cli.sign_in import sign_in_program
 from acphold.faces.cli.ssh import host_option
 from acphold.faces.cli.starts import Start, find_start, start_in, write_start
 from acphold.faces.cli.terminal_text import folder, on_one_line, on_terminal, tell
+from acphold.journal import stores
+from acphold.journal.moves import refuse_moved
+from acphold.journal.rows import SessionRow
 from acphold.live.agents.identity import display_name
 from acphold.live.reading.neighbours import live_anywhere
-from acphold.record.history.prompt_queue import prompt_quantity
-from acphold.record.journal import stores
-from acphold.record.journal.moves import refuse_moved
-from acphold.record.journal.rows import SessionRow
 
 if TYPE_CHECKING:
     from acphold.client.answers import Rule

@@ -17,10 +17,10 @@ from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.main import COMMANDS, FAMILIES, LISTED, parser_of, split_name
 from acphold.faces.cli.settings import agent_name, agent_names
 from acphold.faces.cli.terminal_text import cut, on_one_line
+from acphold.journal import stores
+from acphold.journal.journal import rows_of
+from acphold.journal.rows import ListFilter, SessionRow
 from acphold.known_agents import KNOWN_AGENTS
-from acphold.record.journal import stores
-from acphold.record.journal.journal import rows_of
-from acphold.record.journal.rows import ListFilter, SessionRow
 
 SCRIPTS = {
     # A loop, and not a word list: bash would expand `$(…)` in an id that an agent chose.

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from acp_wire.surroundings import is_same_folder
 from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.faces.cli.command_line import UsageError, require_folder
 from acphold.faces.cli.journals import existing_journal, is_live, journal_if_any
@@ -17,12 +18,11 @@ from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name, agent_names, startable
 from acphold.faces.cli.starts import Start, find_start
 from acphold.faces.cli.terminal_text import cut, folder, on_one_line, tell
-from acphold.journal_location import is_same_folder
+from acphold.journal.journal import Journal
+from acphold.journal.moves import refuse_moved
+from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import let_go
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.moves import refuse_moved
-from acphold.record.journal.rows import ListFilter, RowChange, SessionRow
 
 
 async def session_to_continue(session_id: str | None, cwd: str) -> SessionRow | None:

@@ -29,12 +29,12 @@ from acphold.faces.cli.show import show_in_pager
 from acphold.faces.cli.ssh import become_ssh
 from acphold.faces.cli.terminal_text import on_one_line, on_terminal, tell, visible
 from acphold.faces.screen.picker import Picked
+from acphold.journal.rows import SessionRow
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace
 from acphold.live.hub.moves import MovedSession
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import let_go, live_anywhere
-from acphold.record.journal.rows import SessionRow
 
 
 class _Options(WantedCopy, kw_only=True):

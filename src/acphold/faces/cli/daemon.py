@@ -52,12 +52,12 @@ from acphold.faces.cli.starts import remember, start_in
 from acphold.faces.cli.terminal_text import tell
 from acphold.faces.cli.watchdog import keep_own_code, watch_loop, write_tasks
 from acphold.faces.cli.wrap import make_service, settings_of, split_name
+from acphold.journal import stores
 from acphold.journal_location import VARIABLE, default_location
 from acphold.live.agents.interface import AbsentAgent
 from acphold.live.server.daemon import serve_journal
 from acphold.live.server.fronts import Fronted
 from acphold.live.server.service import Service, stop_at_signals
-from acphold.record.journal import stores
 from acphold.serve_options import ServeOptions
 
 

@@ -19,6 +19,9 @@ from tempfile import TemporaryDirectory
 import msgspec
 from rich.text import Text
 
+from acp_conversation.history.fold import SessionState
+from acp_conversation.history.raw_update import text_block, update_kind
+from acp_conversation.history.timeline import Message, ToolCall
 from acp_wire.processes import process_tree
 from acp_wire.processes.own_program import own_command, start_beside
 from acp_wire.schema import Implementation
@@ -33,9 +36,6 @@ from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import MAX_WIDTH, Beside, body
 from acphold.journal_location import VARIABLE
 from acphold.live.reading.neighbours import SilentProcess
-from acphold.record.history.fold import SessionState
-from acphold.record.history.raw_update import text_block, update_kind
-from acphold.record.history.timeline import Message, ToolCall
 from acphold.version import __version__
 
 FIRST = "Make the greeting friendlier, please"

@@ -52,12 +52,12 @@ from acphold.faces.cli.setup import absolute_command
 from acphold.faces.cli.terminal_text import folder, on_one_line, quantity
 from acphold.faces.cli.wrap import options_of, settings_parser
 from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
+from acphold.journal.stores import engine_has_search, engine_version
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.live.agents.capabilities import ClientOffer, answer_for_client
 from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.reading.neighbours import processes, silent_processes
-from acphold.record.journal.stores import engine_has_search, engine_version
 from acphold.version import __version__
 from acphold.web.page_files import is_checkout, why_missing
 

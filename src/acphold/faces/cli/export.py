@@ -12,6 +12,10 @@ from typing import TextIO
 
 from msgspec import Struct
 
+from acp_conversation.exports import forms
+from acp_conversation.exports.forms import FORMS, INDEX, Form, Head, form_of
+from acp_conversation.exports.redacted import Redaction
+from acp_conversation.history.entries import Entry
 from acphold.errors import UnknownSessionError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
@@ -28,13 +32,9 @@ from acphold.faces.cli.terminal_text import (
     tell,
     visible_json,
 )
-from acphold.faces.exports import forms
-from acphold.faces.exports.forms import FORMS, INDEX, Form, Head, form_of
-from acphold.faces.exports.redacted import Redaction
-from acphold.live.presentation.json_facts import place_name
+from acphold.journal.rows import ListFilter, SessionRow
+from acphold.live.reading.json_facts import place_name
 from acphold.live.reading.session_reader import Wanted, session_pages
-from acphold.record.history.entries import Entry
-from acphold.record.journal.rows import ListFilter, SessionRow
 
 
 @command("export", "[OPTIONS] [ID...]")
@@ -141,6 +141,13 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Destinati
 # -- writing ------------------------------------------------------------------------------------
 
 
+def head_of(row: SessionRow) -> Head:
+    """Return the head of a session of the journal."""
+    theirs = None if row.downstream_id == row.session_id else row.downstream_id
+    same = (name for name in Head.__struct_fields__ if name != "agent_session_id")
+    return Head(**{name: getattr(row, name) for name in same}, agent_session_id=theirs)
+
+
 class _ExportWriter(Struct, frozen=True):
     """Writes sessions in one form; errors that it `passes_over` skip a session."""
 
@@ -181,7 +188,7 @@ class _ExportWriter(Struct, frozen=True):
 
     async def _redact(self, row: SessionRow) -> tuple[Head, AsyncIterator[Entry]]:
         """Return the head and the entries of a session, redacted if asked for."""
-        head = Head.of(row)
+        head = head_of(row)
 
         def read() -> AsyncIterator[Entry]:
             return self.entries(row.session_id)

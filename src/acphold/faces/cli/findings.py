@@ -14,6 +14,8 @@ from pathlib import Path
 from msgspec import Struct
 from rich.text import Text
 
+from acp_conversation.history.entries import now_ms
+from acp_conversation.history.prompt_queue import DAY_MS
 from acp_safety.snapshots.checkouts import checkout_of
 from acp_safety.snapshots.git import program
 from acp_safety.snapshots.snapshot import is_too_high
@@ -34,15 +36,13 @@ from acphold.faces.cli.terminal_text import (
     visible,
 )
 from acphold.faces.screen.layout import Beside
+from acphold.journal import stores
+from acphold.journal.journal import Journal, history
+from acphold.journal.rows import ListFilter, SessionRow
+from acphold.journal.seams import InFile, TurnSnapshot
 from acphold.journal_location import scheme_of
 from acphold.live.hub.kept_files import remains
 from acphold.live.hub.kept_stores import relatives, stores_of, tidy
-from acphold.record.history.entries import now_ms
-from acphold.record.history.prompt_queue import DAY_MS
-from acphold.record.journal import stores
-from acphold.record.journal.journal import Journal, history
-from acphold.record.journal.rows import ListFilter, SessionRow
-from acphold.record.journal.seams import InFile, TurnSnapshot
 
 GUTTER = 5
 """Columns for the marks."""

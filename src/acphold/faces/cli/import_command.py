@@ -42,10 +42,10 @@ from acphold.imports import (
     TakenSource,
     reader,
 )
+from acphold.journal import stores
+from acphold.journal.journal import Journal
+from acphold.journal.stores import open_journal
 from acphold.known_agents import short_name
-from acphold.record.journal import stores
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.stores import open_journal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from acp_conversation.history.entries import now_ms
+from acp_conversation.history.timeline import ToolCall
 from acphold.errors import NoJournalError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
@@ -24,8 +26,8 @@ from acphold.faces.cli.terminal_text import (
     transcript_layout,
     visible,
 )
-from acphold.live.presentation.json_facts import question_json, question_line, queue_json
 from acphold.live.reading.inbox import InboxQuestion
+from acphold.live.reading.json_facts import question_json, question_line, queue_json
 from acphold.live.reading.session_reader import (
     ListedSession,
     News,
@@ -33,8 +35,6 @@ from acphold.live.reading.session_reader import (
     is_held,
     sessions_on_hold,
 )
-from acphold.record.history.entries import now_ms
-from acphold.record.history.timeline import ToolCall
 
 if TYPE_CHECKING:
     from acphold.faces.screen.layout import Passage
@@ -98,8 +98,8 @@ async def _history(
     if as_json:
         sys.stdout.writelines(f"{question_json(it)}\n" for it in found)
         return
+    from acp_conversation.reports.transcript import DecidedQuestion
     from acphold.faces.screen.layout import passage
-    from acphold.record.reports.transcript import DecidedQuestion
 
     layout = transcript_layout()
     now = now_ms()

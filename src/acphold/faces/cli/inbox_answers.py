@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import now_ms
+from acp_conversation.history.timeline import ToolCall
 from acp_wire.transports.known_servers import names_no_agent
 from acphold.client import PermissionQuestion, RemoteAgent, connected_to
 from acphold.client.answers import Answers, PermissionAnswer
@@ -31,8 +33,6 @@ from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Choice, Field, Key
 from acphold.live.agents.capabilities import ALL_AGENTS
 from acphold.live.reading.session_reader import SessionReader, sessions_on_hold
-from acphold.record.history.entries import now_ms
-from acphold.record.history.timeline import ToolCall
 
 if TYPE_CHECKING:
     from acphold.faces.cli.servers import FarServer

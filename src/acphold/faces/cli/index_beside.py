@@ -29,10 +29,10 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import command
 from acphold.faces.cli.journals import UNREAD, existing_journal, unread_remark
 from acphold.faces.cli.settings import agents_without_import
+from acphold.journal import stores
+from acphold.journal.journal import Journal
+from acphold.journal.seams import Index
 from acphold.live.reading.local_reader import LocalReader
-from acphold.record.journal import stores
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.seams import Index
 
 if TYPE_CHECKING:
     from acphold.imports import Growth, Intake

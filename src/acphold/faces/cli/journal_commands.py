@@ -13,11 +13,11 @@ from acphold.faces.cli.journals import existing_journal, file_of
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.process_commands import stop_all_of
 from acphold.faces.cli.terminal_text import folder, progress_bars, quantity, size, tell, visible
+from acphold.journal import stores
+from acphold.journal.access import describe_held
+from acphold.journal.copies import Became, copy_all
+from acphold.journal.stores import open_journal
 from acphold.journal_location import scheme_of
-from acphold.record.journal import stores
-from acphold.record.journal.access import describe_held
-from acphold.record.journal.copies import Became, copy_all
-from acphold.record.journal.stores import open_journal
 
 
 @command("journal backup", "[OPTIONS] FILE", options.JOURNAL)

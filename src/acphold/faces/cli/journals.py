@@ -12,13 +12,13 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import folder, quantity, tell
+from acphold.journal import stores
+from acphold.journal.journal import Journal, Owners, Sessions
+from acphold.journal.owners import is_owned
+from acphold.journal.rows import ListFilter, ListKey, SessionRow
+from acphold.journal.seams import InFile
+from acphold.journal.stores import open_journal
 from acphold.live.reading.local_reader import LocalReader
-from acphold.record.journal import stores
-from acphold.record.journal.journal import Journal, Owners, Sessions
-from acphold.record.journal.owners import is_owned
-from acphold.record.journal.rows import ListFilter, ListKey, SessionRow
-from acphold.record.journal.seams import InFile
-from acphold.record.journal.stores import open_journal
 
 if TYPE_CHECKING:
     from acphold.faces.cli.servers import FarServer

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TextIO
 import msgspec
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import iso, now_ms
+from acp_conversation.history.prompt_queue import ELSEWHERE, moment
 from acp_wire.tasks import beside
 from acphold.errors import ConnectionLostError, NoJournalError
 from acphold.faces.cli import bounds, options
@@ -31,7 +33,10 @@ from acphold.faces.cli.terminal_text import (
     short_age,
     tell,
 )
-from acphold.live.presentation.json_facts import session_json
+from acphold.journal.journal import Sessions
+from acphold.journal.moves import destination
+from acphold.journal.rows import ListFilter
+from acphold.live.reading.json_facts import session_json
 from acphold.live.reading.session_reader import (
     SHORT_ID,
     ListedSession,
@@ -40,11 +45,6 @@ from acphold.live.reading.session_reader import (
     Wanted,
     session_pages,
 )
-from acphold.record.history.entries import iso, now_ms
-from acphold.record.history.prompt_queue import ELSEWHERE, moment
-from acphold.record.journal.journal import Sessions
-from acphold.record.journal.moves import destination
-from acphold.record.journal.rows import ListFilter
 
 
 class Column(NamedTuple):

@@ -213,7 +213,7 @@ def _run(arguments: Sequence[str]) -> int:
     arguments = behind_command(arguments)
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not arguments and on_terminal:
-        from acphold.record.journal import stores
+        from acphold.journal import stores
 
         # Somebody who types only `acphold` looks for a session, or does not know yet how to begin.
         if os.environ.get(options.SERVER_VARIABLE) or stores.exists():

@@ -25,6 +25,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import encode
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import Entry, iso
+from acp_conversation.history.replay import named_user
+from acp_conversation.history.words import document
 from acp_wire.processes.own_program import own_command
 from acp_wire.schema import McpServerStdio
 from acphold.errors import AcpError
@@ -35,16 +38,13 @@ from acphold.faces.cli.journals import journal_if_any
 from acphold.faces.cli.places import place
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import on_one_line, tell, visible
-from acphold.live.presentation.json_facts import place_name
+from acphold.journal import stores
+from acphold.journal.hits import speaker, terms
+from acphold.journal.journal import Journal, Readable, history
+from acphold.journal.rows import SessionRow
+from acphold.journal.seams import Part, SearchHit, Sought
+from acphold.live.reading.json_facts import place_name
 from acphold.live.reading.local_reader import LocalReader
-from acphold.record.history.entries import Entry, iso
-from acphold.record.history.replay import named_user
-from acphold.record.history.words import document
-from acphold.record.journal import stores
-from acphold.record.journal.hits import speaker, terms
-from acphold.record.journal.journal import Journal, Readable, history
-from acphold.record.journal.rows import SessionRow
-from acphold.record.journal.seams import Part, SearchHit, Sought
 from acphold.version import __version__
 
 if TYPE_CHECKING:

@@ -32,14 +32,14 @@ from acphold.faces.cli.session_copies import missing_files, removal_of
 from acphold.faces.cli.settings import folder_map
 from acphold.faces.cli.ssh import ssh_command
 from acphold.faces.cli.terminal_text import on_one_line, visible
+from acphold.journal import stores
+from acphold.journal.stores import open_journal
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.move_giver import give
 from acphold.live.hub.move_taker import WantedPlace, take
 from acphold.live.hub.moves import MovedSession, MoveLine, require_wanted
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import let_go
-from acphold.record.journal import stores
-from acphold.record.journal.stores import open_journal
 
 AGAIN: Final = "start the same command again: it resumes where it stopped"
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.faces.cli.command_line import NothingChosen, UsageError
 from acphold.faces.cli.terminal_text import on_terminal
-from acphold.live.presentation.json_facts import place_name
+from acphold.journal.rows import ListFilter, SessionRow
+from acphold.live.reading.json_facts import place_name
 from acphold.live.reading.session_reader import SessionReader, Wanted, last_entries
-from acphold.record.journal.rows import ListFilter, SessionRow
 
 NEWEST = ("-", "@last")
 """Names of the newest session of the folder."""

@@ -24,6 +24,7 @@ from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
+from acphold.journal.owners import Owner, other_owner
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import (
     STOP,
@@ -34,7 +35,6 @@ from acphold.live.reading.neighbours import (
     processes,
     silent_processes,
 )
-from acphold.record.journal.owners import Owner, other_owner
 
 FRONTS: Final = {EDITOR: "editor's front", BRIEF: "`ask`", SERVER: "`serve`"}
 """The words for each kind of front."""

@@ -13,6 +13,15 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from acp_conversation.history.prompt_queue import (
+    QueueChange,
+    WaitingPrompt,
+    describe_queue,
+    moment,
+    prompt_quantity,
+    rules,
+    why_held,
+)
 from acp_wire.schema import RESUME_SESSION, encode
 from acp_wire.schema.initialize import PromptCapabilities
 from acphold.client.advertised import content_blocks
@@ -40,20 +49,11 @@ from acphold.faces.cli.continuation import (
 from acphold.faces.cli.journals import existing_journal, journal_if_any
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.terminal_text import on_one_line, tell, visible
+from acphold.journal import stores
+from acphold.journal.rows import SessionRow
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import QueueAnswer, ask_over, ask_queue
 from acphold.live.reading.session_reader import QUEUED
-from acphold.record.history.prompt_queue import (
-    QueueChange,
-    WaitingPrompt,
-    describe_queue,
-    moment,
-    prompt_quantity,
-    rules,
-    why_held,
-)
-from acphold.record.journal import stores
-from acphold.record.journal.rows import SessionRow
 
 DEEDS = ("add", "edit", "move", "drop", "pause", "resume")
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import now_ms
 from acp_safety.errors import RuleError
 from acp_safety.standing.asked_actions import RunAction, Unclear
 from acp_safety.standing.decision import (
@@ -32,9 +33,11 @@ from acphold.faces.cli.terminal_text import (
     this_terminal,
     visible,
 )
+from acphold.journal.journal import Journal
+from acphold.journal.lineage import rule_place
 from acphold.known_agents import DEMO, KNOWN_AGENTS
-from acphold.live.presentation.json_facts import rule_json
 from acphold.live.reading.inbox import Whose
+from acphold.live.reading.json_facts import rule_json
 from acphold.live.reading.local_reader import LocalReader, note_deed
 from acphold.live.reading.rule_offers import (
     REFUSED_SINCE,
@@ -44,9 +47,6 @@ from acphold.live.reading.rule_offers import (
     past_question,
     past_questions,
 )
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.lineage import rule_place
 
 DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
 

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import iso, now_ms
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.index_beside import list_growth, unread_and_resumed
@@ -25,11 +26,10 @@ from acphold.faces.cli.terminal_text import (
     tell,
     visible,
 )
-from acphold.live.presentation.json_facts import hit_json, place_name
+from acphold.journal.hits import terms
+from acphold.journal.seams import Part, SearchHit, Sought
+from acphold.live.reading.json_facts import hit_json, place_name
 from acphold.live.reading.local_reader import LocalReader
-from acphold.record.history.entries import iso, now_ms
-from acphold.record.journal.hits import terms
-from acphold.record.journal.seams import Part, SearchHit, Sought
 
 SPEAKERS = {
     "user": ("you", "you"),

@@ -41,11 +41,11 @@ from acphold.faces.cli.settings import (
     startable,
 )
 from acphold.faces.cli.terminal_text import tell, visible
-from acphold.record.journal.stores import journal_name
+from acphold.journal.stores import journal_name
 
 if TYPE_CHECKING:
-    from acphold.record.history.entries import Entry
-    from acphold.record.journal.rows import SessionRow
+    from acp_conversation.history.entries import Entry
+    from acphold.journal.rows import SessionRow
     from acphold.web.relay import ReachedDaemon, RelayedAgent
     from acphold.web.server import Listening, ServerOutput, Serving
 
@@ -249,10 +249,10 @@ def _agents(
 
 def export_page(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, AsyncIterator[str]]:
     """Return a session as a page to keep: the file's name, and its text."""
-    from acphold.faces.exports.forms import Head
-    from acphold.faces.exports.page import page  # late: few clients export
+    from acp_conversation.exports.page import page  # late: few clients export
+    from acphold.faces.cli.export import head_of
 
-    head = Head.of(row)
+    head = head_of(row)
     return f"{head.file_name}.html", page(head, entries)
 
 

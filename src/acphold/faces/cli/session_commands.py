@@ -6,6 +6,7 @@ import asyncio
 import sys
 from contextlib import suppress
 
+from acp_conversation.history.entries import now_ms
 from acp_wire.transports.addresses import unix_address
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.faces.cli import bounds, options
@@ -17,14 +18,13 @@ from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
+from acphold.journal.journal import Journal
+from acphold.journal.owners import other_owner
+from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.live.hub.annotations import as_title
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.reading.session_reader import SHORT_ID
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.owners import other_owner
-from acphold.record.journal.rows import ListFilter, RowChange, SessionRow
 
 
 @command("session rename", "[OPTIONS] ID TITLE...", options.JOURNAL)

@@ -21,13 +21,13 @@ from acphold.faces.cli.places import place, require_entry
 from acphold.faces.cli.settings import agent_keys, agent_name, enter_agent
 from acphold.faces.cli.terminal_text import on_one_line, quantity, visible
 from acphold.faces.cli.wrap import options_of
+from acphold.journal.journal import Journal
+from acphold.journal.rows import ListFilter
 from acphold.live.agents.interface import AgentRequest, Event
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.hub.forks import fork
 from acphold.live.hub.kept_files import KeptThere, fork_with_files
 from acphold.live.reading.local_reader import LocalReader
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.rows import ListFilter
 
 BESIDE = ""
 """The value of `--files` without a folder."""

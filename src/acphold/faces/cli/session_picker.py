@@ -11,6 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from functools import cache
 from typing import TYPE_CHECKING
 
+from acp_conversation.history.entries import milliseconds, now_ms
+from acp_conversation.reports.transcript import at_present, turn_scenes
+from acp_wire.surroundings import resolve_folder
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.index_beside import list_growth
@@ -28,16 +31,13 @@ from acphold.faces.screen.picker import (
     Picker,
     PickerLine,
 )
-from acphold.journal_location import resolve_folder
+from acphold.journal.hits import terms
+from acphold.journal.rows import ListFilter, SessionRow
+from acphold.journal.seams import SearchHit, Sought
 from acphold.live.hub.annotations import AGENT
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import LiveSession
 from acphold.live.reading.session_reader import SessionReader, Wanted, last_entries, session_pages
-from acphold.record.history.entries import milliseconds, now_ms
-from acphold.record.journal.hits import terms
-from acphold.record.journal.rows import ListFilter, SessionRow
-from acphold.record.journal.seams import SearchHit, Sought
-from acphold.record.reports.transcript import at_present, turn_scenes
 
 if TYPE_CHECKING:
     from acp_wire.schema import SessionInfo

@@ -52,9 +52,9 @@ from acphold.faces.cli.settings import (
 )
 from acphold.faces.cli.terminal_text import console, folder, on_one_line, tell, visible
 from acphold.faces.cli.wrap import settings_parser
+from acphold.journal import stores
 from acphold.journal_location import VARIABLE as JOURNAL_VARIABLE
 from acphold.known_agents import KNOWN_AGENTS
-from acphold.record.journal import stores
 
 STYLES = {"+": "added", "-": "removed", "@": "faint"}
 """Styles for the lines of a diff, by their first character."""

@@ -7,6 +7,19 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from acp_conversation.history import entries
+from acp_conversation.history.decisions import AskedQuestion, asked_question, closed_question
+from acp_conversation.history.entries import Entry, now_ms
+from acp_conversation.history.prompt_queue import describe_queue
+from acp_conversation.history.timeline import turn_end
+from acp_conversation.reports.transcript import (
+    DecidedQuestion,
+    at_present,
+    entries_by_turn,
+    scene_at,
+    scenes,
+    turn_scenes,
+)
 from acphold.errors import ConnectionLostError, RewrittenError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
@@ -25,24 +38,11 @@ from acphold.faces.cli.terminal_text import (
     tell,
     transcript_layout,
 )
-from acphold.live.presentation.json_facts import entry_json, place_name
+from acphold.journal.moves import destination
+from acphold.journal.rows import SessionRow
+from acphold.live.reading.json_facts import entry_json, place_name
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.session_reader import SessionReader, newest_first
-from acphold.record.history import entries
-from acphold.record.history.decisions import AskedQuestion, asked_question, closed_question
-from acphold.record.history.entries import Entry, now_ms
-from acphold.record.history.prompt_queue import describe_queue
-from acphold.record.history.timeline import turn_end
-from acphold.record.journal.moves import destination
-from acphold.record.journal.rows import SessionRow
-from acphold.record.reports.transcript import (
-    DecidedQuestion,
-    at_present,
-    entries_by_turn,
-    scene_at,
-    scenes,
-    turn_scenes,
-)
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

@@ -17,9 +17,9 @@ from acphold.faces.cli.list import Column, Table, tells_how_to_begin
 from acphold.faces.cli.servers import server_of
 from acphold.faces.cli.settings import agent_keys, agent_name
 from acphold.faces.cli.terminal_text import folder, on_one_line, tell
-from acphold.live.presentation.json_facts import usage_json
+from acphold.journal.seams import Grouping, Tokens, UsageSum
+from acphold.live.reading.json_facts import usage_json
 from acphold.live.reading.session_reader import SessionReader
-from acphold.record.journal.seams import Grouping, Tokens, UsageSum
 
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 

@@ -22,10 +22,10 @@ from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell
+from acphold.journal.journal import Journal
 from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, folder_around, prompts
-from acphold.live.presentation.json_facts import facts_json, place_name
+from acphold.live.reading.json_facts import facts_json, place_name
 from acphold.live.reading.local_reader import LocalReader, entries_of
-from acphold.record.journal.journal import Journal
 
 HOW = {
     "shown": "shown by the agent",
@@ -150,7 +150,7 @@ def _lines_of_file(checkout: Checkout, named: re.Match[str]) -> Lines:
 
 async def _redact(journal: Journal, facts: TurnFacts) -> TurnFacts:
     """Return the facts without secrets, as exports have them; RedactionError."""
-    from acphold.faces.exports.redacted import redactor_of  # late: few need it
+    from acp_conversation.exports.redacted import redactor_of  # late: few need it
 
     texts = {"title": facts.title, "prompt": facts.prompt, "allowed": [*facts.allowed]}
     redactor = await redactor_of(texts, partial(entries_of, journal, facts.session_id))

@@ -21,11 +21,11 @@ from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import PARSERS, Exit, Parser, UsageError, command
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.terminal_text import visible
+from acphold.journal.journal import Journal
 from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.live.agents.interface import AgentListener, HubAgent
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
 from acphold.live.server.service import Service, refuse, stop_at_signals
-from acphold.record.journal.journal import Journal
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:

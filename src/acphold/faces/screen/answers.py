@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from msgspec.structs import replace
 from rich.text import Text
 
+from acp_conversation.history.decisions import Came
+from acp_conversation.history.prompt_queue import PromptQueue
+from acp_conversation.presentation.visible_text import on_one_line, visible
+from acp_conversation.reports.transcript import DecidedQuestion
 from acp_wire.processes.foreground import ForegroundProgram
 from acp_wire.schema import ElicitationContentValue
 from acp_wire.tasks import TaskSet, end
@@ -31,16 +35,12 @@ from acphold.faces.screen.panels import (
     standing,
     value_of,
 )
-from acphold.live.presentation.visible_text import on_one_line, visible
 from acphold.live.reading.session_reader import OfferedRule
-from acphold.record.history.decisions import Came
-from acphold.record.history.prompt_queue import PromptQueue
-from acphold.record.reports.transcript import DecidedQuestion
 
 if TYPE_CHECKING:
+    from acp_conversation.history.timeline import ToolCall
     from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
     from acphold.client.answers import Filled
-    from acphold.record.history.timeline import ToolCall
 
 log = logging.getLogger(__name__)
 

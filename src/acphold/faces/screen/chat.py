@@ -18,6 +18,8 @@ from contextlib import suppress
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Any, Final
 
+from acp_conversation.history.children import child_entry
+from acp_conversation.presentation.visible_text import on_one_line, quantity
 from acphold.errors import AcpError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.answers import Face
@@ -27,8 +29,6 @@ from acphold.faces.screen.session_options import attributes
 from acphold.faces.screen.turns import ChatHost, ChatScreen, ShownTurns
 from acphold.faces.screen.typed import Local, TypedCommand, TypedPrompt, interpret
 from acphold.live.agents.capabilities import QUEUE_METHOD
-from acphold.live.presentation.visible_text import on_one_line, quantity
-from acphold.record.history.children import child_entry
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession

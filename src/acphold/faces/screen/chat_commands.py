@@ -9,6 +9,8 @@ from tempfile import mkstemp
 
 from rich.text import Text
 
+from acp_conversation.history.prompt_queue import moment_first
+from acp_conversation.presentation.visible_text import visible
 from acp_wire.processes.clipboard import picture
 from acp_wire.processes.foreground import ForegroundProgram
 from acp_wire.schema import ImageContent, TextContent
@@ -17,8 +19,6 @@ from acphold.faces.screen.layout import Passage
 from acphold.faces.screen.queued_prompts import change_by_words, page, prompt_at
 from acphold.faces.screen.turns import ChatHost, ChatScreen, ShownTurns
 from acphold.faces.screen.typed import help_page
-from acphold.live.presentation.visible_text import visible
-from acphold.record.history.prompt_queue import moment_first
 
 
 class ChatCommands:

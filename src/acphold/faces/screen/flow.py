@@ -24,16 +24,10 @@ from typing import Literal
 from msgspec.structs import replace
 from rich.text import Text
 
-from acp_wire.schema.updates import ATTRIBUTE_KINDS
-from acphold.faces.screen import bounds
-from acphold.faces.screen.layout import Passage, passage
-from acphold.faces.screen.markdown import ParagraphPiece, Paragraphs
-from acphold.live.presentation.scenes import PAGE
-from acphold.live.presentation.visible_text import on_one_line, quantity
-from acphold.record.history.children import MOST_CHILDREN, SPEAKS_OF_CHILDREN, child_of_update
-from acphold.record.history.entries import CHILD, UPDATE, Entry
-from acphold.record.history.fold import Fold
-from acphold.record.history.raw_update import (
+from acp_conversation.history.children import MOST_CHILDREN, SPEAKS_OF_CHILDREN, child_of_update
+from acp_conversation.history.entries import CHILD, UPDATE, Entry
+from acp_conversation.history.fold import Fold
+from acp_conversation.history.raw_update import (
     MESSAGES,
     METHOD,
     ROLES,
@@ -47,8 +41,8 @@ from acphold.record.history.raw_update import (
     text_block,
     update_kind,
 )
-from acphold.record.history.replay import CLIENT_MARK, turn_end_in
-from acphold.record.history.timeline import (
+from acp_conversation.history.replay import CLIENT_MARK, turn_end_in
+from acp_conversation.history.timeline import (
     FINAL_STATUSES,
     CompactionDraft,
     Message,
@@ -58,7 +52,13 @@ from acphold.record.history.timeline import (
     ToolDraft,
     TurnEnd,
 )
-from acphold.record.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
+from acp_conversation.presentation.scenes import PAGE
+from acp_conversation.presentation.visible_text import on_one_line, quantity
+from acp_conversation.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
+from acp_wire.schema.updates import ATTRIBUTE_KINDS
+from acphold.faces.screen import bounds
+from acphold.faces.screen.layout import Passage, passage
+from acphold.faces.screen.markdown import ParagraphPiece, Paragraphs
 
 Thoughts = Literal["folded", "whole"]
 

@@ -16,14 +16,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from acp_wire import schema
-from acphold.faces.screen.markdown import Prose, without_margins
-from acphold.live.presentation import scenes
-from acphold.live.presentation.diffs import diff_lines
-from acphold.live.presentation.scenes import blocks_of, describe_block, without_fence
-from acphold.live.presentation.visible_text import on_one_line, quantity, visible
-from acphold.record.history.raw_update import string
-from acphold.record.history.timeline import (
+from acp_conversation.history.raw_update import string
+from acp_conversation.history.timeline import (
     ContextCompaction,
     Message,
     SubAgent,
@@ -31,7 +25,11 @@ from acphold.record.history.timeline import (
     TurnEnd,
     TurnOutcome,
 )
-from acphold.record.reports.transcript import (
+from acp_conversation.presentation import scenes
+from acp_conversation.presentation.diffs import diff_lines
+from acp_conversation.presentation.scenes import blocks_of, describe_block, without_fence
+from acp_conversation.presentation.visible_text import on_one_line, quantity, visible
+from acp_conversation.reports.transcript import (
     DecidedQuestion,
     ModeChanged,
     Noticed,
@@ -39,6 +37,8 @@ from acphold.record.reports.transcript import (
     Scene,
     TurnOpen,
 )
+from acp_wire import schema
+from acphold.faces.screen.markdown import Prose, without_margins
 
 OUTPUT_LINES = 20
 """Lines shown of one tool's output unless all are asked for."""

@@ -22,6 +22,8 @@ from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.output import ColorDepth
 from rich.console import Console
 
+from acp_conversation.history.prompt_queue import PromptQueue
+from acp_conversation.reports.transcript import Noticed
 from acp_wire.processes.foreground import ForegroundProgram, run_in_front
 from acphold.faces.screen import bounds
 from acphold.faces.screen.bottom import LIGHT_STYLE, STYLE, Bottom
@@ -30,8 +32,6 @@ from acphold.faces.screen.keys import AskingScreen, Person, key_bindings
 from acphold.faces.screen.layout import Gutter, Passage, passage
 from acphold.faces.screen.panels import Choice, Field, Pick
 from acphold.faces.screen.terminal import drop_typed, open_output, pager
-from acphold.record.history.prompt_queue import PromptQueue
-from acphold.record.reports.transcript import Noticed
 
 if TYPE_CHECKING:
     from acphold.faces.screen.chat_commands import ChatCommands

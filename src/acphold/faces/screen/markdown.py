@@ -26,8 +26,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from acp_conversation.presentation.visible_text import visible
 from acphold.faces.screen import bounds
-from acphold.live.presentation.visible_text import visible
 
 
 def without_margins(lines: list[list[Segment]]) -> list[list[Segment]]:

@@ -22,16 +22,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 
-from acp_safety.standing.decision import allowance
-from acp_wire import schema
-from acp_wire.schema.client_services import (
-    ElicitationPropertySchema,
-    StringMultiSelectItems,
-    TitledMultiSelectItems,
-)
-from acphold.errors import DeclarationError
-from acphold.faces.screen.layout import Passage, call_head, passage
-from acphold.live.presentation.permissions import (
+from acp_conversation.history.raw_update import items
+from acp_conversation.history.timeline import ToolCall
+from acp_conversation.presentation.permissions import (
     OUTSIDE,
     argument_lines,
     arguments,
@@ -42,10 +35,17 @@ from acphold.live.presentation.permissions import (
     whole_texts,
     without_repetition,
 )
-from acphold.live.presentation.visible_text import on_one_line, visible
+from acp_conversation.presentation.visible_text import on_one_line, visible
+from acp_safety.standing.decision import allowance
+from acp_wire import schema
+from acp_wire.schema.client_services import (
+    ElicitationPropertySchema,
+    StringMultiSelectItems,
+    TitledMultiSelectItems,
+)
+from acphold.errors import DeclarationError
+from acphold.faces.screen.layout import Passage, call_head, passage
 from acphold.live.reading.session_reader import OfferedRule
-from acphold.record.history.raw_update import items
-from acphold.record.history.timeline import ToolCall
 
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
 """Keys for the first option of each kind; the others have a number."""

@@ -10,6 +10,8 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+from acp_conversation.history.prompt_queue import NO_QUEUE, PromptQueue
+from acp_conversation.presentation.visible_text import visible
 from acp_wire.processes.foreground import ForegroundProgram, run_in_front
 from acp_wire.tasks import beside, first
 from acphold.errors import AgentStartError
@@ -19,8 +21,6 @@ from acphold.faces.screen.layout import LabelledText, Passage
 from acphold.faces.screen.panels import A_KEY, Choice, Field
 from acphold.faces.screen.queued_prompts import heading, prompt_lines
 from acphold.faces.screen.terminal import LineEntry, TypedLines, drop_typed
-from acphold.live.presentation.visible_text import visible
-from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue
 
 if TYPE_CHECKING:
     from acphold.faces.screen.keys import Person

@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 from rich.text import Text
 
-from acp_wire.schema import ContentBlock, encode
-from acphold.faces.screen.layout import Passage
-from acphold.live.presentation.visible_text import on_one_line
-from acphold.record.history.entries import now_ms
-from acphold.record.history.prompt_queue import (
+from acp_conversation.history.entries import now_ms
+from acp_conversation.history.prompt_queue import (
     NO_QUEUE,
     PromptQueue,
     QueueChange,
@@ -27,6 +24,9 @@ from acphold.record.history.prompt_queue import (
     rules,
     why_held,
 )
+from acp_conversation.presentation.visible_text import on_one_line
+from acp_wire.schema import ContentBlock, encode
+from acphold.faces.screen.layout import Passage
 
 if TYPE_CHECKING:
     from acphold.client import RemoteQueue

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from rich.text import Text
 
+from acp_conversation.presentation.visible_text import on_one_line, visible
 from acp_wire.processes.foreground import ForegroundProgram
 from acp_wire.schema.initialize import AuthMethodTerminal
 from acp_wire.tasks import beside
@@ -28,7 +29,6 @@ from acphold.faces.screen.answers import QuestionFace
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import Passage
 from acphold.faces.screen.panels import Choice, Key
-from acphold.live.presentation.visible_text import on_one_line, visible
 from acphold.live.reading.neighbours import SIGNED_IN
 
 if TYPE_CHECKING:

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from acp_conversation.history.entries import now_ms
+from acp_conversation.history.raw_update import PROMPT_BEGUN
+from acp_conversation.history.timeline import TurnEnd, TurnOutcome, turn_end
+from acp_conversation.presentation.visible_text import on_one_line
 from acp_wire.schema import ContentBlock, ResourceLink, TextContent, encode
 from acp_wire.tasks import TaskSet
 from acphold.errors import AcpError, AuthRequiredError
@@ -21,11 +25,7 @@ from acphold.faces.screen.answers import Face
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.queued_prompts import LocalQueue
 from acphold.faces.screen.typed import is_picture, links, path_of
-from acphold.live.presentation.visible_text import on_one_line
 from acphold.live.reading.neighbours import PRESENCE, LiveSession, Process
-from acphold.record.history.entries import now_ms
-from acphold.record.history.raw_update import PROMPT_BEGUN
-from acphold.record.history.timeline import TurnEnd, TurnOutcome, turn_end
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteQueue, RemoteSession, RemoteTurn

@@ -17,6 +17,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from rich.text import Text
 
+from acp_conversation.presentation.visible_text import on_one_line
 from acp_wire.schema import ResourceLink
 from acp_wire.schema.initialize import PromptCapabilities
 from acp_wire.schema.updates import AvailableCommand
@@ -24,7 +25,6 @@ from acphold.client.advertised import content_blocks
 from acphold.errors import MissingFileError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import GUTTER, Passage
-from acphold.live.presentation.visible_text import on_one_line
 
 
 class TypedPrompt(NamedTuple):

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from acp_conversation.history.raw_update import encode_text, members
 from acp_wire.schema.methods import ARCHIVE_SESSION
 from acp_wire.schema.splice import array, json_value, splice
-from acphold.record.history.raw_update import encode_text, members
 
 INDEX: Final = "sessionIndex"
 REPLAY_END: Final = "loadReplayEnd"

@@ -31,13 +31,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from acp_conversation.history.raw_update import members, string
 from acp_wire.rpc.requests import Answer
 from acp_wire.schema.splice import json_value
 from acphold.errors import RemoteError
 from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.live.agents import air
 from acphold.live.agents.air import object_in
-from acphold.record.history.raw_update import members, string
 
 MOST_AHEAD: Final = 35 * 86400.0
 """Seconds to the latest moment that is believed: vendors count in months at most."""

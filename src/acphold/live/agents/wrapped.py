@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from acp_conversation.history import raw_update
+from acp_conversation.history.raw_update import OUR_METHODS, message_without_marks, string
 from acp_wire import schema
 from acp_wire.processes.begun import take
 from acp_wire.processes.exit_status import describe
@@ -35,6 +37,7 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, finish
 from acp_wire.transports.child import ChildProcess
 from acphold import errors
+from acphold.journal.lineage import identity
 from acphold.live.agents.air import index_methods
 from acphold.live.agents.capabilities import (
     forks,
@@ -51,12 +54,9 @@ from acphold.live.agents.interface import (
     runs,
     session_of,
 )
-from acphold.record.history import raw_update
-from acphold.record.history.raw_update import OUR_METHODS, message_without_marks, string
-from acphold.record.journal.lineage import identity
 
 if TYPE_CHECKING:
-    from acphold.record.journal.journal import Journal
+    from acphold.journal.journal import Journal
 
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,13 @@ from contextlib import suppress
 
 from msgspec import UNSET
 
+from acp_conversation.history.entries import now_ms
 from acp_wire.schema import LOAD_SESSION, RESUME_SESSION
 from acp_wire.tasks import TaskSet
 from acphold import errors
+from acphold.journal.journal import Lease, is_forgotten, row_of, session_of
+from acphold.journal.owners import other_owner
+from acphold.journal.rows import NewSession, RowChange
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.agents_list import AgentsList
@@ -27,10 +31,6 @@ from acphold.live.hub.hub import Hub
 from acphold.live.hub.routes import is_usable_id
 from acphold.live.hub.session_list import check_folder
 from acphold.live.hub.turns import SharedParts
-from acphold.record.history.entries import now_ms
-from acphold.record.journal.journal import Lease, is_forgotten, row_of, session_of
-from acphold.record.journal.owners import other_owner
-from acphold.record.journal.rows import NewSession, RowChange
 
 log = logging.getLogger(__name__)
 

@@ -39,10 +39,21 @@ from enum import Enum
 
 from msgspec import Struct
 
+from acp_conversation.history import children
+from acp_conversation.history.attributes import Attributes, fold_update
+from acp_conversation.history.raw_update import (
+    encode_text,
+    members,
+    meta_without_marks,
+    string,
+    update_kind,
+    without_marks,
+)
 from acp_wire.schema import encode
 from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.schema.updates import ATTRIBUTE_KINDS, kinds_about
 from acphold.errors import INTERNAL_ERROR, RemoteError
+from acphold.journal.journal import Sessions, row_of
 from acphold.live.agents.capabilities import params_for_author
 from acphold.live.agents.interface import (
     ANSWER_SECONDS,
@@ -57,17 +68,6 @@ from acphold.live.hub import bounds
 from acphold.live.hub.handover import without_its_title
 from acphold.live.hub.routes import Child, Routes, is_usable_id
 from acphold.live.hub.session import HubSession
-from acphold.record.history import children
-from acphold.record.history.attributes import Attributes, fold_update
-from acphold.record.history.raw_update import (
-    encode_text,
-    members,
-    meta_without_marks,
-    string,
-    update_kind,
-    without_marks,
-)
-from acphold.record.journal.journal import Sessions, row_of
 
 log = logging.getLogger(__name__)
 

@@ -23,21 +23,21 @@ from time import monotonic
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import Segment, milliseconds
+from acp_conversation.history.raw_update import may_have_marks, members, meta_without_marks
+from acp_wire.newest import Newest
 from acp_wire.schema import LIST_SESSIONS, SessionInfo, decode, encode
 from acp_wire.schema.splice import splice
+from acp_wire.surroundings import resolve_folder
 from acphold.errors import AcpError, InvalidParamsError, UnknownSessionError
-from acphold.journal_location import resolve_folder
+from acphold.journal.journal import Journal
+from acphold.journal.rows import NO_CHANGE, ListKey, SessionRow
 from acphold.live.agents import air
 from acphold.live.agents.interface import HubAgent, ask
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import as_title, first_words
 from acphold.live.hub.handover import is_named_by_it
 from acphold.live.hub.routes import is_usable_id
-from acphold.newest import Newest
-from acphold.record.history.entries import Segment, milliseconds
-from acphold.record.history.raw_update import may_have_marks, members, meta_without_marks
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.rows import NO_CHANGE, ListKey, SessionRow
 
 log = logging.getLogger(__name__)
 

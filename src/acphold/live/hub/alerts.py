@@ -28,13 +28,13 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_conversation.history.decisions import AskedQuestion
+from acp_conversation.history.timeline import TurnOutcome
 from acphold.errors import JournalError
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub.annotations import first_line
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import calls_since
-from acphold.record.history.decisions import AskedQuestion
-from acphold.record.history.timeline import TurnOutcome
 
 UNTOLD = frozenset({"cancelled", "interrupted"})
 """Outcomes of turns without an alert: a person who is there caused them, or it is told

@@ -13,13 +13,10 @@ from uuid import uuid4
 import msgspec
 from msgspec import Raw, Struct
 
-from acp_wire.schema import encode
-from acp_wire.schema.splice import items, json_value, splice
-from acphold.errors import INTERNAL_ERROR, InvalidParamsError
-from acphold.record.history.children import OpenChild
-from acphold.record.history.entries import PROMPT, UPDATE, Segment, iso, now_ms
-from acphold.record.history.fold import Fold
-from acphold.record.history.raw_update import (
+from acp_conversation.history.children import OpenChild
+from acp_conversation.history.entries import PROMPT, UPDATE, Segment, iso, now_ms
+from acp_conversation.history.fold import Fold
+from acp_conversation.history.raw_update import (
     MESSAGES,
     METHOD,
     NOTICE,
@@ -29,9 +26,12 @@ from acphold.record.history.raw_update import (
     string,
     update_kind,
 )
-from acphold.record.history.replay import CLIENT_MARK
-from acphold.record.history.timeline import Message, ToolCall
-from acphold.record.journal.copies import TITLE
+from acp_conversation.history.replay import CLIENT_MARK
+from acp_conversation.history.timeline import Message, ToolCall
+from acp_wire.schema import encode
+from acp_wire.schema.splice import items, json_value, splice
+from acphold.errors import INTERNAL_ERROR, InvalidParamsError
+from acphold.journal.copies import TITLE
 
 TITLE_LENGTH = 80
 """Characters of a title made from a prompt: what a list of sessions can show."""

@@ -24,13 +24,13 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Protocol
 
+from acp_conversation.history.entries import PROMPT, TURN_END, Segment
+from acp_conversation.history.prompt_queue import PromptQueue
 from acphold.errors import ConnectionLostError, LeaseLostError, UnknownSessionError
+from acphold.journal.access import Scope
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.hub import bounds
 from acphold.live.hub.frames import Frames
-from acphold.record.history.entries import PROMPT, TURN_END, Segment
-from acphold.record.history.prompt_queue import PromptQueue
-from acphold.record.journal.access import Scope
 
 log = logging.getLogger(__name__)
 

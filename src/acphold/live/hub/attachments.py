@@ -9,6 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
+from acp_conversation.history.entries import Segment
+from acp_conversation.history.prompt_queue import NO_QUEUE
+from acp_wire.newest import Newest
 from acp_wire.schema import encode
 from acp_wire.schema.updates import CHILD
 from acphold.errors import HistoryLostError
@@ -17,9 +20,6 @@ from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import AttachedSession, Attachment, Client, not_open
 from acphold.live.hub.publication import Publication
-from acphold.newest import Newest
-from acphold.record.history.entries import Segment
-from acphold.record.history.prompt_queue import NO_QUEUE
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from acp_conversation.history.attributes import fold_update
+from acp_conversation.history.entries import CHILD
+from acp_conversation.history.raw_update import (
+    CHUNK_STARTS,
+    members as members_of,
+    string,
+    update_kind,
+)
 from acp_wire.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode
 from acp_wire.schema.splice import array, json_value, members, splice
 from acp_wire.schema.updates import OPENCODE_CHILD, kinds_about
@@ -40,14 +48,6 @@ from acphold.live.hub.tool_calls import close_open
 from acphold.live.hub.turn_files import TurnFiles
 from acphold.live.hub.turns import SharedParts, Turns
 from acphold.live.hub.waiting_prompts import Interjections, WaitingQueue, prompt_in
-from acphold.record.history.attributes import fold_update
-from acphold.record.history.entries import CHILD
-from acphold.record.history.raw_update import (
-    CHUNK_STARTS,
-    members as members_of,
-    string,
-    update_kind,
-)
 
 log = logging.getLogger(__name__)
 

@@ -22,9 +22,11 @@ from uuid import uuid4
 from acp_wire import schema
 from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.schema.splice import splice
+from acp_wire.surroundings import is_same_folder
 from acp_wire.tasks import TaskSet, end, finish
 from acphold import errors
-from acphold.journal_location import is_same_folder
+from acphold.journal.journal import session_of
+from acphold.journal.rows import NewSession
 from acphold.live.agents.capabilities import answer_without_agent
 from acphold.live.agents.interface import AgentExchange, HubAgent, ListenerToMany, ask
 from acphold.live.hub import bounds
@@ -42,8 +44,6 @@ from acphold.live.hub.routes import Routes
 from acphold.live.hub.session_list import ListedSessions, SessionList, check_folder
 from acphold.live.hub.turn_files import FileKeeper
 from acphold.live.hub.turns import SharedParts
-from acphold.record.journal.journal import session_of
-from acphold.record.journal.rows import NewSession
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)

@@ -15,13 +15,13 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+from acp_conversation.history.entries import TurnSpan, span_at, turn_spans
 from acphold.errors import NothingSaidError, UnknownSessionError
+from acphold.journal.copies import copy
+from acphold.journal.journal import Journal, history, session_of
+from acphold.journal.owners import is_owned
+from acphold.journal.rows import NewSession, RowChange, SessionRow
 from acphold.live.agents.interface import HubAgent
-from acphold.record.history.entries import TurnSpan, span_at, turn_spans
-from acphold.record.journal.copies import copy
-from acphold.record.journal.journal import Journal, history, session_of
-from acphold.record.journal.owners import is_owned
-from acphold.record.journal.rows import NewSession, RowChange, SessionRow
 
 MARK = " (fork)"
 """The end of a fork's title, which tells it from the original in a list."""

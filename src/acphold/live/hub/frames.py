@@ -39,16 +39,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as Abstra
 import msgspec
 from msgspec import Struct, field
 
-from acp_wire.schema import UPDATE
-from acp_wire.schema.splice import splice
-from acp_wire.schema.updates import CHILD as CHILD_KIND, OPENCODE_CHILD, TOOL_KINDS
-from acphold.live.agents.capabilities import ClientOffer
-from acphold.live.hub import bounds
-from acphold.live.hub.annotations import NOTICE_START, notice_as_message
-from acphold.live.hub.choices import without_booleans
-from acphold.newest import Newest
-from acphold.record.history import children
-from acphold.record.history.display_terminals import (
+from acp_conversation.history import children
+from acp_conversation.history.display_terminals import (
     CUT,
     INFO,
     PRINTED,
@@ -60,7 +52,7 @@ from acphold.record.history.display_terminals import (
     take_apart,
     texts,
 )
-from acphold.record.history.entries import (
+from acp_conversation.history.entries import (
     AUTHOR,
     CHILD,
     PROMPT,
@@ -69,7 +61,7 @@ from acphold.record.history.entries import (
     Segment,
     id_of_sent,
 )
-from acphold.record.history.raw_update import (
+from acp_conversation.history.raw_update import (
     PROMPT_BEGUN,
     content_text,
     encode_object,
@@ -80,8 +72,16 @@ from acphold.record.history.raw_update import (
     tool_id,
     update_kind,
 )
-from acphold.record.history.replay import NOBODY, Replayed, replay
-from acphold.record.history.timeline import FINAL_STATUSES, without_terminals
+from acp_conversation.history.replay import NOBODY, Replayed, replay
+from acp_conversation.history.timeline import FINAL_STATUSES, without_terminals
+from acp_wire.newest import Newest
+from acp_wire.schema import UPDATE
+from acp_wire.schema.splice import splice
+from acp_wire.schema.updates import CHILD as CHILD_KIND, OPENCODE_CHILD, TOOL_KINDS
+from acphold.live.agents.capabilities import ClientOffer
+from acphold.live.hub import bounds
+from acphold.live.hub.annotations import NOTICE_START, notice_as_message
+from acphold.live.hub.choices import without_booleans
 
 FAILURES = ("cancelled", "error", "refusal")
 """Reasons to stop that are failures of a call."""

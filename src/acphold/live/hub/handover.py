@@ -32,11 +32,11 @@ from itertools import takewhile
 import msgspec
 from msgspec import Struct
 
+from acp_conversation.history.fold import SessionState
+from acp_conversation.history.raw_update import is_the_persons, members, string, update_kind
+from acp_conversation.history.timeline import Item, Message, SubAgent, ToolCall, with_those_inside
 from acp_wire.schema.splice import splice
 from acphold.live.hub import bounds
-from acphold.record.history.fold import SessionState
-from acphold.record.history.raw_update import is_the_persons, members, string, update_kind
-from acphold.record.history.timeline import Item, Message, SubAgent, ToolCall, with_those_inside
 
 MARK_BYTES = 40
 """Bytes of the mark that says how much is missing."""

@@ -17,6 +17,8 @@ from weakref import WeakValueDictionary
 from acp_wire.rpc.eager_tasks import EagerTasks, Turnstile
 from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish
 from acphold import errors
+from acphold.journal.journal import Journal
+from acphold.journal.rows import Archived, ListFilter
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.alerts import Activity
@@ -25,8 +27,6 @@ from acphold.live.hub.attachment import Client, not_open
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.ownership import Ownership
 from acphold.live.hub.session import CommonRelease
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.rows import Archived, ListFilter
 
 log = logging.getLogger(__name__)
 

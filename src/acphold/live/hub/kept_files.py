@@ -9,19 +9,18 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import span_at, turn_spans
 from acp_safety.snapshots import worktree
-from acp_wire.surroundings import Surroundings
+from acp_wire.surroundings import Surroundings, resolve_folder
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import WorkspaceError
-from acphold.journal_location import resolve_folder
+from acphold.journal.journal import Journal, history
+from acphold.journal.moves import mark_of
+from acphold.journal.rows import ListFilter, ListKey, SessionRow
+from acphold.journal.seams import TurnSnapshot, with_numbers
 from acphold.live.hub import bounds
 from acphold.live.hub.forks import Forked, fork, turns_to_copy
 from acphold.live.hub.kept_stores import store_of, stores_of
-from acphold.record.history.entries import span_at, turn_spans
-from acphold.record.journal.journal import Journal, history
-from acphold.record.journal.moves import mark_of
-from acphold.record.journal.rows import ListFilter, ListKey, SessionRow
-from acphold.record.journal.seams import TurnSnapshot, with_numbers
 
 log = logging.getLogger(__name__)
 

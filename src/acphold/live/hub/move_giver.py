@@ -14,21 +14,21 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import MOVED
 from acp_safety.snapshots.checkouts import ProjectMarks, checkout_of, marks
 from acp_safety.snapshots.packs import here, make_pack
 from acp_wire.rpc.transport import Transport
+from acp_wire.surroundings import resolve_folder
 from acp_wire.workspace.threads import Threads
 from acphold.errors import ConnectionLostError, LeaseLostError, MoveRefusedError, WorkspaceError
-from acphold.journal_location import resolve_folder
+from acphold.journal.journal import Journal, Lease, take_lease
+from acphold.journal.lineage import identity
+from acphold.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
+from acphold.journal.rows import RowChange, SessionRow
+from acphold.journal.seams import TurnSnapshot
 from acphold.live.hub import bounds, moves
 from acphold.live.hub.kept_files import folder_at, has_folder, snapshot_at
 from acphold.live.hub.kept_stores import store_of
-from acphold.record.history.entries import MOVED
-from acphold.record.journal.journal import Journal, Lease, take_lease
-from acphold.record.journal.lineage import identity
-from acphold.record.journal.moves import MoveMark, mark_of, mark_text, refuse_moved
-from acphold.record.journal.rows import RowChange, SessionRow
-from acphold.record.journal.seams import TurnSnapshot
 
 
 async def give(

@@ -44,19 +44,18 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from acp_conversation.history import entries
+from acp_conversation.history.entries import Entry, Origin, PastEntry
+from acp_conversation.history.raw_update import UNREADABLE
 from acp_safety.snapshots.checkouts import COMMIT, ProjectMarks
 from acp_safety.snapshots.packs import OBJECT
 from acp_wire.rpc.framing import LineBuffer, Oversize
 from acp_wire.rpc.transport import Transport
 from acphold import errors
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.journal import Journal, history
+from acphold.journal.seams import TurnSnapshot
 from acphold.live.hub import bounds
-from acphold.record.history import entries
-from acphold.record.history.entries import Entry, PastEntry
-from acphold.record.history.raw_update import UNREADABLE
-from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.journal import Journal, history
-from acphold.record.journal.rows import Origin
-from acphold.record.journal.seams import TurnSnapshot
 
 if TYPE_CHECKING:
     from hashlib import _Hash

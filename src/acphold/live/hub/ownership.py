@@ -21,22 +21,22 @@ from itertools import chain
 
 from msgspec import Struct, field
 
+from acp_conversation.history.decisions import closed_question
+from acp_conversation.history.entries import ANSWER, SENT, TURN_END, Entry, id_of_sent
 from acp_wire.tasks import END_SECONDS, TaskSet, beside, tick
 from acphold import errors
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.intentions import marks
+from acphold.journal.journal import Journal, Lease, Readable
+from acphold.journal.moves import refuse_moved, row_here
+from acphold.journal.owners import At, Whose, refuse_held
+from acphold.journal.rows import SessionRow
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.conversation import INTERRUPTED, Conversation
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import close_children
 from acphold.live.hub.turns import SharedParts
-from acphold.record.history.decisions import closed_question
-from acphold.record.history.entries import ANSWER, SENT, TURN_END, Entry, id_of_sent
-from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.intentions import marks
-from acphold.record.journal.journal import Journal, Lease, Readable
-from acphold.record.journal.moves import refuse_moved, row_here
-from acphold.record.journal.owners import At, Whose, refuse_held
-from acphold.record.journal.rows import SessionRow
 
 log = logging.getLogger(__name__)
 

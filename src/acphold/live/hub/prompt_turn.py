@@ -20,11 +20,11 @@ from time import monotonic
 
 from msgspec import Struct, field
 
+from acp_conversation.history.entries import AUTHOR, SENT
 from acp_wire.rpc.requests import Answer
 from acp_wire.schema import PROMPT, encode
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.routes import AgentTurn
-from acphold.record.history.entries import AUTHOR, SENT
 
 Reply = Callable[[Answer], None]
 """Answers the prompt; called once, when its client has been sent every update of the turn."""

@@ -15,17 +15,17 @@ from typing import TypeAlias
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from acp_conversation.history.attributes import Attributes, fold_settings, fold_update
+from acp_conversation.history.entries import QUEUE, TURN_END, milliseconds, now_ms
+from acp_conversation.history.prompt_queue import NO_QUEUE, PromptQueue, after_entry, after_turn
+from acp_conversation.history.raw_update import CHUNK_STARTS, ROLES, update_kind
+from acp_wire.surroundings import is_same_folder
 from acphold.errors import JournalError, LeaseLostError
-from acphold.journal_location import is_same_folder
+from acphold.journal.journal import Append, Lease, Sessions
+from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow
 from acphold.live.agents.interface import HubAgent, update_of
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment
-from acphold.record.history.attributes import Attributes, fold_settings, fold_update
-from acphold.record.history.entries import QUEUE, TURN_END, milliseconds, now_ms
-from acphold.record.history.prompt_queue import NO_QUEUE, PromptQueue, after_entry, after_turn
-from acphold.record.history.raw_update import CHUNK_STARTS, ROLES, update_kind
-from acphold.record.journal.journal import Append, Lease, Sessions
-from acphold.record.journal.rows import NO_CHANGE, RowChange, SessionRow
 
 log = logging.getLogger(__name__)
 

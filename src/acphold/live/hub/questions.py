@@ -27,6 +27,16 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct, field
 
+from acp_conversation.history.decisions import (
+    AskedQuestion,
+    Outcome,
+    answer_entry,
+    asked_question,
+    closed_question,
+    rejecting_option,
+)
+from acp_conversation.history.entries import ANSWER, QUESTION, id_of_sent
+from acp_conversation.history.raw_update import string
 from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.schema.initialize import ElicitationCapabilities
@@ -43,16 +53,6 @@ from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.standing_answers import Considered, StandingAnswers
 from acphold.live.hub.tool_calls import close_refused, read_additions
-from acphold.record.history.decisions import (
-    AskedQuestion,
-    Outcome,
-    answer_entry,
-    asked_question,
-    closed_question,
-    rejecting_option,
-)
-from acphold.record.history.entries import ANSWER, QUESTION, id_of_sent
-from acphold.record.history.raw_update import string
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)

@@ -54,12 +54,16 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from acp_conversation.history.attributes import Attributes, fold_settings
+from acp_conversation.history.entries import Origin
 from acp_wire import schema
 from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.schema.splice import array, items, members, splice
 from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.threads import Threads
 from acphold import errors
+from acphold.journal.journal import Journal, session_of, state_of
+from acphold.journal.rows import RowChange
 from acphold.live.agents.interface import AgentExchange
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession, Voice, new_session_id
@@ -68,9 +72,6 @@ from acphold.live.hub.choices import current_values, is_boolean, option_list, se
 from acphold.live.hub.handover import cut_off_turn, earlier_conversation, missing_turns
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import close_children
-from acphold.record.history.attributes import Attributes, fold_settings
-from acphold.record.journal.journal import Journal, session_of, state_of
-from acphold.record.journal.rows import Origin, RowChange
 
 log = logging.getLogger(__name__)
 

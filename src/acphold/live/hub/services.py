@@ -22,7 +22,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from acp_conversation.history.display_terminals import CUT, TEXT_BYTES, from_next_line, newest
+from acp_conversation.history.entries import TERMINAL
+from acp_conversation.history.raw_update import (
+    encode_text,
+    items,
+    members,
+    string,
+    tool_id,
+    update_kind,
+)
+from acp_conversation.history.timeline import terminal_entry
 from acp_wire import schema
+from acp_wire.newest import Newest
 from acp_wire.schema.updates import TOOL_KINDS
 from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.threads import Threads
@@ -32,18 +44,6 @@ from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.questions import TERMINAL_METHODS, Questions, can_answer, covers
 from acphold.live.hub.session import HubSession
-from acphold.newest import Newest
-from acphold.record.history.display_terminals import CUT, TEXT_BYTES, from_next_line, newest
-from acphold.record.history.entries import TERMINAL
-from acphold.record.history.raw_update import (
-    encode_text,
-    items,
-    members,
-    string,
-    tool_id,
-    update_kind,
-)
-from acphold.record.history.timeline import terminal_entry
 
 if TYPE_CHECKING:
     from acp_wire.workspace.workspace import Workspace

@@ -19,23 +19,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
+from acp_conversation.history import entries as entries_of
+from acp_conversation.history.children import child_entry
+from acp_conversation.history.decisions import AskedQuestion, question_entry
+from acp_conversation.history.entries import Entry, Segment
+from acp_conversation.history.fold import Summary
+from acp_conversation.history.prompt_queue import PromptQueue
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.tasks import END_SECONDS, TaskSet
 from acphold import errors
+from acphold.journal.intentions import queue_change
+from acphold.journal.journal import Append, Entries, Journal, Lease
+from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow, merge_changes
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.attachments import Attachments
 from acphold.live.hub.publication import ListedRow, Prepared, Publication
 from acphold.live.hub.rest import Rest
-from acphold.record.history import entries as entries_of
-from acphold.record.history.children import child_entry
-from acphold.record.history.decisions import AskedQuestion, question_entry
-from acphold.record.history.entries import Entry, Segment
-from acphold.record.history.fold import Summary
-from acphold.record.history.prompt_queue import PromptQueue
-from acphold.record.journal.intentions import queue_change
-from acphold.record.journal.journal import Append, Entries, Journal, Lease
-from acphold.record.journal.rows import NO_CHANGE, RowChange, SessionRow, merge_changes
 
 log = logging.getLogger(__name__)
 

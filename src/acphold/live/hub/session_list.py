@@ -30,13 +30,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, json
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import iso
+from acp_conversation.history.raw_update import update_kind
+from acp_wire.newest import Newest
 from acp_wire.schema import SessionInfo, encode
 from acp_wire.schema.splice import array, json_value, splice
-from acp_wire.surroundings import Surroundings
+from acp_wire.surroundings import Surroundings, is_same_folder, resolve_folder
 from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.threads import Threads
 from acphold.errors import InvalidParamsError
-from acphold.journal_location import is_same_folder, resolve_folder
+from acphold.journal import list_places
+from acphold.journal.copies import TITLE
+from acphold.journal.journal import Journal, Sessions, row_of, session_of
+from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.live.agents.extensions import CopyRequest
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
@@ -45,13 +51,6 @@ from acphold.live.hub.agents_list import AgentsList, ListLine, LookAt
 from acphold.live.hub.annotations import AGENT, as_title
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.session import HubSession
-from acphold.newest import Newest
-from acphold.record.history.entries import iso
-from acphold.record.history.raw_update import update_kind
-from acphold.record.journal import list_places
-from acphold.record.journal.copies import TITLE
-from acphold.record.journal.journal import Journal, Sessions, row_of, session_of
-from acphold.record.journal.rows import ListFilter, RowChange, SessionRow
 
 if TYPE_CHECKING:
     from acphold.live.hub.forks import Forked

@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
+from acp_conversation.history.decisions import AskedQuestion
+from acp_conversation.history.entries import Entry, now_ms
+from acp_conversation.history.raw_update import items, members, string
 from acp_wire.schema import REQUEST_PERMISSION, encode
 from acp_wire.schema.splice import array, splice, with_meta
 from acp_wire.workspace.threads import Threads
 from acphold.errors import JournalError
+from acphold.journal.access import Deed
+from acphold.journal.journal import Journal
+from acphold.journal.lineage import rule_place
 from acphold.live.agents.interface import AgentRequest, HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import calls_since
-from acphold.record.history.decisions import AskedQuestion
-from acphold.record.history.entries import Entry, now_ms
-from acphold.record.history.raw_update import items, members, string
-from acphold.record.journal.access import Deed
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.lineage import rule_place
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
     from acp_safety.standing.asked_actions import EditAction, RunAction

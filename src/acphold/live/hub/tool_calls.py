@@ -14,13 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from acphold.live.hub import bounds
-from acphold.live.hub.annotations import end_child, end_compaction, fail_tool
-from acphold.live.hub.session import HubSession
-from acphold.record.history.children import OpenChild, child_entry, opencode_entry
-from acphold.record.history.entries import CHILD, UPDATE
-from acphold.record.history.fold import Fold
-from acphold.record.history.raw_update import (
+from acp_conversation.history.children import OpenChild, child_entry, opencode_entry
+from acp_conversation.history.entries import CHILD, UPDATE
+from acp_conversation.history.fold import Fold
+from acp_conversation.history.raw_update import (
     encode_object,
     encode_text,
     is_same_json,
@@ -28,7 +25,10 @@ from acphold.record.history.raw_update import (
     string,
     update_kind,
 )
-from acphold.record.history.timeline import FINAL_STATUSES, ToolCall, with_those_inside
+from acp_conversation.history.timeline import FINAL_STATUSES, ToolCall, with_those_inside
+from acphold.live.hub import bounds
+from acphold.live.hub.annotations import end_child, end_compaction, fail_tool
+from acphold.live.hub.session import HubSession
 
 
 async def calls_since(session: HubSession, since: int) -> dict[str, ToolCall]:

@@ -29,21 +29,21 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import now_ms
+from acp_conversation.history.raw_update import CHUNK_STARTS
 from acp_safety.snapshots import bounds as snapshot_bounds
 from acp_wire.schema import READ_TEXT_FILE
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, end
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import AcpError
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.journal import Journal
+from acphold.journal.seams import SnapshotState, TurnSnapshot
 from acphold.live.agents.interface import AgentRequest, Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.session import HubSession
-from acphold.record.history.entries import now_ms
-from acphold.record.history.raw_update import CHUNK_STARTS
-from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.journal import Journal
-from acphold.record.journal.seams import SnapshotState, TurnSnapshot
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and most sessions keep no files
     from acp_safety.snapshots.checkouts import Checkout

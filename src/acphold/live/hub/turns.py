@@ -35,6 +35,7 @@ from time import monotonic
 
 from msgspec import Struct, field
 
+from acp_conversation.history.timeline import TurnOutcome, end_entry, turn_end
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.rpc.requests import Answer
 from acp_wire.rpc.wire_errors import incident
@@ -42,6 +43,7 @@ from acp_wire.schema import CANCEL, ClientCapabilities
 from acp_wire.schema.splice import splice
 from acp_wire.tasks import TaskSet
 from acphold import errors
+from acphold.journal.journal import Journal
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession, Voice
@@ -57,8 +59,6 @@ from acphold.live.hub.session import CommonRelease, HubSession
 from acphold.live.hub.tool_calls import close_open
 from acphold.live.hub.turn_files import FileKeeper, TurnFiles
 from acphold.logs import NONE
-from acphold.record.history.timeline import TurnOutcome, end_entry, turn_end
-from acphold.record.journal.journal import Journal
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)

@@ -13,6 +13,9 @@ from uuid import uuid4
 
 import msgspec
 
+from acp_conversation.history import prompt_queue
+from acp_conversation.history.entries import QUEUE
+from acp_conversation.history.timeline import with_limit
 from acp_wire.rpc.requests import Answer
 from acp_wire.schema import encode
 from acphold.live.agents.interface import HubAgent
@@ -20,9 +23,6 @@ from acphold.live.agents.vendor_limits import VENDOR_LIMITS, Limit, limit_of
 from acphold.live.hub import bounds
 from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.session import HubSession
-from acphold.record.history import prompt_queue
-from acphold.record.history.entries import QUEUE
-from acphold.record.history.timeline import with_limit
 
 GO_ON = "Go on with what the usage limit cut off."
 """The prompt for an agent without a command of its own for that."""

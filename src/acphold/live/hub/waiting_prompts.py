@@ -22,6 +22,17 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import AUTHOR, QUEUE, now_ms
+from acp_conversation.history.prompt_queue import (
+    REOPENED,
+    STOPPED,
+    PromptQueue,
+    QueueChange,
+    WaitingPrompt,
+    content_in,
+    fitting,
+)
+from acp_conversation.history.raw_update import members, string, text_block
 from acp_wire.rpc.requests import Answer
 from acp_wire.schema import encode
 from acp_wire.schema.splice import items
@@ -34,17 +45,6 @@ from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.questions import Questions
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.turns import Turns
-from acphold.record.history.entries import AUTHOR, QUEUE, now_ms
-from acphold.record.history.prompt_queue import (
-    REOPENED,
-    STOPPED,
-    PromptQueue,
-    QueueChange,
-    WaitingPrompt,
-    content_in,
-    fitting,
-)
-from acphold.record.history.raw_update import members, string, text_block
 
 log = logging.getLogger(__name__)
 

@@ -51,10 +51,10 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
+from acp_wire.newest import Newest
 from acp_wire.schema import CANCEL, INITIALIZE, LOAD_SESSION, PROMPT
 from acp_wire.schema.methods import LEAVING, MAKING, OPENING, REOPENING, REPEATABLE
 from acp_wire.schema.splice import session_id_in
-from acphold.newest import Newest
 
 R = TypeVar("R")
 

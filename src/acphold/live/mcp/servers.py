@@ -13,11 +13,11 @@ from typing import Final
 import msgspec
 from msgspec.json import encode
 
+from acp_conversation.history.raw_update import string
 from acp_wire.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio, decode
 from acp_wire.schema.shapes import Extensible
 from acp_wire.schema.splice import array, items, json_value, members, splice
 from acphold.errors import InvalidParamsError
-from acphold.record.history.raw_update import string
 
 MCP_MESSAGE = "mcp/message"
 """The ACP method, in both directions, of MCP over ACP. UNSTABLE: not in the stable schema."""

@@ -24,20 +24,20 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import TurnSpan
+from acp_conversation.history.raw_update import storable
+from acp_conversation.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
+from acp_conversation.reports.session_diff import FileDiff, relative, session_diff
 from acp_safety.snapshots.comparison import FileChange, SnapshotReader, ranges, reading
 from acp_safety.snapshots.git import GitError
 from acp_safety.snapshots.sieve import as_text
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import WorkspaceError
+from acphold.journal.journal import Journal, Readable, history
+from acphold.journal.rows import SessionRow
+from acphold.journal.seams import Numbered, TurnSnapshot, with_numbers
 from acphold.live.hub.kept_files import folder_at
 from acphold.live.hub.kept_stores import stores_of
-from acphold.record.history.entries import TurnSpan
-from acphold.record.history.raw_update import storable
-from acphold.record.journal.journal import Journal, Readable, history
-from acphold.record.journal.rows import SessionRow
-from acphold.record.journal.seams import Numbered, TurnSnapshot, with_numbers
-from acphold.record.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
-from acphold.record.reports.session_diff import FileDiff, relative, session_diff
 
 
 class SnapshotStep(Struct, frozen=True):
@@ -459,5 +459,7 @@ async def session_changes(
                 return FoundChanges(kept)
         except (GitError, TimeoutError, BufferError, OSError) as error:
             problem = f"the kept files cannot be read: {error}"
-    found = await session_diff(read or journal, row, spans, turn, look, threads)
+    found = await session_diff(
+        history(read or journal, row.session_id), row.cwd, spans, turn, look, threads
+    )
     return FoundChanges(None, found, problem)

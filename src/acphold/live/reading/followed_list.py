@@ -19,10 +19,10 @@ from msgspec import Struct
 
 from acp_wire.tasks import end
 from acphold.errors import RewrittenError
+from acphold.journal.journal import Journal, row_of
+from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.reading import bounds
 from acphold.live.reading.neighbours import Live, LiveSession, live_anywhere
-from acphold.record.journal.journal import Journal, row_of
-from acphold.record.journal.rows import ListFilter, SessionRow
 
 
 class Changed(Struct, frozen=True):

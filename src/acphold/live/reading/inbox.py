@@ -17,21 +17,21 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.errors import RewrittenError, UnknownSessionError
-from acphold.live.reading import bounds
-from acphold.live.reading.neighbours import Live
-from acphold.record.history.decisions import (
+from acp_conversation.history.decisions import (
     AskedQuestion,
     Came,
     ClosedQuestion,
     asked_question,
     closed_question,
 )
-from acphold.record.history.entries import ANSWER, CHILD, PARAMS, QUESTION, UPDATE, Entry
-from acphold.record.history.raw_update import members, string, tool_id, update_kind
-from acphold.record.history.timeline import ToolDraft
-from acphold.record.journal.journal import Entries, Journal, rows_of
-from acphold.record.journal.rows import ListFilter, SessionRow
+from acp_conversation.history.entries import ANSWER, CHILD, PARAMS, QUESTION, UPDATE, Entry
+from acp_conversation.history.raw_update import members, string, tool_id, update_kind
+from acp_conversation.history.timeline import ToolDraft
+from acphold.errors import RewrittenError, UnknownSessionError
+from acphold.journal.journal import Entries, Journal, rows_of
+from acphold.journal.rows import ListFilter, SessionRow
+from acphold.live.reading import bounds
+from acphold.live.reading.neighbours import Live
 
 
 class InboxQuestion(Struct, frozen=True):

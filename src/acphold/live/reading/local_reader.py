@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import Entry, iso, now_ms
+from acp_conversation.history.timeline import TurnOutcome, turn_end
 from acphold.errors import JournalUnavailableError, UnknownSessionError
+from acphold.journal import list_places
+from acphold.journal.access import Deed
+from acphold.journal.journal import Journal, PageBack, Readable, history, rows_of
+from acphold.journal.owners import is_owned
+from acphold.journal.rows import ListKey, SessionRow
+from acphold.journal.seams import Index, SearchHit, Sought
 from acphold.live.reading import bounds
 from acphold.live.reading.session_reader import (
     SHORT_ID,
@@ -23,20 +31,12 @@ from acphold.live.reading.session_reader import (
     Wanted,
     searchable_text,
 )
-from acphold.record.history.entries import Entry, iso, now_ms
-from acphold.record.history.timeline import TurnOutcome, turn_end
-from acphold.record.journal import list_places
-from acphold.record.journal.access import Deed
-from acphold.record.journal.journal import Journal, PageBack, Readable, history, rows_of
-from acphold.record.journal.owners import is_owned
-from acphold.record.journal.rows import ListKey, SessionRow
-from acphold.record.journal.seams import Index, SearchHit, Sought
 
 if TYPE_CHECKING:
+    from acphold.journal.seams import Grouping, UsageSums
     from acphold.live.reading.followed_list import Changed
     from acphold.live.reading.inbox import InboxQuestion, Whose
     from acphold.live.reading.neighbours import Live
-    from acphold.record.journal.seams import Grouping, UsageSums
 
 
 class LocalReader:

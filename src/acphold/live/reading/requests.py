@@ -1,7 +1,7 @@
 """The HTTP requests that read a journal: the address and the query of each.
 
 `web` answers them, `reading.server_reader` sends them. A parameter that is left out, or empty, has
-its default; an unknown one is refused. Answers are as `presentation.json_facts` writes them.
+its default; an unknown one is refused. Answers are as `json_facts` writes them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from msgspec import Meta, Struct, field
 
-from acphold.record.history.entries import LAST_SEQ
-from acphold.record.journal.rows import Archived
-from acphold.record.journal.seams import Grouping, Part
+from acp_conversation.history.entries import LAST_SEQ
+from acphold.journal.rows import Archived
+from acphold.journal.seams import Grouping, Part
 
 SESSIONS: Final = "/sessions"
 FEED: Final = "/sessions/feed"

@@ -14,6 +14,10 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_conversation.history.decisions import AskedQuestion, asked_question
+from acp_conversation.history.entries import CHILD, now_ms
+from acp_conversation.history.raw_update import members, string, update_kind
+from acp_conversation.history.timeline import ToolDraft
 from acp_safety.errors import RuleError
 from acp_safety.standing.asked_actions import (
     Action,
@@ -36,16 +40,12 @@ from acp_safety.standing.decision import (
 from acp_safety.standing.folders import paths_outside_rules, real
 from acp_safety.standing.programs import UnreadableLine, read_line, row_of
 from acp_wire.surroundings import Surroundings
+from acphold.journal.journal import Entries, Journal
+from acphold.journal.lineage import rule_place
+from acphold.journal.rows import SessionRow
 from acphold.known_agents import short_name
 from acphold.live.reading import bounds
 from acphold.live.reading.inbox import InboxQuestion, Whose, call_entries, decisions, question_of
-from acphold.record.history.decisions import AskedQuestion, asked_question
-from acphold.record.history.entries import CHILD, now_ms
-from acphold.record.history.raw_update import members, string, update_kind
-from acphold.record.history.timeline import ToolDraft
-from acphold.record.journal.journal import Entries, Journal
-from acphold.record.journal.lineage import rule_place
-from acphold.record.journal.rows import SessionRow
 
 
 class PastQuestion(Struct, frozen=True):

@@ -7,17 +7,17 @@ from typing import Annotated
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import asdict
 
+from acp_conversation.history.decisions import AskedQuestion, Came, ClosedQuestion
+from acp_conversation.history.entries import PROMPT, Entry, Origin, milliseconds
+from acp_conversation.history.timeline import TurnOutcome
 from acp_wire.schema.splice import members
+from acphold.journal.moves import MoveMark, mark_text
+from acphold.journal.rows import SessionRow
+from acphold.journal.seams import SearchHit, Speaker
+from acphold.journal.token_reports import ReportedTokens
 from acphold.live.reading.inbox import InboxQuestion
 from acphold.live.reading.neighbours import LiveSession
 from acphold.live.reading.session_reader import FilesOfSession, ListedSession, OfferedRule
-from acphold.record.history.decisions import AskedQuestion, Came, ClosedQuestion
-from acphold.record.history.entries import PROMPT, Entry, milliseconds
-from acphold.record.history.timeline import TurnOutcome
-from acphold.record.journal.moves import MoveMark, mark_text
-from acphold.record.journal.rows import Origin, SessionRow
-from acphold.record.journal.seams import SearchHit, Speaker
-from acphold.record.journal.token_reports import ReportedTokens
 
 
 class RemoteLive(Struct, rename="camel"):

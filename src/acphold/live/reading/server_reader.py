@@ -24,6 +24,8 @@ import httpx2
 from msgspec import MsgspecError, Raw, Struct, json, to_builtins
 from msgspec.json import Decoder
 
+from acp_conversation.history.entries import Entry, iso
+from acp_conversation.history.raw_update import string
 from acp_safety.errors import RuleError
 from acp_wire.schema.splice import members
 from acp_wire.transports.http_client import beginning, http_client
@@ -31,6 +33,10 @@ from acp_wire.transports.known_servers import ca_for, origin_of, token_for
 from acp_wire.transports.route import Route, explanation, why
 from acphold import errors
 from acphold.extras import require
+from acphold.journal.access import token_id
+from acphold.journal.journal import PageBack
+from acphold.journal.rows import ListFilter, SessionRow
+from acphold.journal.seams import Grouping, SearchHit, Sought, UsageSum, UsageSums
 from acphold.live.lines.line import FIRST_PAUSE, LONGEST_PAUSE
 from acphold.live.reading import bounds, requests, server_answers as answers
 from acphold.live.reading.inbox import InboxQuestion
@@ -43,12 +49,6 @@ from acphold.live.reading.session_reader import (
     last_entries,
     session_pages,
 )
-from acphold.record.history.entries import Entry, iso
-from acphold.record.history.raw_update import string
-from acphold.record.journal.access import token_id
-from acphold.record.journal.journal import PageBack
-from acphold.record.journal.rows import ListFilter, SessionRow
-from acphold.record.journal.seams import Grouping, SearchHit, Sought, UsageSum, UsageSums
 
 C = TypeVar("C", str, int)
 T = TypeVar("T")

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_conversation.history.prompt_queue import BY_PERSON
 from acphold.errors import ConnectionLostError, JournalBusyError, RewrittenError
+from acphold.journal.journal import PageBack
+from acphold.journal.rows import ListFilter, SessionRow
+from acphold.journal.seams import SearchHit, SnapshotState, Sought
 from acphold.known_agents import short_name
 from acphold.live.reading import bounds
-from acphold.record.history.prompt_queue import BY_PERSON
-from acphold.record.journal.journal import PageBack
-from acphold.record.journal.rows import ListFilter, SessionRow
-from acphold.record.journal.seams import SearchHit, SnapshotState, Sought
 
 if TYPE_CHECKING:
+    from acp_conversation.history.entries import Entry
+    from acp_conversation.history.timeline import TurnOutcome
+    from acphold.journal.seams import Grouping, UsageSums
     from acphold.live.reading.inbox import InboxQuestion
     from acphold.live.reading.neighbours import LiveSession
-    from acphold.record.history.entries import Entry
-    from acphold.record.history.timeline import TurnOutcome
-    from acphold.record.journal.seams import Grouping, UsageSums
 
 
 class FilesOfSession(Struct, frozen=True):

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from acp_conversation.history.prompt_queue import describe_queue
 from acp_wire.schema import encode
 from acp_wire.tasks import TaskSet, beside
 from acphold.errors import AcpError
 from acphold.known_agents import short_name
 from acphold.live.hub.alerts import Alert, Alerts, LookUp
 from acphold.live.server import bounds
-from acphold.record.history.prompt_queue import describe_queue
 
 if TYPE_CHECKING:  # an agent of the library that starts no program does not import these
     from acp_wire.processes.program import Program

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from acphold.journal import bounds as journal_bounds
 from acphold.live.hub import bounds as hub_bounds
-from acphold.record.journal import bounds as journal_bounds
 
 # -- clients --------------------------------------------------------------------------------
 

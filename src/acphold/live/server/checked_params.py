@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from acp_conversation.history.prompt_queue import QueueChange
 from acp_wire import schema
 from acp_wire.schema.session_requests import (
     ListSessionsRequest,
@@ -30,7 +31,6 @@ from acphold.live.hub.waiting_prompts import SAYING
 from acphold.live.mcp.servers import ProvidedServers, check_server
 from acphold.live.server import bounds
 from acphold.live.server.open_params import OpenParams
-from acphold.record.history.prompt_queue import QueueChange
 
 T = TypeVar("T")
 

@@ -15,13 +15,17 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from acp_conversation.history.raw_update import members, string
 from acp_wire import schema
+from acp_wire.newest import Newest
 from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acp_wire.rpc.requests import Request
 from acp_wire.schema.methods import FORK_SESSION, REOPENING
 from acp_wire.schema.splice import session_id_in
 from acp_wire.tasks import end, tick
 from acphold import errors
+from acphold.journal.access import SCOPES, Scope
+from acphold.journal.journal import row_of
 from acphold.live.agents import capabilities
 from acphold.live.agents.extensions import FORK_METHOD
 from acphold.live.agents.interface import DECISIONS
@@ -51,10 +55,6 @@ from acphold.live.server.remote_sessions import AttendHere, RemoteSessions
 from acphold.live.server.session_opener import SessionOpener
 from acphold.live.server.session_requests import Handler, SessionRequests
 from acphold.live.server.unstable import UnstableMethods, archive_filter, copy_session
-from acphold.newest import Newest
-from acphold.record.history.raw_update import members, string
-from acphold.record.journal.access import SCOPES, Scope
-from acphold.record.journal.journal import row_of
 
 if TYPE_CHECKING:
     from acphold.live.server.session_index import SessionIndex

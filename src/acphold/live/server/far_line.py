@@ -27,6 +27,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
+from acp_conversation.history.replay import Replayed
 from acp_wire import schema
 from acp_wire.rpc import CutNotification, NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Answer, Request, hand_on
@@ -57,7 +58,6 @@ from acphold.live.server.positions import (
     without_position,
 )
 from acphold.live.server.reconnection import OnAway, OpenTransport, Reconnection
-from acphold.record.history.replay import Replayed
 
 log = logging.getLogger(__name__)
 

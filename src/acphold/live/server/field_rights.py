@@ -27,6 +27,9 @@ from typing import TYPE_CHECKING, Final, TypeGuard, Union, get_args, get_origin
 
 from msgspec import Raw, Struct
 
+from acp_conversation.history.display_terminals import PRINTED
+from acp_conversation.history.prompt_queue import QueueChange
+from acp_conversation.history.raw_update import string
 from acp_wire import schema
 from acp_wire.schema.methods import AGENT_METHODS, CLIENT_METHODS, UNSTABLE_METHODS, Method
 from acp_wire.schema.splice import array, items, members, splice
@@ -37,12 +40,9 @@ from acphold.live.agents.extensions import FORK_METHOD, STEERING, CopyRequest, S
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import QueueRequest
 from acphold.live.server.open_params import names_trace
-from acphold.record.history.display_terminals import PRINTED
-from acphold.record.history.prompt_queue import QueueChange
-from acphold.record.history.raw_update import string
 
 if TYPE_CHECKING:
-    from acphold.record.journal.access import Scope
+    from acphold.journal.access import Scope
 
 OURS: Final = "acphold/"
 """The beginning of the members of `_meta` that are said to us."""

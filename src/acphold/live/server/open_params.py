@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.json import encode
 
+from acp_conversation.history.raw_update import encode_object, string
 from acp_wire.schema.splice import members
 from acphold.errors import InvalidParamsError
 from acphold.live.agents.capabilities import KEPT_IN_FRONT
 from acphold.live.hub.annotations import AGENT
 from acphold.live.hub.questions import SENT
 from acphold.live.server.positions import AFTER, ANSWERED, LINEAGE
-from acphold.record.history.raw_update import encode_object, string
 
 if TYPE_CHECKING:
-    from acphold.record.journal.access import Scope
+    from acphold.journal.access import Scope
 
 READS: Final = "acphold/reads"
 """The key by which a client opens a session only to read it, on a connection to all agents."""

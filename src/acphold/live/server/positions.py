@@ -29,6 +29,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
+from acp_conversation.history.entries import LAST_SEQ
+from acp_conversation.history.raw_update import string
 from acp_wire.rpc import CutNotification
 from acp_wire.schema import UPDATE
 from acp_wire.schema.splice import (
@@ -45,8 +47,6 @@ from acphold.errors import InvalidParamsError
 from acphold.live.agents.interface import session_of
 from acphold.live.hub.frames import EMPTY_UPDATE, PARENT, POSITION
 from acphold.live.hub.questions import QUESTION_KEY, SENT
-from acphold.record.history.entries import LAST_SEQ
-from acphold.record.history.raw_update import string
 
 AFTER = "acphold/after"
 LINEAGE = "acphold/lineage"

@@ -43,13 +43,13 @@ from acp_wire import schema
 from acp_wire.schema.methods import MAKING
 from acp_wire.schema.splice import members, session_id_in
 from acphold.errors import AuthRequiredError, ForbiddenError, UnknownSessionError
+from acphold.journal.access import SCOPES, Scope
+from acphold.journal.journal import row_of
+from acphold.journal.rows import SessionRow
 from acphold.live.agents import air, capabilities
 from acphold.live.agents.air import within
 from acphold.live.agents.capabilities import ASKED, QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
-from acphold.record.journal.access import SCOPES, Scope
-from acphold.record.journal.journal import row_of
-from acphold.record.journal.rows import SessionRow
 
 if TYPE_CHECKING:  # only for types: a principal needs no hub
     from acphold.live.hub.desk import Desk

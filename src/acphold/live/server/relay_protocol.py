@@ -25,9 +25,9 @@ from msgspec import Struct
 from acp_wire.rpc import Transport
 from acp_wire.schema import encode
 from acp_wire.transports.reread import reread
+from acphold.journal.access import Scope
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import decode_params
-from acphold.record.journal.access import Scope
 
 REGISTER: Final = "_acphold/serve"
 AGENT_OF: Final = "_acphold/agentOf"

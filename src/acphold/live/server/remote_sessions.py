@@ -25,12 +25,12 @@ from acp_wire.tasks import END_SECONDS, TaskSet, end
 from acp_wire.transports.addresses import are_here, connect
 from acp_wire.transports.streams import memory_pair
 from acphold import errors
+from acphold.journal.owners import seems_silent
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
 from acphold.live.lines.line import OpenSession
 from acphold.live.reading.neighbours import is_answering
 from acphold.live.server import bounds
-from acphold.record.journal.owners import seems_silent
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and few sessions are live elsewhere
     from acphold.live.server.far_line import FarLine

@@ -19,11 +19,16 @@ from typing import ClassVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acp_conversation.history.prompt_queue import REOPENED
 from acp_wire.rpc import Peer, Transport
 from acp_wire.schema import RESUME_SESSION, encode
 from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish, first_of, tick
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import AcpError, UnknownSessionError
+from acphold.journal import bounds as journal_bounds
+from acphold.journal.journal import row_of
+from acphold.journal.owners import Here, is_free, other_owner, seems_silent
+from acphold.journal.rows import ListFilter, ListKey, SessionRow
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.hub.session_list import only_of_all, page_of_all
@@ -36,11 +41,6 @@ from acphold.live.server.principals import THIS_USER, Principal
 from acphold.live.server.service import Service, attend, connect_client, new_desk, refuse
 from acphold.live.server.unstable import archive_filter
 from acphold.logs import heard_by
-from acphold.record.history.prompt_queue import REOPENED
-from acphold.record.journal import bounds as journal_bounds
-from acphold.record.journal.journal import row_of
-from acphold.record.journal.owners import Here, is_free, other_owner, seems_silent
-from acphold.record.journal.rows import ListFilter, ListKey, SessionRow
 
 log = logging.getLogger(__name__)
 

@@ -25,6 +25,7 @@ from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.known_servers import origin_of
 from acp_wire.transports.unix import Front
 from acphold import errors
+from acphold.journal import stored_journal
 from acphold.live.server import bounds
 from acphold.live.server.all_agents import attend
 from acphold.live.server.checked_params import decode_params
@@ -45,7 +46,6 @@ from acphold.live.server.relay_protocol import (
 )
 from acphold.live.server.served_agents import ServedAgents
 from acphold.logs import heard_by
-from acphold.record.journal import stored_journal
 
 log = logging.getLogger(__name__)
 

@@ -27,6 +27,8 @@ from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import note_place, own_socket
 from acp_wire.transports.unix import listening
 from acphold.errors import AcpError, AuthRequiredError, JournalError, RuntimeFolderError
+from acphold.journal.journal import Journal, Owners
+from acphold.journal.stores import open_journal
 from acphold.journal_location import default_location
 from acphold.live.hub.alerts import NO_ALERTS, Alerts
 from acphold.live.hub.desk import Desk
@@ -34,8 +36,6 @@ from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
 from acphold.live.server.connection import ClientConnection
 from acphold.live.server.principals import NEIGHBOUR, THIS_USER, Door, Principal
-from acphold.record.journal.journal import Journal, Owners
-from acphold.record.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:

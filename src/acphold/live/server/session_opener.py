@@ -24,10 +24,12 @@ from msgspec.structs import replace
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest, encode
 from acp_wire.schema.splice import members, with_meta
+from acp_wire.surroundings import is_same_folder
 from acp_wire.tasks import end
 from acp_wire.transports.addresses import can_be_tried
 from acphold import errors
-from acphold.journal_location import is_same_folder
+from acphold.journal.lineage import identity
+from acphold.journal.owners import other_owner
 from acphold.live.agents import air
 from acphold.live.agents.capabilities import INTRODUCTION, KEPT_IN_FRONT, answer_without_agent
 from acphold.live.hub.agent_session import Setup
@@ -56,8 +58,6 @@ from acphold.live.server.positions import (
 )
 from acphold.live.server.principals import Entrance, Principal
 from acphold.live.server.remote_sessions import RemoteSessions
-from acphold.record.journal.lineage import identity
-from acphold.record.journal.owners import other_owner
 
 log = logging.getLogger(__name__)
 

@@ -15,12 +15,14 @@ from functools import partial
 
 from msgspec import Struct, field
 
+from acp_conversation.history.timeline import answer_in
 from acp_wire import schema
 from acp_wire.rpc import Peer
 from acp_wire.rpc.requests import Request
 from acp_wire.schema.methods import LEAVING
 from acp_wire.schema.splice import session_id_in
 from acphold import errors
+from acphold.journal.owners import Free, Whose
 from acphold.live.agents import capabilities
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.conversation import Conversation
@@ -34,8 +36,6 @@ from acphold.live.server.positions import Sent, find_sent, find_sent_in_meta, wi
 from acphold.live.server.principals import Entrance
 from acphold.live.server.remote_sessions import RemoteSessions
 from acphold.live.server.session_opener import Openings, as_readable
-from acphold.record.history.timeline import answer_in
-from acphold.record.journal.owners import Free, Whose
 
 SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""

@@ -21,6 +21,9 @@ from acp_wire.schema.session_requests import ForkSessionRequest
 from acp_wire.schema.shapes import Extensible
 from acp_wire.schema.splice import splice
 from acphold.errors import InvalidParamsError, NothingSaidError, UnknownSessionError
+from acphold.journal.journal import row_of
+from acphold.journal.owners import other_owner
+from acphold.journal.rows import Archived
 from acphold.live.agents import air
 from acphold.live.agents.extensions import FORK_METHOD, CopiedFiles, CopyRequest, SessionCopy
 from acphold.live.agents.interface import ask
@@ -31,9 +34,6 @@ from acphold.live.server.checked_params import decode_params, require_absolute, 
 from acphold.live.server.open_params import OpenParams
 from acphold.live.server.principals import Note, Principal
 from acphold.live.server.session_opener import SessionOpener
-from acphold.record.journal.journal import row_of
-from acphold.record.journal.owners import other_owner
-from acphold.record.journal.rows import Archived
 
 STATUS = "session/status"
 

@@ -1,0 +1,1 @@
+"""A conversation of ACP as values: recorded, folded, shown, and written to files."""

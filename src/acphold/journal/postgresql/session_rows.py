@@ -1,0 +1,380 @@
+"""The tables of the database that keep sessions: rows, links and segments of entries.
+
+The functions run inside a transaction of the caller, or are one by themselves, and may raise
+psycopg errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
+
+from acp_conversation.history.entries import Segment
+from acphold.errors import RewrittenError
+from acphold.journal import bounds
+from acphold.journal.journal import Identity, Lease
+from acphold.journal.postgresql import leases
+from acphold.journal.postgresql.leases import CHANGED, ERA, HERE
+from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
+from acphold.journal.rows import (
+    ListFilter,
+    ListKey,
+    NewSession,
+    RowChange,
+    RowChanges,
+    SessionRow,
+)
+from acphold.journal.sql import session_tables
+from acphold.journal.sql.list_filters import walks
+from acphold.journal.sql.session_tables import select_rows
+from acphold.journal.sql.tables import Found, KeptSegments, Tables, segment_of_row
+from acphold.journal.stored_history import Settled, pack
+
+COLUMNS: Final = "last_seq, first_seq, at, kind, raw"
+
+NOW_MS: Final = "(extract(epoch FROM now()) * 1000)::bigint"
+"""The time of the transaction, by the clock of the database."""
+
+_SIZE: Final = """
+    CASE
+        WHEN octet_length(raw) < 7 OR substr(raw, 1, 4) <> '\\x28b52ffd' THEN octet_length(raw)
+        WHEN get_byte(raw, 4) >> 5 = 3 THEN 256 + get_byte(raw, 5) + (get_byte(raw, 6) << 8)
+        ELSE octet_length(raw)
+    END::bigint
+"""
+"""The unpacked bytes of a row; a packed one of up to 64 KiB has them in its header.
+
+Source: RFC 8878, 3.1.1.1.
+"""
+
+_READ: Final = f"""
+    SELECT {COLUMNS} FROM (
+        SELECT *, sum(size) OVER (ORDER BY last_seq ROWS UNBOUNDED PRECEDING) - size AS before
+        FROM (
+            SELECT {COLUMNS}, {_SIZE} AS size FROM acphold.segments
+            WHERE session_id = %(session)s AND last_seq > %(after)s AND last_seq <= %(through)s
+            ORDER BY last_seq LIMIT {bounds.READ_ROWS}
+        ) AS next_ones
+    ) AS counted WHERE before < %(limit)s ORDER BY last_seq
+"""
+"""The next rows up to a number of bytes, without visiting the rows after them."""
+
+
+class PostgresqlSegments(KeptSegments):
+    """The segments of one session."""
+
+    def _next(self, after: int, limit_bytes: int, through: int) -> Iterator[Segment]:
+        while limit_bytes > 0:
+            values = {
+                "session": self._key,
+                "after": after,
+                "through": through,
+                "limit": limit_bytes,
+            }
+            rows = self._tables.execute(_READ, values).fetchall()
+            for row in rows:
+                yield (segment := segment_of_row(*row))
+                limit_bytes -= len(segment.raw)
+                after = segment.last_seq
+            if len(rows) < bounds.READ_ROWS:
+                break
+
+
+# -- appending --------------------------------------------------------------------------------
+
+
+HELD: Final = (
+    "WITH held AS MATERIALIZED (SELECT 1 FROM acphold.leases"
+    " WHERE session_id = %s AND epoch = %s AND (%s = 0::bigint OR EXISTS ("
+    "SELECT FROM acphold.segments WHERE session_id = leases.session_id AND last_seq = %s))"
+    " FOR SHARE)"
+)
+"""Selects the lease if it stands, and locks it until the transaction ends: a process that takes it
+over waits for that, and later appends under it find that it is lost. It also selects nothing if the
+entry before is missing, because the database has gone back. The primary key of the segments is the
+second line of defence."""
+
+
+@cache
+def appending(number: int, assignments: str = "") -> str:
+    """The statement that appends this many segments if the lease stands, and updates the session's
+    row with them; it is a transaction by itself."""
+    row = f"(%s::bigint, %s::bigint, {NOW_MS}, %s::text, %s::bytea)"
+    changed = (
+        f", changed AS (UPDATE acphold.sessions SET {assignments}"
+        " WHERE session_id = %s AND EXISTS (SELECT FROM held))"
+    )
+    return (
+        f"{HELD}{changed if assignments else ''}"
+        f" INSERT INTO acphold.segments (session_id, {COLUMNS})"
+        f" SELECT %s, entries.* FROM (VALUES {', '.join([row] * number)}) AS entries"
+        " WHERE EXISTS (SELECT FROM held) RETURNING at"
+    )
+
+
+def append_statement(
+    lease: Lease, segments: Sequence[Segment], change: RowChange | None
+) -> tuple[str, list[Any]]:
+    """The statement that appends new segments and changes the row, with its values. It returns the
+    time (ms since the epoch), or no row if the lease is lost."""
+    parts, values = session_tables.assignments(change)
+    before = segments[0].first_seq - 1
+    parameters: list[Any] = [lease.session_id, lease.epoch, before, before]
+    if parts:
+        parameters += [*values, lease.session_id]
+    parameters.append(lease.session_id)
+    for one in segments:
+        is_long = bounds.LONG_BYTES < len(one.raw) <= bounds.TOO_LONG_BYTES
+        raw = pack(one.raw) if is_long else one.raw
+        parameters += (one.last_seq, one.first_seq, one.kind, raw)
+    assignments = ", ".join([*parts, CHANGED] if parts else [])
+    return appending(len(segments), assignments), parameters
+
+
+def is_written(tables: Tables, lease: Lease, segments: Sequence[Segment]) -> int | None:
+    """The time at which exactly these segments were written under this lease; None if they were
+    not."""
+    rows = tables.execute(
+        f"SELECT {COLUMNS} FROM acphold.segments WHERE session_id = %s AND last_seq >= %s"
+        " AND EXISTS (SELECT FROM acphold.leases WHERE session_id = %s AND epoch = %s)"
+        " ORDER BY last_seq LIMIT %s",
+        (lease.session_id, lease.next_seq, lease.session_id, lease.epoch, len(segments)),
+    ).fetchall()
+    found = [segment_of_row(*row) for row in rows]
+    wanted = [(one.first_seq, one.last_seq, one.kind, one.raw) for one in segments]
+    if [(one.first_seq, one.last_seq, one.kind, one.raw) for one in found] != wanted:
+        return None
+    return found[0].at
+
+
+def create(tables: Tables, new: NewSession, number: int) -> None:
+    """Insert a session without an owner; raises SessionExistsError."""
+    session_tables.insert(tables, new, None, number=number)
+    tables.execute("INSERT INTO acphold.leases VALUES (%s, '', 0, false)", (new.session_id,))
+
+
+# -- what is new ------------------------------------------------------------------------------
+
+
+def changes(tables: Tables, after: int | None, limit: int = 500) -> RowChanges:
+    """Like `Journal.changes`.
+
+    A change is numbered by its transaction, plus a mark of the server in the high bits: a server
+    that replaces another repeats the numbers. Only changes below the oldest open transaction are
+    returned. Otherwise a transaction with a lower number that commits later would be missed.
+    """
+    row = tables.execute(
+        "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,"
+        f" pg_snapshot_xmax(pg_current_snapshot())::text::bigint, {HERE}"
+    ).fetchone()
+    oldest, next_one, here = row
+    mark = crc32(here) << _NUMBER_BITS
+    if after is None:
+        return RowChanges((), mark | oldest - 1)
+    if after >> _NUMBER_BITS << _NUMBER_BITS != mark:
+        raise RewrittenError(
+            "the database may have gone back to an earlier state since these changes were read"
+        )
+    after -= mark
+    rows = tables.execute(
+        "SELECT session_id, changed::text::bigint FROM ("
+        " SELECT session_id, changed FROM acphold.sessions WHERE changed > %s::text::xid8"
+        " UNION ALL"
+        " SELECT session_id, changed FROM acphold.gone WHERE changed > %s::text::xid8"
+        ") AS news WHERE changed < %s::text::xid8"
+        " ORDER BY changed FETCH FIRST %s ROWS WITH TIES",
+        (str(after), str(after), str(oldest), limit + 1),
+    ).fetchall()
+    is_more = len(rows) > limit
+    if is_more:  # leave out a transaction of which only a part fits
+        rows = [row for row in rows if row[1] < rows[limit][1]] or rows
+    through = rows[-1][1] if is_more else max(after, oldest - 1)
+    late = False
+    if oldest < next_one:
+        (late,) = tables.execute(
+            "SELECT EXISTS (SELECT FROM acphold.sessions WHERE changed >= %s::text::xid8)"
+            " OR EXISTS (SELECT FROM acphold.gone WHERE changed >= %s::text::xid8)",
+            (str(oldest), str(oldest)),
+        ).fetchone()
+    ids = [*dict.fromkeys(session_id for session_id, _ in rows)]
+    return RowChanges(ids, mark | through, is_more, late)
+
+
+_NUMBER_BITS: Final = 64
+"""Bits of a transaction's number."""
+
+
+_WITHOUT_SESSION: Final = """
+    WITH RECURSIVE ids AS (
+        (SELECT session_id FROM acphold.segments ORDER BY session_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT segments.session_id FROM acphold.segments
+            WHERE segments.session_id > ids.session_id ORDER BY segments.session_id LIMIT 1)
+        FROM ids WHERE ids.session_id IS NOT NULL
+    )
+    SELECT session_id FROM ids WHERE session_id IS NOT NULL
+    AND NOT EXISTS (SELECT FROM acphold.sessions WHERE sessions.session_id = ids.session_id)
+    LIMIT 20
+"""
+"""Jumps from one session to the next: one step each, however many entries it has."""
+
+
+def without_session(tables: Tables) -> list[str]:
+    """Some of the ids that have entries but no session."""
+    return [session_id for (session_id,) in tables.execute(_WITHOUT_SESSION).fetchall()]
+
+
+# -- deleting ---------------------------------------------------------------------------------
+
+
+def lock(tables: Tables, session_ids: Sequence[str], idle_since: int | None) -> list[str]:
+    """Lock sessions against changes until the transaction ends; return those that exist.
+
+    With `idle_since`, only those last active by then.
+    """
+    # First the leases, then the rows, as appends do; both sorted by id. So two deletions cannot
+    # deadlock.
+    asked = {"ids": [*session_ids], "since": idle_since}
+    tables.execute(
+        "SELECT FROM acphold.leases WHERE session_id = ANY(%(ids)s) ORDER BY session_id FOR UPDATE",
+        asked,
+    )
+    rows = tables.execute(
+        "SELECT session_id FROM acphold.sessions WHERE session_id = ANY(%(ids)s)"
+        " AND (%(since)s::bigint IS NULL OR updated_at <= %(since)s)"
+        " ORDER BY session_id FOR UPDATE",
+        asked,
+    )
+    return [session_id for (session_id,) in rows.fetchall()]
+
+
+def delete(tables: Tables, session_ids: Sequence[str], *, as_if_never: bool) -> None:
+    """Delete all rows of sessions; their links stay as tombstones unless `as_if_never`."""
+    its, which = {"ids": [*session_ids]}, "{} = ANY(%(ids)s)"
+    for table in ("segments", "documents", "shares"):
+        tables.execute(f"DELETE FROM acphold.{table} WHERE session_id = ANY(%(ids)s)", its)
+    session_tables.delete(tables, which, its, as_if_never=as_if_never)
+    tables.execute("INSERT INTO acphold.gone (session_id) SELECT unnest(%(ids)s::text[])", its)
+
+
+class PostgresqlTables(Tables):
+    """See `Tables`. The time is that of the database."""
+
+    KEY = OWN_KEY = "session_id"
+    PLACE = ("session_id", "last_seq")
+    END = ORDER = "last_seq"
+    IN_SPAN = "session_id = %s AND last_seq BETWEEN %s AND %s"
+    OF_SESSION = "segments.session_id = sessions.session_id"
+    SHARED_WITH = (
+        "(SELECT coalesce(json_object_agg(shares.tenant, prompts)::text, '{}')"
+        " FROM acphold.shares WHERE shares.session_id = sessions.session_id)"
+    )
+    LINEAGE = ERA
+    LAST_OF_LINK = (
+        f"LEFT JOIN LATERAL (SELECT {COLUMNS} FROM acphold.segments"
+        " WHERE segments.session_id = links.session_id ORDER BY last_seq DESC LIMIT 1"
+        ") AS last ON true"
+    )
+    DELETED = "gone"
+    LOCKING_LEASE = " FOR SHARE OF leases"
+    LOCKING_LEASE_ALONE = " FOR UPDATE OF leases"
+    LOCKING_ROW = " FOR UPDATE"
+    CHANGED = (leases.CHANGED,)
+    TIME = f"coalesce(%s::bigint, {NOW_MS})"
+    SESSIONS_AT_ONCE = 1  # the list shows nothing that is newer than an open transaction
+    TOLD = f"UPDATE acphold.sessions SET {leases.CHANGED} WHERE {OWN_KEY} = %s"
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def refuse_newer(self) -> None:
+        refuse_newer_by_now(self._line)
+
+    def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
+        return self._line.execute(statement, values, binary=True)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+        if not (every := [*rows]):
+            return 0  # psycopg would wait for the server all the same
+        with self._line.cursor() as cursor:
+            cursor.executemany(statement, every)
+            return cursor.rowcount
+
+    def among(self, column: str, name: str) -> str:
+        return f"({column} = ANY(%({name})s))"
+
+    def array(self, values: Iterable[int | str]) -> list[int | str]:
+        return [*values]
+
+    def identity(self) -> Identity:
+        return leases.identity(self)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._line.transaction():
+            self._line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield
+
+    def writing(self) -> AbstractContextManager[object]:
+        return self._line.transaction()
+
+    def now(self) -> int:
+        return int(self.execute(f"SELECT {NOW_MS}").fetchone()[0])
+
+    def own_key(self, session_id: str, number: int) -> str:
+        return session_id
+
+    def place(self, key: str, seq: int) -> tuple[str, int]:
+        return key, seq
+
+    def span(self, key: str, first: int, last: int) -> tuple[str, int, int]:
+        return key, first, last
+
+    def segments(self, key: str) -> PostgresqlSegments:
+        return PostgresqlSegments(self, key)
+
+    def keep_settled_state(self, key: str, settled: Settled) -> None:
+        self.execute(
+            "INSERT INTO acphold.summaries VALUES (%s, %s)"
+            " ON CONFLICT (session_id) DO UPDATE SET summary = excluded.summary",
+            (key, msgspec.msgpack.encode(settled)),
+        )
+
+    def create(self, new: NewSession) -> str:
+        (number,) = self.execute("SELECT nextval('acphold.epochs')").fetchone()
+        create(self, new, number)
+        return new.session_id
+
+    def link(self, agent: str, downstream_id: str, key: str | None) -> None:
+        self.execute(
+            "INSERT INTO acphold.links (agent, downstream_id, session_id) VALUES (%s, %s, %s)"
+            " ON CONFLICT (agent, downstream_id) DO UPDATE"
+            " SET session_id = excluded.session_id, number = excluded.number",
+            (agent, downstream_id, key),
+        )
+
+    def page(
+        self, filter: ListFilter, after: ListKey | None, limit: int, *, counted: bool = True
+    ) -> list[SessionRow]:
+        limit = min(limit, 1 << 31)
+        parts: list[str] = []
+        values: list[Any] = []
+        for walk in walks(filter, after):  # one statement merges them
+            parts.append(
+                f"(SELECT session_id, updated_at FROM acphold.sessions WHERE {walk.condition}"
+                " ORDER BY updated_at DESC, session_id DESC LIMIT %s)"
+            )
+            values += (*walk.values, limit)
+        return select_rows(
+            self,
+            f"JOIN (SELECT session_id FROM ({' UNION ALL '.join(parts)}) AS found"
+            " ORDER BY updated_at DESC, session_id DESC LIMIT %s) AS page USING (session_id)"
+            " ORDER BY updated_at DESC, sessions.session_id DESC",
+            (*values, limit),
+            counted=counted,
+        )

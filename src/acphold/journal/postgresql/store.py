@@ -1,0 +1,366 @@
+"""The journal in a PostgreSQL database, and its latest appends, to write again.
+
+A standby that takes over may lack acknowledged writes, unless its server waits for it
+(`synchronous_commit`). An append requires the entry before it (see `session_rows.HELD`), so the
+owner of a session notices: with its next append, or when it reports to another server. It writes
+again the entries that it still has here. Other entries are lost, and positions after them are void
+(`journal.lineage`).
+
+A transaction that somebody waits for during a turn never touches two sessions, so that they can be
+spread over several databases. None keeps state in a connection, so that a pooler may hand it round.
+When several sessions append together, these are several transactions on their way at once.
+"""
+
+# See docs/decisions.md, 14.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, Final, TypeVar
+
+from psycopg.errors import UniqueViolation
+
+from acp_conversation.history.entries import Segment
+from acphold import errors
+from acphold.journal import bounds
+from acphold.journal.journal import Append, Lease
+from acphold.journal.owners import Here, Whose
+from acphold.journal.postgresql import leases, session_rows
+from acphold.journal.postgresql.database import Database, Presence
+from acphold.journal.postgresql.migrations import Line
+from acphold.journal.postgresql.session_rows import PostgresqlTables
+from acphold.journal.rows import NewSession, RowChange
+from acphold.journal.seams import SearchHit, Sought
+from acphold.journal.sql import session_tables
+from acphold.journal.sql.session_tables import all_lost
+from acphold.journal.sql.store import SqlJournal, asked, at_one_moment, repeat
+from acphold.journal.sql.tables import Tables, batches
+from acphold.journal.stored_journal import ReadTranscript, Transcripts
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_BYTES_OF_ONE: Final = 300
+"""Bytes needed to remember one append, beside its content."""
+
+
+class RecentAppends:
+    """The latest appends of this process: see the module.
+
+    Call `note` in the thread of the loop, the others in a worker thread.
+    """
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[str, Sequence[Segment], RowChange | None, int]] = deque()
+        self._bytes = 0
+        self._server: bytes | None = None
+
+    def note(self, lease: Lease, made: Sequence[Segment], change: RowChange | None) -> None:
+        """Remember segments that were just appended."""
+        size = _BYTES_OF_ONE + sum(len(one.raw) for one in made)
+        self._kept.append((lease.session_id, made, change, size))
+        self._bytes += size
+        while self._bytes > bounds.REMEMBERED_BYTES:
+            self._bytes -= self._kept.popleft()[3]
+
+    def write_again(self, tables: Tables, lease: Lease, lost: errors.LeaseLostError) -> bool:
+        """Write the entries that a database lacks after going back; True if it is whole now.
+
+        If it is not, the era of the journal ends.
+        """
+        if not isinstance(lost, errors.HistoryLostError):
+            return False
+        through, end = lost.last_seq, lease.next_seq - 1
+        due = []
+        for session_id, made, change, _ in self._kept.copy():
+            if session_id == lease.session_id and made[0].first_seq == through + 1:
+                due.append((made, change))
+                through = made[-1].last_seq
+        if through == end:
+            for made, change in due:
+                statement = session_rows.append_statement(lease, made, change)
+                if tables.execute(*statement).fetchone() is None:
+                    break
+            else:
+                log.warning(
+                    "the journal has gone back: writing entries %d to %d of session %s again",
+                    lost.last_seq + 1,
+                    end,
+                    lease.session_id,
+                )
+                return True
+        leases.renew_era(tables)
+        return False
+
+    def look(self, tables: Tables, held: Iterable[Lease]) -> list[errors.LeaseLostError]:
+        """Return the lost leases, after writing missing entries again where possible.
+
+        If another server answers than last time, also checks that no entries are missing.
+        """
+        wanted = [*held]
+        server, was = leases.server(tables), self._server
+        lost = all_lost(tables, wanted, whole=server != was)
+        self._server = server
+        by_id = {lease.session_id: lease for lease in wanted}
+        left = [it for it in lost if not self.write_again(tables, by_id[it.session_id], it)]
+        if wanted and not left and was not in (None, server):
+            leases.vouch(tables, wanted[0].journal)
+        return left
+
+
+class PostgresqlJournal(SqlJournal[PostgresqlTables]):
+    """A `Journal` in a database. It is opened at its first use, and never blocks the loop."""
+
+    def __init__(
+        self, url: str, *, create: bool = True, read_transcript: ReadTranscript | None = None
+    ) -> None:
+        """Raises JournalUnavailableError if `url` is not the URL of a database."""
+        self._database = Database(url, create=create)
+        self._transcripts = Transcripts(url, self.session, read_transcript)
+        self._owner_id: str | None = None  # once it has owned something
+        self._presence = Presence(self._database)
+        self._registering = asyncio.Lock()
+        self._recent = RecentAppends()
+
+    # -- owning ---------------------------------------------------------------------------
+
+    async def _grant(
+        self, session_id: str, seen: int | None, new: NewSession | None, *, yields: bool
+    ) -> Lease:
+        async with self._registering:
+            if (owner_id := self._owner_id) is None:
+                owner_id = os.urandom(12).hex()
+                await self._register(owner_id)
+                self._owner_id = owner_id
+        self._database.pipelines.begin()
+        is_again = False
+
+        def work(tables: Tables) -> Lease:
+            nonlocal is_again
+            epoch = leases.next_epoch(tables)
+            # It may be ours already: by the first attempt, whose answer was lost.
+            is_ours = (
+                is_again
+                and tables.execute(
+                    "SELECT 1 FROM acphold.leases WHERE session_id = %s AND owner = %s",
+                    (session_id, owner_id),
+                ).fetchone()
+            )
+            is_again = True
+            if new is not None and not is_ours:
+                session_rows.create(tables, new, epoch)
+            known = None if is_ours else seen
+            lease = leases.grant(tables, session_id, owner_id, epoch, known, yields=yields)
+            if new is not None:
+                session_tables.change_row(tables, session_id, RowChange(home=lease.journal))
+            return lease
+
+        return await self._write(work)
+
+    async def owner(self, session_id: str) -> Whose:
+        if (own_id := self._owner_id) is not None:
+            asked = self._database.pipelines.ask(leases.OURS, (session_id, own_id))
+            if rows := await asked.wait():
+                epoch, yields = rows[0]  # in binary
+                return Here(int.from_bytes(epoch or b"", "big"), self._retired or yields == b"\1")
+        own_id, own = self._owner_id, self._addresses
+        return await self._ask(lambda tables: leases.whose(tables, session_id, own_id, own))
+
+    async def _register(self, owner_id: str) -> None:
+        addresses, retired = self._addresses, self._retired
+        # By itself, as this may cut the connection that it gets: the next work takes another one.
+        presence = await self._database.run(self._presence.keep_open, slow=True)
+
+        def work(tables: Tables) -> None:
+            with tables.writing():
+                leases.register(tables, owner_id, addresses, presence, retired=retired)
+            leases.forget_dead(tables)
+            tables.refuse_newer()
+
+        await self._slowly(work)
+
+    async def _report(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
+        owner_id = self._owner_id
+        if owner_id is None:
+            return []
+        await self._register(owner_id)
+        return await self._ask(lambda tables: self._recent.look(tables, held))
+
+    owners = asked(leases.all_owners)
+    release = asked(session_tables.release_lease)
+
+    # -- writing under a lease ------------------------------------------------------------
+
+    async def _append_segments(
+        self, appends: Sequence[Append], made: Sequence[list[Segment]]
+    ) -> list[list[Segment] | errors.LeaseLostError]:
+        """Append to each of these sessions in a separate transaction.
+
+        All are sent before any answer is awaited. For appends without an answer, a thread checks by
+        their numbers whether they were written, and sends the others again.
+        """
+        statements = [
+            session_rows.append_statement(append.lease, segments, append.change)
+            for append, segments in zip(appends, made, strict=True)
+        ]
+        pipelines = self._database.pipelines
+        if not pipelines.is_ready:
+            await pipelines.ready()
+        answers = [pipelines.ask(*statement) for statement in statements]
+        # By place: the time of the commit, or the error.
+        results: dict[int, int | errors.LeaseLostError] = {}
+        for place, answer in enumerate(answers):
+            if rows := await answer.wait():
+                results[place] = int.from_bytes(rows[0][0] or b"", "big")
+        unanswered = [place for place in range(len(appends)) if place not in results]
+
+        def check(tables: Tables) -> None:
+            for place in unanswered:
+                if place not in results:  # a retry keeps what is known
+                    lease = appends[place].lease
+                    results[place] = self._append_again(
+                        tables, lease, made[place], statements[place]
+                    )
+
+        try:
+            if unanswered:
+                await self._ask(check)
+        except errors.JournalError as error:
+            if not results:
+                raise
+            # Known results stand. The others are unknown, so they count as lost leases: whoever
+            # continues these sessions reads them first.
+            log.warning("appends to some sessions may have failed: %s", error)
+            for place in unanswered:
+                results.setdefault(place, errors.LeaseLostError(appends[place].lease.session_id))
+        done: list[list[Segment] | errors.LeaseLostError] = []
+        for place, (append, segments) in enumerate(zip(appends, made, strict=True)):
+            at = results[place]
+            if isinstance(at, errors.LeaseLostError):
+                done.append(at)
+                continue
+            self._recent.note(append.lease, segments, append.change)
+            done.append(
+                [Segment(one.first_seq, one.last_seq, one.kind, at, one.raw) for one in segments]
+            )
+        return done
+
+    def _append_again(
+        self,
+        tables: Tables,
+        lease: Lease,
+        segments: Sequence[Segment],
+        statement: tuple[str, list[Any]],
+    ) -> int | errors.LeaseLostError:
+        """Append what may be written already; return the time of its commit, or the error."""
+        if (at := session_rows.is_written(tables, lease, segments)) is not None:
+            return at
+        try:
+            row = tables.execute(*statement).fetchone()
+            if row is None:
+                lost = session_tables.loss(tables, lease)
+                if self._recent.write_again(tables, lease, lost):
+                    row = tables.execute(*statement).fetchone()
+            return lost if row is None else int(row[0])
+        except UniqueViolation:
+            # The numbers are taken: by this very append, which was still on its way when its answer
+            # was given up; or by others.
+            at = session_rows.is_written(tables, lease, segments)
+            return errors.LeaseLostError(lease.session_id) if at is None else at
+
+    # -- reading --------------------------------------------------------------------------
+
+    async def without_session(self) -> list[str]:
+        """Some of the ids that have entries but no session."""
+        return await self._at_one_moment(session_rows.without_session, slow=True)
+
+    changes = at_one_moment(session_rows.changes)
+
+    # -- deleting -------------------------------------------------------------------------
+
+    async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
+        gone: dict[str, None] = {}
+
+        def some(tables: Tables, session_ids: Sequence[str], *held_by: Lease) -> None:
+            for lease in held_by:
+                session_tables.require_lease(tables, lease)
+            found = session_rows.lock(tables, session_ids, idle_since)
+            if idle_since is not None and found:
+                held = leases.sessions_with_owner(tables, found)
+                found = [session_id for session_id in found if session_id not in held]
+            if found:
+                session_rows.delete(tables, found, as_if_never=bool(held_by))
+            wanted = {*found}
+            gone.update((it, None) for it in session_ids if it in wanted)
+
+        for is_held, alike in groupby(sessions, key=lambda it: isinstance(it, Lease)):
+            for now in batches(alike, 1 if is_held else bounds.DELETED_SESSIONS):
+                ids = [it if isinstance(it, str) else it.session_id for it in now]
+                by = [it for it in now if isinstance(it, Lease)]
+                await self._write(
+                    lambda tables, ids=ids, by=by: some(tables, ids, *by),  # type: ignore[misc]
+                    slow=True,
+                )
+        return [*gone]
+
+    async def aclose(self) -> None:
+        await self._transcripts.aclose()
+        if (owner_id := self._owner_id) is not None:
+            self._owner_id = None
+            await self._unregister(owner_id)
+        await asyncio.to_thread(self._presence.close)
+        await self._database.aclose()
+
+    # -- inside ---------------------------------------------------------------------------
+
+    async def _ask(self, question: Callable[[PostgresqlTables], T]) -> T:
+        return await self._database.run(lambda line: question(PostgresqlTables(line)))
+
+    async def _at_one_moment(
+        self, question: Callable[[PostgresqlTables], T], *, slow: bool = False
+    ) -> T:
+        def answer(line: Line) -> T:
+            tables = PostgresqlTables(line)
+            with tables.reading():
+                if slow:
+                    # With PostgreSQL's default of 4 MB it sorts more than 20,000 sessions on disk.
+                    line.execute("SET LOCAL work_mem = '32MB'")
+                return question(tables)
+
+        return await self._database.run(answer, slow=slow)
+
+    async def _slowly(self, work: Callable[[PostgresqlTables], T]) -> T:
+        return await self._database.run(lambda line: work(PostgresqlTables(line)), slow=True)
+
+    def _later(self, work: Callable[[PostgresqlTables], object]) -> None:
+        self._database.later(lambda line: work(PostgresqlTables(line)))
+
+    async def _write(self, work: Callable[[PostgresqlTables], T], *, slow: bool = False) -> T:
+        def attempt(line: Line) -> T:
+            with line.transaction():
+                return work(PostgresqlTables(line))
+
+        return await self._database.run(attempt, slow=slow)
+
+    def _search(self, tables: PostgresqlTables, sought: Sought | str) -> list[SearchHit]:
+        # Late: the import takes a moment.
+        from acphold.journal.postgresql.search import find_in_index
+        from acphold.journal.sql.search import search
+
+        return search(tables, sought, find_in_index)
+
+    async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
+        from acphold.journal.postgresql import search
+
+        session_id = None if lease is None else lease.session_id
+
+        def piece(tables: Tables) -> bool:
+            return search.index_piece(tables, session_id, since)
+
+        await repeat(lambda: self._slowly(piece), seconds)

@@ -1,0 +1,452 @@
+"""The entries of sessions in rows: settling, reading, packing and indexing them.
+
+A finished turn is *settled*: its entries are compacted and counted, and then indexed. This is done
+in pieces. Slow computation happens outside of the transactions, so that these are short.
+
+The functions raise UnknownSessionError. Each takes several statements, so run it on one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from acp_conversation.history.entries import (
+    PROMPT,
+    TURN_END,
+    Entry,
+    PastEntry,
+    Segment,
+    in_segments,
+)
+from acp_conversation.history.fold import SessionState, Summary
+from acp_conversation.history.prompt_queue import NO_QUEUE
+from acphold.errors import RewrittenError
+from acphold.journal import bounds
+from acphold.journal.intentions import queue_change, summary_for
+from acphold.journal.journal import Lease, PageBack
+from acphold.journal.rows import NO_CHANGE, RowChange, merge_changes
+from acphold.journal.sql import session_tables, usage_rows
+from acphold.journal.sql.tables import KeptSegments, Key, Tables
+from acphold.journal.stored_history import (
+    END,
+    DamagedRowError,
+    Piece,
+    Settled,
+    going_on,
+    pack,
+    plain,
+)
+
+
+def settle_piece(tables: Tables, lease: Lease, through: int, apart: Collection[int] = ()) -> bool:
+    """Settle the next entries up to `through`; True if there may be more, False without a lease.
+
+    No entry in `apart` is merged with later ones.
+    """
+    settled = _last_settled(tables, lease)
+    if settled is None or settled >= through:
+        return False
+    found = tables.segments(tables.key(lease)).read(settled, bounds.PIECE_BYTES, through)
+    if not found:
+        return False
+    piece = Piece(found, _before(tables, lease, settled), stored=True, apart=apart)
+    with tables.writing():
+        if _last_settled(tables, lease, tables.LOCKING_LEASE) != settled:
+            return False
+        _write(tables, tables.key(lease), piece)
+    return found[-1].last_seq < through
+
+
+def take_in(
+    tables: Tables,
+    lease: Lease,
+    past: Sequence[PastEntry],
+    change: RowChange | None = None,
+    link: tuple[str, str] | None = None,
+    *,
+    instead: bool = False,
+    release: bool = False,
+) -> int:
+    """Like `Arrivals.take_in`; return the number of the last entry.
+
+    With `instead`, they replace the last entry only if that has a row to itself.
+    """
+    while settle_piece(tables, lease, lease.next_seq - 1):
+        pass
+    key, last = tables.key(lease), lease.next_seq - 1
+    rows = tables.segments(key)
+    instead = instead and rows.is_alone(last)
+    found = list(in_segments(past, lease.next_seq - instead))
+    before = _before(tables, lease, last)
+    old_before = tables.now() - bounds.OLD_MS
+    piece = Piece(found, before, stored=False, old_before=old_before) if found else None
+    through = found[-1].last_seq if found else last
+    with tables.writing():
+        if _last_settled(tables, lease, tables.LOCKING_LEASE) is None:
+            raise session_tables.loss(tables, lease)
+        # Read once the lease is locked: whoever held it may have settled them.
+        settled = _last_settled(tables, lease)
+        # The entries may be stored already, if only the answer to the first attempt was lost. Then
+        # the first of them may share a row with others, so that `instead` found nothing to replace.
+        if settled is not None and settled > last:
+            through, is_new = settled, False
+        else:
+            is_new = through != last or rows.read(last - 1, 1) != found
+        if instead and is_new:  # as if it had never been there
+            rows.remove(rows.read(last - 1, 1))
+            parts = [
+                f"{name} = CASE WHEN {name} > %s THEN %s ELSE {name} END"
+                for name in ("settled_through", "indexed_through", "packed_through")
+            ]
+            tables.update(key, parts, [last - 1] * 2 * len(parts))
+        if piece is not None and is_new:
+            _write(tables, key, piece)
+        queue = before.queue if piece is None else piece.summary.queue
+        told = NO_CHANGE if queue == before.queue else queue_change(queue)
+        # Its history was made elsewhere, unless the change says where.
+        told = merge_changes(replace(told, home=""), change or NO_CHANGE)
+        session_tables.change_row(tables, key, told)
+        if link is not None:
+            tables.link(*link, key)
+        if release:
+            session_tables.release_lease(tables, lease)
+    lease.next_seq = through + 1
+    return through
+
+
+def settled_state(tables: Tables, key: Key) -> Settled:
+    """The settled state of a session."""
+    row = tables.execute(
+        f"SELECT summary FROM acphold.summaries WHERE {tables.KEY} = %s", (key,)
+    ).fetchone()
+    return Settled() if row is None else msgspec.msgpack.decode(row[0], type=Settled)
+
+
+def _last_settled(tables: Tables, lease: Lease, locking: str = "") -> int | None:
+    """The last settled entry of the session; None if the lease is lost."""
+    row = tables.execute(
+        "SELECT settled_through FROM acphold.sessions"
+        f" JOIN acphold.leases ON leases.{tables.KEY} = sessions.{tables.OWN_KEY}"
+        f" WHERE leases.{tables.KEY} = %s AND epoch = %s{locking}",
+        (tables.key(lease), lease.epoch),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _before(tables: Tables, lease: Lease, settled: int) -> SessionState:
+    """The state at `settled`, as far as it matters for the entries that follow."""
+    key = tables.key(lease)
+    # A late chunk may belong to a message that is already counted.
+    conversation = tables.segments(key).late_context(settled)
+    return going_on(settled_state(tables, key).summary, conversation)
+
+
+def _write(tables: Tables, key: Key, piece: Piece) -> None:
+    """Write the result of settling a run of segments."""
+    rows = tables.segments(key)
+    rows.remove(piece.gone)
+    rows.insert(piece.new)
+    before = settled_state(tables, key)
+    earlier = before.snapshots
+    for kind in earlier.keys() & piece.snapshots.keys():
+        # The update is void now: its content goes, its number stays.
+        last_seq, first_seq, raw = rows.row_with(seq := earlier[kind])
+        raws = plain(raw).split(b"\n")
+        # A merged entry, which stands for several numbers, is alone in its row.
+        raws[seq - first_seq if len(raws) > 1 else 0] = b""
+        rows.rewrite([(b"\n".join(raws), last_seq, len(raw))])
+    now = Settled(piece.summary, earlier | piece.snapshots)
+    if before.ahead_through > piece.last_seq:
+        now = replace(now, ahead_through=before.ahead_through, ahead=before.ahead)
+    tables.keep_settled_state(key, now)
+    parts = [
+        "settled_through = %s",
+        "message_count = message_count + %s",
+        "packed_through = CASE WHEN %s AND packed_through = settled_through THEN %s"
+        " ELSE packed_through END",
+    ]
+    tables.update(key, parts, [piece.last_seq, piece.messages, piece.is_packed, piece.last_seq])
+    usage_rows.keep(tables, key, piece.usage)
+
+
+def read(
+    tables: Tables,
+    session_id: str,
+    after: int,
+    limit_bytes: int = bounds.READ_BYTES,
+    *,
+    tail_bytes: int = 0,
+) -> list[Segment]:
+    """Like `Entries.read`."""
+    rows, settled = _find_segments(tables, session_id)
+    if not tail_bytes:
+        found = rows.read(after, limit_bytes)
+    else:
+        # Pages of settled segments; the last one also has the unsettled end: it could change.
+        found = rows.read(after, limit_bytes, max(after, settled))
+        if not found or found[-1].last_seq >= settled:
+            found += rows.read(max(after, settled), tail_bytes)
+    if found:
+        found[0] = found[0].after(after)
+    return found
+
+
+def read_back(
+    tables: Tables,
+    session_id: str,
+    before: int | None,
+    limit: int,
+    limit_bytes: int = bounds.READ_BYTES,
+    *,
+    kinds: Sequence[str] = (),
+) -> PageBack:
+    """Like `Entries.read_back`."""
+    rows, settled = _find_segments(tables, session_id)
+    is_settled = before is not None and before <= settled
+    through = END if before is None else before - 1
+    entries: list[Entry] = []
+    if before is not None:
+        # The page may begin inside a segment, whose entries below `before` are part of it.
+        cut = next(iter(rows.read(through, 1)), None)
+        if cut is not None and cut.first_seq < before:
+            if cut.is_merged:
+                raise RewrittenError(
+                    f"session {session_id!r} was compacted since that page was read, or "
+                    "`before` is not from a page; start again at the end of the session"
+                )
+            if not kinds or cut.kind in kinds:
+                entries = _newest_first(cut.up_to(through))
+                limit_bytes -= len(cut.raw)
+            through = cut.first_seq - 1
+    for segment in rows.backwards(through, kinds):
+        if len(entries) >= limit or (entries and limit_bytes <= 0):
+            break
+        limit_bytes -= len(segment.raw)
+        entries += _newest_first(segment)
+        through = segment.first_seq - 1
+    else:
+        through = 0  # the session begins here
+    if len(entries) > limit:
+        return PageBack(entries[:limit], entries[limit - 1].seq, is_settled)
+    return PageBack(entries, through + 1 if through else None, is_settled)
+
+
+def is_exact(tables: Tables, session_id: str, after: int) -> bool:
+    """Like `Entries.is_exact`.
+
+    This holds if nothing above `after` was merged. It also holds if `after` lies between two
+    turns, because only entries of one turn are merged.
+    """
+    rows, settled = _find_segments(tables, session_id)
+    position = after
+    while after < settled:
+        found = rows.read(after, bounds.PIECE_BYTES, settled)
+        if any(segment.is_merged for segment in found):
+            break
+        if not found:
+            return True
+        after = found[-1].last_seq
+    else:
+        return True
+    # Can any of it have been merged with anything up to the position?
+    [behind, *_] = rows.read(position, 1)
+    if behind.first_seq <= position:
+        return False
+    if behind.kind == TURN_END:
+        return True
+    for segment in rows.backwards(position):
+        if segment.kind == TURN_END:
+            return True
+        if segment.kind == PROMPT or b'"toolCallId"' in segment.raw:
+            return False
+    return True
+
+
+def _newest_first(segment: Segment) -> list[Entry]:
+    """The entries of a segment, newest first, without void ones."""
+    return [entry for entry in reversed(segment.entries()) if entry.raw]
+
+
+def _find_segments(tables: Tables, session_id: str) -> tuple[KeptSegments, int]:
+    """The rows of a session, and the number up to which it is settled."""
+    key, settled = tables.find_settled(session_id)
+    return tables.segments(key), settled
+
+
+def summary(tables: Tables, session_id: str) -> Summary:
+    """Combine the settled summary with the entries after it."""
+    key, settled = tables.find_settled(session_id)
+    kept, through = settled_state(tables, key).newest(settled)
+    found = tables.segments(key).summary(kept, through)
+    if found.queue == NO_QUEUE:
+        return found
+    (home,) = tables.execute(
+        "SELECT home FROM acphold.sessions WHERE session_id = %s", (session_id,)
+    ).fetchone()
+    return summary_for(found, home, tables.identity().mark)
+
+
+def bytes_for_summary(tables: Tables, session_id: str) -> int:
+    """Return the bytes of the entries that `summary` reads."""
+    key, settled = tables.find_settled(session_id)
+    _, through = settled_state(tables, key).newest(settled)
+    return tables.segments(key).size(through)
+
+
+def sum_up(tables: Tables, lease: Lease) -> None:
+    """Keep a summary of all entries of a session, ahead of the settled one; unless that would spare
+    a reader little, the session is settled meanwhile, or it is another process's."""
+    key = tables.key(lease)
+    with tables.reading():
+        if (settled := _last_settled(tables, lease)) is None:
+            return
+        rows, state = tables.segments(key), settled_state(tables, key)
+        kept, through = state.newest(settled)
+        last_seq = max((one.last_seq for one in rows.read_back(END, 1)), default=0)
+        if last_seq - through < bounds.AHEAD_ENTRIES // 2:
+            return
+        ahead = rows.summary(kept, through)
+    with tables.writing():
+        # Nobody may settle it between these two.
+        is_held = _last_settled(tables, lease, tables.LOCKING_LEASE_ALONE) is not None
+        if is_held and settled_state(tables, key) == state:
+            tables.keep_settled_state(key, replace(state, ahead_through=last_seq, ahead=ahead))
+
+
+_LAST_OF_TURNS: Final = """
+    SELECT session_id, {own_key}, settled_through, prompted, (
+        SELECT CASE WHEN kind = %(end)s THEN raw END FROM (
+            SELECT {end} AS last, kind, raw FROM acphold.segments WHERE {of_session}
+            ORDER BY {order} DESC LIMIT %(behind)s
+        ) AS behind WHERE kind IN (%(prompt)s, %(end)s) ORDER BY last DESC LIMIT 1
+    ) FROM acphold.sessions WHERE {which}
+"""
+"""Finds the ends of the last turns, as their rows store them."""
+
+
+def outcomes(tables: Tables, session_ids: Sequence[str]) -> dict[str, bytes | None]:
+    """Like `Journal.outcomes`."""
+    statement = _LAST_OF_TURNS.format(
+        own_key=tables.OWN_KEY,
+        end=tables.END,
+        of_session=tables.OF_SESSION,
+        order=tables.ORDER,
+        which=tables.among("session_id", "ids"),
+    )
+    values = {
+        "prompt": tables.CODES.get(PROMPT, PROMPT),
+        "end": tables.CODES.get(TURN_END, TURN_END),
+        "behind": bounds.SEGMENTS_BEHIND_A_TURN,
+        "ids": tables.array(session_ids),
+    }
+    ends: dict[str, bytes | None] = {}
+    for session_id, key, settled, prompted, end in tables.execute(statement, values).fetchall():
+        if end is not None:
+            ends[session_id] = plain(end)
+        elif prompted and tables.segments(key).read(settled, 1):
+            ends[session_id] = None  # unsettled entries: the last turn has not ended
+    return ends
+
+
+_UNPACKED = "FROM acphold.sessions WHERE packed_through < settled_through AND updated_at < %s"
+
+
+def newest_unpacked(tables: Tables, before: int) -> Key | None:
+    """The next session to pack: the newest of those last active before `before` (ms since the
+    epoch)."""
+    row = tables.execute(
+        f"SELECT {tables.OWN_KEY} {_UNPACKED} ORDER BY updated_at DESC LIMIT 1", (before,)
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def count_unpacked(tables: Tables, before: int) -> int:
+    """The number of sessions last active before `before` with rows that are not packed."""
+    (count,) = tables.execute(f"SELECT count(*) {_UNPACKED}", (before,)).fetchone()
+    return int(count)
+
+
+def pack_piece(tables: Tables, key: Key, before: int | None = None) -> bool:
+    """Pack the next settled rows of a session, up to the first from `before` or later (ms).
+
+    False if there were none.
+    """
+    if (far := _how_far(tables, key)) is None:
+        return False
+    rows: list[tuple[int, bytes]] = []
+    size = 0
+    for seq, at, raw in tables.segments(key).rows(*far):
+        if (before is not None and at >= before) or size >= bounds.PIECE_BYTES:
+            break
+        rows.append((seq, raw))
+        size += len(raw)
+    if not rows:
+        return False
+    changed = [
+        (smaller, seq, len(raw)) for seq, raw in rows if len(smaller := pack(raw)) < len(raw)
+    ]
+    with tables.writing():
+        # Another process may have been quicker, or the session was deleted.
+        if _how_far(tables, key, tables.LOCKING_ROW) == far:
+            # The length is compared because a row may have been emptied meanwhile.
+            tables.segments(key).rewrite(changed)
+            tables.execute(
+                f"UPDATE acphold.sessions SET packed_through = %s WHERE {tables.OWN_KEY} = %s",
+                (rows[-1][0], key),
+            )
+    return True
+
+
+def _how_far(tables: Tables, key: Key, locking: str = "") -> tuple[int, int] | None:
+    """The last packed and the last settled entry of a session; None if nothing is left to pack."""
+    row = tables.execute(
+        "SELECT packed_through, settled_through FROM acphold.sessions"
+        f" WHERE {tables.OWN_KEY} = %s AND packed_through < settled_through{locking}",
+        (key,),
+    ).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+def index_lags(
+    tables: Tables, key: Key | None, since: int, limit: int
+) -> list[tuple[Any, int, int]]:
+    """The keys of sessions that are not fully indexed, of one or of all that were active since
+    `since`, the newest first; and how far each is indexed and settled."""
+    of_one = "" if key is None else f" AND {tables.OWN_KEY} = %s"
+    return tables.execute(
+        f"SELECT {tables.OWN_KEY}, indexed_through, settled_through FROM acphold.sessions"
+        f" WHERE indexed_through < settled_through AND updated_at >= %s{of_one}"
+        " ORDER BY updated_at DESC LIMIT %s",
+        (since, *(() if key is None else (key,)), limit),
+    ).fetchall()
+
+
+def not_indexed(
+    tables: Tables, key: Key, after: int, settled: int, limit_bytes: int
+) -> tuple[list[Segment], int]:
+    """The next settled segments of a session that are missing in the index, about `limit_bytes`,
+    and the number of their last entry. One that cannot be read is passed over, alone."""
+    rows = tables.segments(key)
+    try:
+        found = rows.read(after, limit_bytes, settled)
+    except DamagedRowError:
+        return [], next((last for last, *_ in rows.rows(after, settled)), settled)
+    return found, found[-1].last_seq if found else settled
+
+
+def note_indexed(tables: Tables, key: Key, after: int, through: int) -> str | None:
+    """Note that the entries of a session after `after` are indexed up to `through`; return its
+    tenant.
+
+    None if another process was quicker, or the session was deleted.
+    """
+    row = tables.execute(
+        "UPDATE acphold.sessions SET indexed_through = %s"
+        f" WHERE {tables.OWN_KEY} = %s AND indexed_through = %s RETURNING tenant",
+        (through, key, after),
+    ).fetchone()
+    return None if row is None else str(row[0])

@@ -1,0 +1,199 @@
+"""The thread for slow work on a journal: checkpoints, settling, searching.
+
+The thread of the event loop appends and reads pages, so clients do not wait for the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from acphold.journal import bounds
+from acphold.journal.sql.store import report_failure
+from acphold.journal.sqlite.connection import Connection, OlderFile, connect
+from acphold.journal.sqlite.file import FAULTS, JournalFile, abandon, failure
+from acphold.journal.sqlite.migrations import complete
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    class HasFile(Protocol):
+        """The journal of a file."""
+
+        def connect(self) -> JournalFile:
+            """Return the file, which is opened first if it is not open."""
+
+        async def upgrade(self) -> None:
+            """Upgrade a file of an earlier release, and open it again."""
+
+
+T = TypeVar("T")
+
+
+class Background:
+    """One thread with its own connection; both start with the first piece of work.
+
+    Work that writes gives way to the connection of the loop. While there is a `rest`, nothing
+    should be written: see `wait_for_rest`.
+    """
+
+    def __init__(self, journal: HasFile, busy_seconds: float) -> None:
+        self._journal = journal
+        self._busy_seconds = busy_seconds
+        self._executor: ThreadPoolExecutor | None = None
+        self._connection: Connection | None = None
+        self._grown = 0
+        self.rest: Future[None] | None = None
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in the thread, with the connection; return its result or raise
+        JournalError."""
+        while True:
+            try:
+                return await asyncio.wrap_future(self._submit(work))
+            except OlderFile:
+                await self._journal.upgrade()
+
+    async def in_pieces(
+        self, work: Callable[[Connection], Iterator[None]], seconds: float = inf
+    ) -> None:
+        """Do all of the work, or as much as `seconds` allow; other requests are served in between.
+
+        `work` gets the connection in the thread, and does one piece with each step. Several short
+        pieces are done in a row.
+        """
+        deadline = time.monotonic() + seconds
+        pieces: Iterator[None] | None = None
+
+        def step(connection: Connection) -> bool:
+            nonlocal pieces
+            if pieces is None:
+                pieces = work(connection)
+            until = min(deadline, time.monotonic() + bounds.PIECE_SECONDS)
+            try:
+                return any(time.monotonic() >= until for _ in pieces)
+            except OlderFile:
+                pieces = None
+                raise
+
+        while await self.run(step) and time.monotonic() < deadline:
+            self.has_grown(bounds.PIECE_BYTES)
+
+    async def wait_for_rest(self) -> None:
+        """Wait, briefly, until all of a long log is copied; the next write then starts the log
+        over."""
+        if (rest := self.rest) is not None:
+            await asyncio.shield(asyncio.wrap_future(rest))
+
+    def has_grown(self, size: int) -> None:
+        """Note that the log grew by `size` bytes; once it has grown enough, it is copied soon."""
+        self._grown += size
+        if self._grown > bounds.CHECKPOINT_BYTES:
+            self._grown = 0
+            self.later(self._checkpoint)
+
+    def later(self, work: Callable[[Connection], object]) -> None:
+        """Do work in the thread for which nobody waits, and without which nothing is lost."""
+        self._submit(work).add_done_callback(report_failure)
+
+    async def shorten_log(self) -> None:
+        """Return to the disk the room that a burst has made the log take."""
+        await self.run(self._shorten)
+
+    async def aclose(self) -> None:
+        """Finish the submitted work, then end the thread."""
+        if self._executor is None:
+            return
+        try:
+            await asyncio.wrap_future(self._executor.submit(self._disconnect))
+        except RuntimeError:  # the interpreter ends, and has ended the thread before us
+            self._disconnect()
+        self._executor.shutdown()
+        self._executor = None
+
+    def _submit(self, work: Callable[[Connection], T]) -> Future[T]:
+        if self._executor is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._executor = ThreadPoolExecutor(1, "acphold journal")
+        return self._executor.submit(self._do, work)
+
+    def _do(self, work: Callable[[Connection], T]) -> T:
+        file = self._journal.connect()
+        # Before anything is read: if the file was replaced, SQLite would apply the log of the old
+        # file to the new one.
+        file.verify()
+        try:
+            if self._connection is None:
+                self._connection = connect(
+                    file.path,
+                    self._busy_seconds,
+                    file.connection.alone,
+                    gives_way=True,
+                    access=file.connection.access,
+                )
+                if older := file.connection.older:
+                    self._connection.older = older
+                    if complete(self._connection, file.path) != older:
+                        raise OlderFile
+            try:
+                return work(self._connection)
+            finally:
+                # Afterwards, even if it failed: it may have seen rows of a newer version.
+                self._connection.refuse_newer()
+        except FAULTS as error:
+            raise failure(error, file.path) from error
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            if self._journal.connect().stays_open():
+                abandon(self._connection)
+            else:
+                self._connection.close()
+            self._connection = None
+
+    def _checkpoint(self, connection: Connection) -> None:
+        """Copy the log into the file, while others read and write.
+
+        The log starts over with the first write that finds all of it copied. Under constant writing
+        no write finds that. So once the log is long, this process writes nothing during another,
+        short pass. It skips that if another reader keeps the log from being copied: the pause would
+        be in vain.
+        """
+        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages == copied and pages > bounds.LOG_PAGES_AT_MOST:
+            with self._writers_rest(connection):
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def _shorten(self, connection: Connection) -> None:
+        try:
+            if os.stat(f"{connection.path}-wal").st_size <= bounds.LOG_BYTES_KEPT:
+                return
+        except FileNotFoundError:
+            return
+        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages == copied:
+            # Freeing so much takes the file system a while. If somebody still reads the log, it
+            # keeps its length.
+            with self._writers_rest(connection), connection.at_once():
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    @contextmanager
+    def _writers_rest(self, connection: Connection) -> Iterator[None]:
+        """Keep the loop's connection from writing during the block, while the loop goes on."""
+        from concurrent.futures import Future
+
+        rest: Future[None] = Future()
+        self.rest = rest
+        try:
+            with connection.alone:
+                pass  # wait for a write in progress
+            yield
+        finally:
+            self.rest = None
+            rest.set_result(None)

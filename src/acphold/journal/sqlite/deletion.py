@@ -1,0 +1,177 @@
+"""Deletion for good: out of the lists at once, out of the file piece by piece.
+
+    listed ──delete──▶ deleted: cannot be found any more; its rows are still there
+    deleted ──sweep──▶ gone: rows, words and log are overwritten, and nothing is left of it
+
+If a crash, a full disk or a reader of the log cuts a sweep short, the next one continues it.
+
+The functions take a connection that gives way, make their own transactions, and may raise sqlite3
+errors. The iterators do one piece of their work for each step.
+"""
+
+# See docs/decisions.md, 13.
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from acphold.journal import bounds
+from acphold.journal.journal import Lease
+from acphold.journal.sql import session_tables
+from acphold.journal.sql.session_tables import NOBODY, require_lease
+from acphold.journal.sqlite import leases, search_index, session_rows
+from acphold.journal.sqlite.connection import Connection, writing
+from acphold.journal.sqlite.migrations import SEQ_BITS
+from acphold.journal.sqlite.session_rows import SqliteTables
+from acphold.journal.stored_history import DamagedRowError
+
+_FIND: Final = """
+    SELECT number, owner, updated_at FROM sessions LEFT JOIN leases ON leases.session = number
+    WHERE session_id = ?
+"""
+
+
+def delete(
+    connection: Connection,
+    sessions: Iterable[Lease | str],
+    idle_since: int | None,
+    gone: list[str],
+) -> Iterator[None]:
+    """Like `Journal.delete`; appends the ids of deleted sessions to `gone`.
+
+    Raises LeaseLostError.
+    """
+    waiting = deque(sessions)
+    while waiting:
+        now_gone: list[str] = []
+        with writing(connection):
+            for session in connection.while_there_is_time(waiting):
+                session_id = session if isinstance(session, str) else session.session_id
+                found = connection.execute(_FIND, (session_id,)).fetchone()
+                if isinstance(session, Lease):
+                    require_lease(SqliteTables(connection), session)
+                if found is None:
+                    continue
+                number, owner, updated_at = found
+                if idle_since is not None and (
+                    updated_at > idle_since or leases.lives(connection.path, owner or NOBODY)
+                ):
+                    continue
+                remove_rows(connection, number, as_if_never=isinstance(session, Lease))
+                now_gone.append(session_id)
+        gone += now_gone
+        yield
+
+
+def remove_rows(connection: Connection, number: int, *, as_if_never: bool = False) -> None:
+    """Delete all rows of a session except its entries, which the next sweep removes."""
+    connection.execute(
+        "INSERT OR IGNORE INTO deleted VALUES"
+        " (?1, coalesce((SELECT tenant FROM sessions WHERE number = ?1), ''))",
+        (number,),
+    )
+    tables, its = SqliteTables(connection), {"number": number}
+    session_tables.delete(tables, "{} = %(number)s", its, as_if_never=as_if_never)
+
+
+# -- sweeping -----------------------------------------------------------------------------------
+
+
+def unswept(connection: sqlite3.Connection) -> int:
+    """The number of deleted sessions with remains in the file or in the log."""
+    (count,) = connection.execute("SELECT count(*) FROM deleted").fetchone()
+    return int(count)
+
+
+def sweep(connection: Connection) -> Iterator[None]:
+    """Remove the remains of deleted sessions, also from the log.
+
+    If a reader keeps the log from being emptied, the next sweep tries again.
+    """
+    tenants: dict[int, str] = dict(connection.execute("SELECT session, tenant FROM deleted"))
+    deleted = deque(tenants)
+    waiting = deleted.copy()
+    # If all of a volume of the index goes, its words are not taken out one by one.
+    doomed = search_index.volumes_of_these_alone(connection, deleted)
+    taken_out = 0
+    while parts := deque(_parts(connection, waiting, doomed)):
+        while parts:
+            with writing(connection):
+                for part in connection.while_there_is_time(parts):
+                    if part.documents is None:
+                        search_index.strike_out(connection, part.session, part.through)
+                    else:
+                        tenant = tenants[part.session]
+                        search_index.unindex(connection, part.session, tenant, part.documents)
+                    key = part.session << SEQ_BITS
+                    connection.execute(
+                        "DELETE FROM segments WHERE key BETWEEN ? AND ?", (key, key | part.through)
+                    )
+                    taken_out += 1
+            yield
+            if taken_out >= bounds.VOLUME_PARTS:  # each may have left a part in a volume
+                yield from search_index.join_parts(connection)
+                taken_out = 0
+    if not deleted:
+        return
+    yield from search_index.tidy(connection)
+    # Writers do not wait while the log is emptied: most of it is copied beforehand, while others
+    # work, and while writers are held up no reader is waited for.
+    for _ in range(bounds.EMPTYING_TRIES):
+        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages == copied:
+            with connection.at_once():
+                busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                break
+        time.sleep(bounds.EMPTYING_WAIT_SECONDS)
+    else:
+        return  # somebody still reads it
+    while deleted:
+        with writing(connection):
+            for number in connection.while_there_is_time(deleted):
+                connection.execute("DELETE FROM deleted WHERE session = ?", (number,))
+        yield
+
+
+class _Remains(NamedTuple):
+    """The rest of a session up to an entry, and its documents; None if these go with whole
+    volumes, or cannot be known."""
+
+    session: int
+    through: int
+    documents: list[search_index.Indexed] | None
+
+
+def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Iterator[_Remains]:
+    """Yield the next parts of the sessions in `waiting`; sessions with nothing left are taken out
+    of it."""
+    left = bounds.PIECE_BYTES
+    while waiting and left > 0:
+        session, after = waiting[0], 0
+        is_doomed = search_index.volumes_of(connection, session) <= doomed
+        while left > 0:
+            if is_doomed:
+                through, size = session_rows.extent(connection, session, after, bounds.PART_BYTES)
+                documents = None
+            else:
+                try:
+                    rows = SqliteTables(connection).segments(session)
+                    found = rows.read(after, bounds.PART_BYTES)
+                except DamagedRowError:  # its words cannot be known: they stay, and find nothing
+                    through, size = session_rows.extent(connection, session, after, 1)
+                    documents = None
+                else:
+                    through = found[-1].last_seq if found else 0
+                    size = sum(len(segment.raw) for segment in found)
+                    documents = search_index.documents(found)
+            if not through:
+                waiting.popleft()  # that was all
+                break
+            yield _Remains(session, through, documents)
+            left -= size
+            after = through

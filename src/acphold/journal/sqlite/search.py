@@ -1,0 +1,157 @@
+"""Searching: turn a query into FTS5, and find the matching entries.
+
+The functions run inside a transaction of the caller and may raise sqlite3 errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log
+from typing import Any, Final
+
+from acphold.journal import bounds
+from acphold.journal.hits import Held, Term, query
+from acphold.journal.seams import Sought
+from acphold.journal.sql.search import Indexed
+from acphold.journal.sqlite import search_index
+from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
+from acphold.journal.sqlite.search_index import TIME_BITS
+from acphold.journal.sqlite.session_rows import SqliteTables
+
+_WALK: Final = """
+    FROM words_{0}
+    CROSS JOIN documents ON documents.number = words_{0}.rowid AND volume = {0}
+    CROSS JOIN sessions ON sessions.number = entry >> 32
+    WHERE words_{0} MATCH %(query)s AND words_{0}.rowid >= %(since)s {1}
+    ORDER BY words_{0}.rowid DESC LIMIT %(limit)s
+"""
+# CROSS keeps the planner from turning the walk around.
+
+_NEWEST: Final = f"SELECT documents.number, entry {_WALK}"
+
+_BEST: Final = f"""
+    SELECT rank, number, entry, count(*) OVER () FROM (
+        SELECT words_{{0}}.rank AS rank, documents.number AS number, entry {_WALK}
+    ) ORDER BY rank, number DESC LIMIT %(best)s
+"""
+
+_SHARED_WITH: Final = "session_id IN (SELECT session_id FROM shares WHERE tenant = %(tenant)s)"
+"""Sessions that others share with a tenant."""
+
+_HELD: Final = "SELECT session_id, agent, cwd, title, archived FROM sessions WHERE number = %s"
+
+
+def find_in_index(
+    tables: SqliteTables,
+    sought: Sought,
+    terms: Sequence[Term],
+    condition: str,
+    values: dict[str, Any],
+) -> list[Indexed] | None:
+    """See `Find`. Run it on one moment: otherwise another process may drop a volume meanwhile."""
+    values["query"] = asked = query(terms, sought.part)
+    if sought.tenant is not None:
+        condition += f" AND (tenant = %(tenant)s OR {_SHARED_WITH})"
+    if (words := _of_whom(tables, sought, values, condition)) is None:
+        return None  # without walking through all documents that have the words
+    if words:
+        either = " OR ".join(f'"{word}"' for word in words)
+        values["query"] = f"({asked}) AND whose : ({either})"
+    if sought.rank:
+        found = _best(tables, terms, sought, values, condition)
+    else:
+        # The newest. A volume holds documents indexed at about the same time, whether old or new.
+        # It is skipped if all of them are older than the entries found so far.
+        newest: list[tuple[int, int]] = []
+        least = sought.since >> TIME_BITS
+        for volume, latest in _volumes(tables):
+            if latest < least:
+                break
+            row = {**values, "since": least}
+            newest += tables.execute(_NEWEST.format(volume, condition), row).fetchall()
+            newest = sorted(newest, reverse=True)[: sought.limit]
+            if len(newest) == sought.limit:
+                least = newest[-1][0] + 1
+        found = [entry for _, entry in newest]
+    return [
+        (entry >> SEQ_BITS, Held(id_, agent, cwd, title, bool(archived)), entry & SEQ_MASK)
+        for entry in found
+        # Nothing, if it was deleted but not swept yet.
+        for id_, agent, cwd, title, archived in tables.execute(_HELD, (entry >> SEQ_BITS,))
+    ]
+
+
+def _of_whom(
+    tables: SqliteTables,
+    sought: Sought,
+    values: Mapping[str, Any],
+    condition: str,
+) -> list[str] | None:
+    """Words such that each document of a searched session has one of them. Empty if they would be
+    too many; None if there is no such session."""
+    if sought.tenant and sought.session_id is None:
+        shared = tables.execute(_SHARED.format(condition), values).fetchall()
+        if len(shared) > bounds.SHARED_NAMED:
+            return []
+        words = [search_index.of_session(number) for (number,) in shared]
+        if tables.execute(_OWN.format(condition), values).fetchone():
+            words.append(search_index.of_tenant(sought.tenant))
+        return words or None
+    row = tables.execute(_OF_THESE.format(condition), values).fetchone()
+    if row is None:
+        return None
+    return [] if sought.session_id is None else [search_index.of_session(row[0])]
+
+
+def _best(
+    tables: SqliteTables,
+    terms: Sequence[Term],
+    sought: Sought,
+    values: Mapping[str, Any],
+    condition: str,
+) -> list[int]:
+    """The best of the newest matching entries, as `documents` names them."""
+    found: dict[int, list[tuple[float, int, int]]] = {}
+    left, since = bounds.RANKED_HITS, sought.since >> TIME_BITS
+    for volume, latest in _volumes(tables):
+        if left <= 0 or latest < since:
+            break
+        row = {**values, "since": since, "limit": left, "best": sought.limit}
+        ranked = tables.execute(_BEST.format(volume, condition), row).fetchall()
+        if ranked:
+            left -= ranked[0][3]
+            found[volume] = [(rank, -number, entry) for rank, number, entry, _ in ranked]
+    # Ranks of one volume compare as they are; those of different ones when divided by the weight of
+    # the terms, from how rare they are in the volume (sqlite.org, FTS5, "The bm25() function").
+    asked = [query([term], sought.part) for term in terms]
+    for volume, hits in found.items() if len(found) > 1 else ():
+        (size,) = tables.execute(
+            "SELECT documents FROM volumes WHERE number = %s", (volume,)
+        ).fetchone()
+        weight = 0.0
+        for one in asked:
+            (having,) = tables.execute(
+                f"SELECT count(*) FROM words_{volume} WHERE words_{volume} MATCH %s", (one,)
+            ).fetchone()
+            rare = (size - having + 0.5) / (having + 0.5)
+            weight += max(log(rare), 1e-6) if rare > 0 else 1e-6
+        found[volume] = [(rank / weight, place, entry) for rank, place, entry in hits]
+    of_all = sorted(one for hits in found.values() for one in hits)
+    return [entry for _, _, entry in of_all[: sought.limit]]
+
+
+def _volumes(tables: SqliteTables) -> list[tuple[int, int]]:
+    """The volumes of the index with the number of their newest document; the newest volume
+    first."""
+    return tables.execute("SELECT number, newest FROM volumes ORDER BY newest DESC").fetchall()
+
+
+_OF_THESE: Final = "SELECT number FROM sessions WHERE true {} LIMIT 1"
+"""Finds one session of the agents and the folder."""
+
+_OWN: Final = "SELECT 1 FROM sessions WHERE tenant = %(tenant)s AND tenant <> '' {} LIMIT 1"
+
+_SHARED: Final = (
+    f"SELECT number FROM sessions WHERE tenant <> %(tenant)s AND {_SHARED_WITH} {{}}"
+    f" LIMIT {bounds.SHARED_NAMED + 1}"
+)

@@ -1,0 +1,432 @@
+"""The full-text index: settled entries are put in, deleted ones taken out.
+
+Each session has a number up to which it is indexed, `indexed_through`. It lags behind the settled
+entries: for moments after a turn, for longer after a large import, or after an update of acphold
+that changed the index. Lagging sessions are indexed piece by piece, the newest first.
+
+FTS5 only marks what is taken out, and keeps its words until it merges the whole index. So the index
+is in *volumes* of some megabytes, each an FTS5 table of its own: `words_1`, `words_2` …. Documents
+go into the last one; when it is full, another begins. A volume that something was taken out of is
+*untidy* until it is merged into one part, which takes a twentieth of a second, however large the
+journal is.
+
+Beside its text, each document has words that nobody can type, in a column of their own: one for its
+session, and one for its tenant. With these, a search limited to a session or a tenant skips the
+documents of all others.
+
+The functions may raise sqlite3 errors. Those with a Connection make transactions of their own; the
+others run inside one of the caller. The iterators do one piece of their work, which is one
+transaction, for each step.
+"""
+
+# See docs/decisions.md, 13.
+
+from __future__ import annotations
+
+import sqlite3
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from acp_conversation.history.entries import Segment
+from acp_conversation.history.words import document
+from acphold.journal import bounds
+from acphold.journal.hits import TOKENIZER, columns
+from acphold.journal.sql.entry_rows import index_lags, not_indexed, note_indexed
+from acphold.journal.sqlite.connection import Connection, writing
+from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
+from acphold.journal.sqlite.session_rows import SqliteTables
+
+LAST_OF_STRUCTURE: Final = 10
+"""The highest id in the `_data` table of a volume that is not a block of words.
+
+Source: fts5_index.c, FTS5_STRUCTURE_ROWID.
+"""
+
+RANK: Final = "bm25(1.0, 1.0, 1.0, 0.0)"
+"""The ranking of documents: by their texts, not by the words for session and tenant."""
+
+TIME_BITS: Final = 8
+"""Low bits of a time in ms that a document's number drops: it counts quarters of a second."""
+
+
+class Indexed(NamedTuple):
+    """A document of the index: the number and the time of its entry, and its texts by column."""
+
+    seq: int
+    at: int
+    texts: tuple[str, str, str]
+
+
+def of_session(number: int) -> str:
+    """The word for a session. It begins with a private-use character, which the tokenizer takes for
+    a letter."""
+    return f"\ue000{number:x}"
+
+
+def of_tenant(tenant: str) -> str:
+    """The word for a tenant."""
+    return f"\ue001{tenant.encode(errors='surrogatepass').hex()}"
+
+
+def documents(found: Iterable[Segment]) -> list[Indexed]:
+    """The entries of these segments that contain text, as documents."""
+    entries = (entry for segment in found for entry in segment.entries())
+    return [
+        Indexed(entry.seq, entry.at, columns(words))
+        for entry in entries
+        if (words := document(entry))
+    ]
+
+
+# -- putting in -------------------------------------------------------------------------------
+
+
+def index(connection: Connection, session: int | None = None, since: int = 0) -> Iterator[None]:
+    """Index the missing entries of a session, or of all sessions, the newest first.
+
+    Skips sessions last active before `since` (ms since the epoch). Then tidies the index.
+    """
+    tables = SqliteTables(connection)
+    while lags := index_lags(tables, session, since, bounds.INDEXED_SESSIONS):
+        parts = deque(_parts(connection, lags))
+        last: dict[int, int] = {}
+        while parts:
+            with writing(connection):
+                news: list[_News] = []
+                size = 0
+                for part in connection.while_there_is_time(parts):
+                    its = part.session, part.after, part.through
+                    if (tenant := note_indexed(tables, *its)) is not None:
+                        news += [(part.session, tenant, document) for document in part.documents]
+                    size += part.size
+                    if size >= bounds.INDEXED_CHARACTERS:
+                        break
+                put(connection, news, last)
+            yield
+        yield from tidy(connection)
+    yield from tidy(connection)
+
+
+class _Part(NamedTuple):
+    """The entries of a session after `after`, up to `through`."""
+
+    session: int
+    after: int
+    through: int
+    documents: list[Indexed]
+
+    @property
+    def size(self) -> int:
+        """Characters of its texts."""
+        return sum(len(text) for document in self.documents for text in document.texts)
+
+
+def _parts(connection: Connection, lags: Iterable[tuple[int, int, int]]) -> Iterator[_Part]:
+    """Yield about `PIECE_BYTES` of the missing entries of these sessions, each given as its number,
+    how far it is indexed, and how far it is settled."""
+    left = bounds.PIECE_BYTES
+    for session, indexed, settled in lags:
+        if left <= 0:
+            return
+        found, end = not_indexed(SqliteTables(connection), session, indexed, settled, left)
+        if not found:
+            yield _Part(session, indexed, end, [])
+        waiting = deque(found)
+        after = indexed
+        while waiting:
+            some: list[Segment] = []
+            size = 0
+            while waiting and size < bounds.PART_BYTES:
+                some.append(waiting.popleft())
+                size += len(some[-1].raw)
+            left -= size
+            through = some[-1].last_seq
+            yield _Part(session, after, through, documents(some))
+            after = through
+
+
+_News = tuple[int, str, Indexed]
+"""The number of a session, its tenant, and a document of it."""
+
+
+def put(connection: sqlite3.Connection, news: Iterable[_News], last: dict[int, int]) -> None:
+    """Add documents; `last` maps sessions to the number of their last document, and is updated."""
+    volume = _open_volume(connection)
+    rows: list[tuple[int, str, str, str, str]] = []
+    for session, tenant, (seq, at, texts) in news:
+        # In the order of the session, even if the clock was set back.
+        number = _free_number(connection, max(at >> TIME_BITS, last.get(session, -1) + 1, 0))
+        is_new = connection.execute(
+            "INSERT OR IGNORE INTO documents (number, entry, volume) VALUES (?, ?, ?)",
+            (number, session << SEQ_BITS | seq, volume),
+        ).rowcount
+        if is_new:
+            rows.append((number, *texts, _whose(session, tenant)))
+        last[session] = number
+    if not rows:
+        return
+    rows.sort()  # FTS5 starts another part of the index at each number lower than the one before
+    connection.executemany(
+        f"INSERT INTO words_{volume} (rowid, messages, tools, diffs, whose) VALUES (?, ?, ?, ?, ?)",
+        rows,
+    )
+    connection.execute(
+        "UPDATE volumes SET size = size + ?, documents = documents + ?, newest = max(newest, ?)"
+        " WHERE number = ?",
+        (sum(len(text) for row in rows for text in row[1:4]), len(rows), rows[-1][0], volume),
+    )
+
+
+def _whose(session: int, tenant: str) -> str:
+    """The words for the session and tenant of a document."""
+    return f"{of_session(session)} {of_tenant(tenant)}" if tenant else of_session(session)
+
+
+def _open_volume(connection: sqlite3.Connection) -> int:
+    """The number of the volume to which documents are added."""
+    row = connection.execute(
+        "SELECT number, size FROM volumes ORDER BY number DESC LIMIT 1"
+    ).fetchone()
+    if row is not None and row[1] < bounds.VOLUME_CHARACTERS:
+        return int(row[0])
+    number = connection.execute("INSERT INTO volumes DEFAULT VALUES").lastrowid
+    assert number is not None
+    name = f"words_{number}"
+    form = f"messages, tools, diffs, whose, content = '', {TOKENIZER}"
+    connection.execute(f"CREATE VIRTUAL TABLE {name} USING fts5 ({form})")
+    # `tidy` does all merging: FTS5 itself would do it in the transaction that adds documents.
+    for setting, value in (
+        ("automerge", 0),
+        ("crisismerge", 1000),
+        ("usermerge", bounds.VOLUME_PARTS),
+    ):
+        connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES (?, ?)", (setting, value))
+    connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('rank', ?)", (RANK,))
+    return number
+
+
+def _free_number(connection: sqlite3.Connection, wanted: int) -> int:
+    """The number `wanted`, or the next free one."""
+
+    def is_free(number: int) -> bool:
+        found = connection.execute("SELECT 1 FROM documents WHERE number = ?", (number,))
+        return found.fetchone() is None
+
+    # Search in growing steps: many entries may have the same time, ten thousand in an import
+    # without times. Then search back for the first free one: a number stands for a time, so none
+    # is skipped.
+    taken, step = wanted - 1, 1
+    while not is_free(wanted):
+        taken = wanted
+        wanted += step
+        step *= 2
+    return bisect_left(range(taken + 1, wanted), True, key=is_free) + taken + 1
+
+
+# -- taking out -------------------------------------------------------------------------------
+
+
+def unindex(
+    connection: sqlite3.Connection, session: int, tenant: str, found: Iterable[Indexed]
+) -> None:
+    """Take documents out of the index; those that are not in it are skipped."""
+    taken: Counter[int] = Counter()
+    for seq, _, texts in found:
+        row = connection.execute(
+            "SELECT number, volume FROM documents WHERE entry = ?", (session << SEQ_BITS | seq,)
+        ).fetchone()
+        if row is not None:
+            number, volume = row
+            connection.execute(
+                f"INSERT INTO words_{volume} (words_{volume}, rowid, messages, tools, diffs, whose)"
+                " VALUES ('delete', ?, ?, ?, ?, ?)",
+                (number, *texts, _whose(session, tenant)),
+            )
+            connection.execute("DELETE FROM documents WHERE number = ?", (number,))
+            taken[volume] += 1
+    _take_off(connection, [(count, volume) for volume, count in taken.items()])
+
+
+def volumes_of(connection: sqlite3.Connection, session: int) -> set[int]:
+    """The volumes with documents of a session."""
+    rows = connection.execute(
+        "SELECT DISTINCT volume FROM documents WHERE entry BETWEEN ? AND ?", _entries(session)
+    )
+    return {volume for (volume,) in rows}
+
+
+def volumes_of_these_alone(connection: sqlite3.Connection, sessions: Iterable[int]) -> set[int]:
+    """The full volumes whose documents all belong to these sessions."""
+    counts: Counter[int] = Counter()
+    for session in sessions:
+        rows = connection.execute(
+            "SELECT volume, count(*) FROM documents WHERE entry BETWEEN ? AND ? GROUP BY volume",
+            _entries(session),
+        )
+        for volume, count in rows:
+            counts[volume] += count
+    full = connection.execute(
+        "SELECT number, documents FROM volumes WHERE number < (SELECT max(number) FROM volumes)"
+    )
+    return {number for number, documents in full if counts[number] == documents}
+
+
+def strike_out(connection: sqlite3.Connection, session: int, through: int) -> None:
+    """Forget the documents of a session up to an entry; their words stay, until a volume
+    goes."""
+    entries = (session << SEQ_BITS, session << SEQ_BITS | through)
+    counts = connection.execute(
+        "SELECT count(*), volume FROM documents WHERE entry BETWEEN ? AND ? GROUP BY volume",
+        entries,
+    ).fetchall()
+    connection.execute("DELETE FROM documents WHERE entry BETWEEN ? AND ?", entries)
+    _take_off(connection, counts)
+
+
+def _entries(session: int) -> tuple[int, int]:
+    """The lowest and the highest number that `documents` can have for an entry of a session."""
+    return session << SEQ_BITS, session << SEQ_BITS | SEQ_MASK
+
+
+def _take_off(connection: sqlite3.Connection, counts: Iterable[tuple[int, int]]) -> None:
+    """Subtract documents from the counts of volumes, and mark these as untidy."""
+    connection.executemany(
+        "UPDATE volumes SET documents = documents - ?, untidy = 1 WHERE number = ?", counts
+    )
+
+
+def untidy(connection: sqlite3.Connection) -> int:
+    """The number of volumes that still have words of documents taken out."""
+    (count,) = connection.execute("SELECT count(*) FROM volumes WHERE untidy").fetchone()
+    return int(count)
+
+
+def tidy(connection: Connection) -> Iterator[None]:
+    """Merge each untidy volume into one part, without removed documents; drop empty volumes.
+
+    In the last volume, which still grows, some parts are merged once there are many.
+    """
+    abandoned = connection.execute(  # by a killed process: tables of removed volumes
+        "SELECT cast(substr(name, 7) AS integer) FROM sqlite_schema"
+        " WHERE type = 'table' AND name GLOB 'words_[0-9]*' AND sql LIKE 'CREATE VIRTUAL%'"
+        " AND cast(substr(name, 7) AS integer) NOT IN (SELECT number FROM volumes)"
+    ).fetchall()
+    for (number,) in abandoned:
+        yield from _drop(connection, number)
+    while untidy(connection):
+        is_dropped = False
+        with writing(connection):
+            row = connection.execute(
+                "SELECT number, documents, size >= ? OR number < (SELECT max(number) FROM volumes)"
+                " FROM volumes WHERE untidy LIMIT 1",
+                (bounds.VOLUME_CHARACTERS,),
+            ).fetchone()
+            if row is None:
+                return  # another process was quicker
+            number, count, is_closed = row
+            if is_dropped := is_closed and not count:
+                connection.execute("DELETE FROM volumes WHERE number = ?", (number,))
+            elif not _merge(connection, number, -bounds.MERGED_PAGES):
+                connection.execute("UPDATE volumes SET untidy = 0 WHERE number = ?", (number,))
+        yield
+        if is_dropped:
+            yield from _drop(connection, number)
+    yield from join_parts(connection)
+
+
+def join_parts(connection: Connection) -> Iterator[None]:
+    """Merge some of the parts of each volume that has `VOLUME_PARTS` of about one size.
+
+    Covers untidy volumes and the last one. Merging pages takes longer the more parts they come
+    from: after a sweep that left hundreds, each step would take a twentieth of a second.
+    """
+    waiting = deque(
+        connection.execute(
+            "SELECT number FROM volumes WHERE untidy UNION"
+            " SELECT max(number) FROM volumes HAVING count(*) > 0"
+        ).fetchall()
+    )
+    while waiting:
+        with writing(connection):
+            for row in connection.while_there_is_time(waiting):
+                (number,) = row
+                is_there = connection.execute("SELECT 1 FROM volumes WHERE number = ?", row)
+                # Unless another process has dropped it.
+                if is_there.fetchone() and _merge(connection, number, bounds.MERGED_PAGES):
+                    waiting.append(row)
+        yield
+
+
+def _merge(connection: Connection, volume: int, pages: int) -> bool:
+    """Merge `pages` pages, repeatedly while there is time; a negative number merges all parts into
+    one. False if nothing was left to do."""
+    name = f"words_{volume}"
+    for _ in connection.while_there_is_time(deque(range(bounds.MERGE_STEPS))):
+        before = connection.total_changes
+        connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('merge', ?)", (pages,))
+        # Source: sqlite.org, FTS5, "The 'merge' Command".
+        if connection.total_changes - before <= 1:
+            return False
+    return True
+
+
+def _drop(connection: Connection, volume: int) -> Iterator[None]:
+    """Drop the table of a removed volume, row by row: overwriting it at once takes a tenth of a
+    second."""
+    # The first rows hold the structure of the index; without them the table cannot be dropped.
+    blocks = deque(
+        connection.execute(f"SELECT id FROM words_{volume}_data WHERE id > {LAST_OF_STRUCTURE}")
+        if _has_table(connection, volume)
+        else ()
+    )
+    is_left = True
+    while is_left:
+        with writing(connection):
+            if not _has_table(connection, volume):
+                return  # another process was quicker
+            for row in connection.while_there_is_time(blocks):
+                connection.execute(f"DELETE FROM words_{volume}_data WHERE id = ?", row)
+            if not blocks:
+                connection.execute(f"DROP TABLE words_{volume}")
+                is_left = False
+        yield
+
+
+def _has_table(connection: sqlite3.Connection, volume: int) -> bool:
+    found = connection.execute(
+        "SELECT 1 FROM sqlite_schema WHERE name = ?", (f"words_{volume}_data",)
+    )
+    return found.fetchone() is not None
+
+
+def forget(connection: Connection) -> Iterator[None]:
+    """Clear the index; it is rebuilt gradually."""
+    with writing(connection):
+        volumes = [number for (number,) in connection.execute("SELECT number FROM volumes")]
+        # Mark all volumes as full, so that others add to new ones from now on.
+        connection.execute("UPDATE volumes SET size = max(size, ?)", (bounds.VOLUME_CHARACTERS,))
+    last = max(volumes, default=0)
+    sessions = deque(connection.execute("SELECT number FROM sessions WHERE indexed_through > 0"))
+    while sessions:
+        with writing(connection):
+            for (session,) in connection.while_there_is_time(sessions):
+                connection.execute(
+                    "DELETE FROM documents WHERE entry BETWEEN ? AND ? AND volume <= ?",
+                    (*_entries(session), last),
+                )
+                connection.execute(
+                    "UPDATE sessions SET indexed_through = 0 WHERE number = ?", (session,)
+                )
+        yield
+    left = deque(connection.execute("SELECT number FROM documents WHERE volume <= ?", (last,)))
+    while left:
+        with writing(connection):
+            for row in connection.while_there_is_time(left):
+                connection.execute("DELETE FROM documents WHERE number = ?", row)
+        yield
+    for number in volumes:
+        with writing(connection):
+            connection.execute("DELETE FROM volumes WHERE number = ?", (number,))
+        yield from _drop(connection, number)

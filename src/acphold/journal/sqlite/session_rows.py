@@ -1,0 +1,212 @@
+"""The tables of the file that keep sessions: rows, links and segments of entries.
+
+The functions run inside a transaction of the caller and may raise sqlite3 errors.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from functools import lru_cache
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
+
+from acp_conversation.history.entries import Segment, now_ms
+from acphold.journal.journal import Identity
+from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
+from acphold.journal.sql import session_tables
+from acphold.journal.sql.session_tables import select_rows
+from acphold.journal.sql.tables import CODES, Found, KeptSegments, Tables, segment_of_row
+from acphold.journal.sqlite.connection import Connection, reading, writing
+from acphold.journal.sqlite.leases import identity
+from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
+from acphold.journal.stored_history import Settled
+
+# See docs/decisions.md, 10.
+
+
+class SqliteSegments(KeptSegments):
+    """The segments of one session, by its number."""
+
+    def _next(self, after: int, limit_bytes: int, through: int) -> Iterator[Segment]:
+        columns = self._tables.segment()
+        # An unfinished statement would keep the write-ahead log from starting over.
+        with closing(self._select(columns, after + 1, through, " ORDER BY key")) as rows:
+            for row in rows:
+                yield (segment := segment_of_row(*row))
+                limit_bytes -= len(segment.raw)
+                if limit_bytes <= 0:
+                    break
+
+
+def extent(
+    connection: sqlite3.Connection, session: int, after: int, limit_bytes: int
+) -> tuple[int, int]:
+    """The end of the next rows above `after`, and their bytes: about `limit_bytes` of them.
+
+    (0, 0) if there are none.
+    """
+    rows = connection.execute(
+        "SELECT key & 4294967295, length(raw) FROM segments WHERE key BETWEEN ? AND ? ORDER BY key",
+        (session << SEQ_BITS | after + 1, session << SEQ_BITS | SEQ_MASK),
+    )
+    through = size = 0
+    for last, length in rows:
+        through, size = last, size + length
+        if size >= limit_bytes:
+            break
+    rows.close()
+    return through, size
+
+
+# -- what is new ------------------------------------------------------------------------------
+
+
+def changes(connection: sqlite3.Connection, after: int | None, limit: int) -> RowChanges:
+    """Like `Journal.changes`."""
+    if after is None:
+        (last,) = connection.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
+        return RowChanges((), last)
+    rows = connection.execute(
+        "SELECT session_id, revision FROM changes WHERE revision > ? ORDER BY revision LIMIT ?",
+        (after, limit + 1),
+    ).fetchall()
+    shown = rows[:limit]
+    last = shown[-1][1] if shown else after
+    return RowChanges([session_id for session_id, _ in shown], last, len(rows) > limit)
+
+
+@lru_cache(1000)
+def _native(statement: str) -> str:
+    plain = statement.replace("acphold.", "").replace("%s", "?")
+    return re.sub(r"%\((\w+)\)s", r":\1", plain)
+
+
+_ALL: Final = f"key BETWEEN ({{0}} << {SEQ_BITS}) AND ({{0}} << {SEQ_BITS} | {SEQ_MASK})"
+"""A condition for the segments of a session, with the SQL of its number."""
+
+
+class SqliteTables(Tables):
+    """See `Tables`. Triggers mark the rows that change."""
+
+    KEY = "session"
+    OWN_KEY = "number"
+    PLACE = ("key",)
+    END = f"key & {SEQ_MASK}"
+    ORDER = "key"
+    IN_SPAN = "key BETWEEN %s AND %s"
+    OF_SESSION = _ALL.format("sessions.number")
+    CODES = CODES
+    SHARED_WITH = (
+        "(SELECT json_group_object(tenant, prompts) FROM shares"
+        " WHERE shares.session_id = sessions.session_id)"
+    )
+    LINEAGE = "(SELECT substr(value, 1, instr(value, ' ') - 1) FROM meta WHERE name = 'era')"
+    LAST_OF_LINK = (
+        "LEFT JOIN segments ON segments.key = (SELECT key FROM segments"
+        f" WHERE {_ALL.format('links.session')} ORDER BY key DESC LIMIT 1)"
+    )
+    TOLD = (
+        "INSERT OR REPLACE INTO changes SELECT session_id,"
+        f" (SELECT coalesce(max(revision), 0) + 1 FROM changes) FROM sessions WHERE {OWN_KEY} = %s"
+    )
+    DELETED = "changes"
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def refuse_newer(self) -> None:
+        self.connection.refuse_newer()
+
+    def identity(self) -> Identity:
+        return identity(self.connection)
+
+    def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Found:
+        return self.connection.execute(_native(statement), values)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+        return self.connection.executemany(_native(statement), rows).rowcount
+
+    def among(self, column: str, name: str) -> str:
+        return f"{column} IN (SELECT value FROM json_each(%({name})s))"
+
+    def array(self, values: Iterable[int | str]) -> str:
+        return msgspec.json.encode([*values]).decode()
+
+    def reading(self) -> AbstractContextManager[object]:
+        return reading(self.connection)
+
+    def writing(self) -> AbstractContextManager[object]:
+        return writing(self.connection)
+
+    def now(self) -> int:
+        return now_ms()
+
+    def own_key(self, session_id: str, number: int) -> int:
+        return number
+
+    def place(self, key: int, seq: int) -> tuple[int]:
+        return (key << SEQ_BITS | seq,)
+
+    def span(self, key: int, first: int, last: int) -> tuple[int, int]:
+        # Whatever the numbers are, that of a session: beyond its own keys are those of others.
+        begin, end = min(max(first, 0), SEQ_MASK + 1), min(last, SEQ_MASK)
+        return (key << SEQ_BITS) + begin, (key << SEQ_BITS) + end
+
+    def segments(self, key: int) -> SqliteSegments:
+        return SqliteSegments(self, key)
+
+    def keep_settled_state(self, key: int, settled: Settled) -> None:
+        summary = msgspec.msgpack.encode(settled)
+        self.connection.execute(
+            "INSERT OR REPLACE INTO summaries (session, summary, checksum) VALUES (?, ?, ?)",
+            (key, summary, crc32(summary)),
+        )
+
+    def create(self, new: NewSession) -> int:
+        return session_tables.insert(self, new, now_ms())
+
+    def link(self, agent: str, downstream_id: str, key: int | None) -> None:
+        # Replaced, not updated: a new row gets the highest number, which makes it the newest.
+        self.connection.execute(
+            "INSERT OR REPLACE INTO links (agent, downstream_id, session) VALUES (?, ?, ?)",
+            (agent, downstream_id, key),
+        )
+
+    # These are imported late, for a quick start.
+
+    def page(
+        self, filter: ListFilter, after: ListKey | None, limit: int, *, counted: bool = True
+    ) -> list[SessionRow]:
+        from acphold.journal.sql.list_filters import walks
+
+        # The index is named: without statistics the planner may choose another and sort.
+        if filter.tenant:
+            index = f"listed_tenant{'_unread' * filter.unread}"
+        elif filter.queued:
+            index = "with_queue"
+        elif filter.unread:
+            index = "listed_unread"
+        elif filter.agents:
+            index = "listed_agent" if filter.cwd is None else "listed_both"
+        else:
+            index = "listed" if filter.cwd is None else "listed_folder"
+        found = [
+            select_rows(
+                self,
+                # A view has none: see `migrations.complete`.
+                f"{'' if walk.by_id or self.connection.older else f'INDEXED BY {index}'}"
+                f" WHERE {walk.condition}"
+                " ORDER BY updated_at DESC, session_id DESC LIMIT %s",
+                (*walk.values, limit),
+                counted=counted,
+            )
+            for walk in walks(filter, after)
+        ]
+        if len(found) == 1:
+            return found[0]
+        return sorted((row for rows in found for row in rows), key=lambda row: row.key)[:limit]

@@ -1,0 +1,216 @@
+"""Sessions, entries and hits for programs: the output of `--json`, and answers of `serve`.
+
+Each is one JSON object on one line, without control characters for a terminal or hidden ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from acp_conversation.history.entries import Entry, exact_entry_json, iso
+from acp_conversation.presentation.visible_text import visible_json
+from acp_wire.schema import REQUEST_PERMISSION
+from acphold.journal.moves import destination
+from acphold.journal.rows import SessionRow
+from acphold.journal.seams import SearchHit, UsageSum
+from acphold.known_agents import short_name
+
+if TYPE_CHECKING:
+    from acp_safety.standing.decision import StandingRule
+    from acphold.live.reading.inbox import InboxQuestion
+    from acphold.live.reading.rule_offers import RuleOffer
+    from acphold.live.reading.session_reader import ListedSession
+
+
+def facts_json(facts: Mapping[str, object]) -> str:
+    """Return facts as JSON, without terminal control and hidden characters."""
+    return visible_json(msgspec.json.encode(facts).decode(errors="replace"))
+
+
+def _session_facts(of: SessionRow | SearchHit) -> dict[str, object]:
+    """Return the facts by which a person knows a session."""
+    return {
+        "sessionId": of.session_id,
+        "agent": of.agent,
+        "agentName": short_name(of.agent),
+        "cwd": of.cwd,
+        "title": of.title,
+    }
+
+
+def session_json(session: ListedSession) -> str:
+    """Return a session of the list."""
+    row, live = session.row, session.live
+    facts: dict[str, object] = {
+        **_session_facts(row),
+        "createdAt": iso(row.created_at),
+        "updatedAt": iso(row.updated_at),
+        "messageCount": row.message_count,
+        "outcome": session.outcome,
+        "unseen": row.unseen,
+        "unread": row.is_unread,
+        "archived": row.archived,
+        "origins": row.origins,
+        "movedTo": destination(row) or None,
+        "queued": row.queued,
+        "held": row.held or None,
+        "heldUntil": None if row.held_until is None else iso(row.held_until),
+        "ruled": row.ruled,
+        "files": session.files,
+        "live": live
+        and {
+            "state": live.state,
+            "clients": live.clients,
+            "questions": live.questions,
+            "background": session.is_background,
+            "pid": session.pid,
+        },
+    }
+    if session.questions:
+        facts["openQuestions"] = [Raw(question_json(it).encode()) for it in session.questions]
+    return facts_json(facts)
+
+
+def entry_json(entry: Entry) -> str:
+    """Return an entry; its update is as journalled."""
+    return visible_json(exact_entry_json(entry))
+
+
+def queue_json(session: ListedSession) -> str:
+    """Return the prompts of a session that wait and are held."""
+    row = session.row
+    facts = {
+        **_session_facts(row),
+        "queued": row.queued,
+        "held": row.held,
+        "heldUntil": None if row.held_until is None else iso(row.held_until),
+    }
+    return facts_json(facts)
+
+
+def question_line(found: InboxQuestion) -> str:
+    """Return what a question asks, for a list or a notice."""
+    from acp_conversation.presentation.permissions import in_a_line  # late: a list starts without
+
+    call = found.call or found.question.tool_call
+    return in_a_line(found.asks, call) if call else found.asks
+
+
+def question_json(found: InboxQuestion) -> str:
+    """Return a question of the inbox; one that is closed also has its outcome."""
+    question, decided = found.question, found.decided
+    facts = {
+        "id": question.id,
+        **_session_facts(found.row),
+        "seq": found.seq,
+        "place": place_name(found.row.session_id, found.seq),
+        "at": iso(found.at),
+        "asks": question_line(found),
+        "method": question.method,
+    }
+    if decided is None:
+        call = {name: Raw(value) for name, value in found.call.items()}
+        facts |= {"params": Raw(question.params), "toolCall": call or None}
+        if question.method == REQUEST_PERMISSION.name:
+            from acp_conversation.presentation.permissions import permission  # late
+
+            facts["shows"] = permission(found.call or question.tool_call, question.params)
+    else:
+        facts |= {
+            "answeredAt": iso(found.answered_at),
+            "outcome": decided.outcome,
+            "how": found.came.how,
+            "said": found.came.said,
+            "client": decided.client,
+            "rules": decided.rules,
+        }
+    return facts_json(facts)
+
+
+def rule_json(rule: StandingRule, place: str) -> str:
+    """Return a standing answer, as it is at this place."""
+    facts = {
+        "number": rule.number,
+        "text": rule.text,
+        "words": rule.words,
+        "meaning": rule.meaning,
+        "asks": rule.verdict == "ask",
+        "folder": rule.folder,
+        "agent": rule.agent,
+        "sessionId": rule.session,
+        "user": rule.person,
+        "watches": rule.watches,
+        "isOff": rule.is_off,
+        "isNew": not rule.is_seen,
+        "waits": not rule.holds_at(place),
+        "madeAt": iso(rule.made_at),
+        "madeWith": rule.made_with,
+        "expiresAt": iso(rule.expires_at) if rule.expires_at else None,
+        "uses": rule.uses,
+        "usedAt": iso(rule.used_at) if rule.used_at else None,
+    }
+    return facts_json(facts)
+
+
+def offer_json(offer: RuleOffer) -> str:
+    """Return an offer to make a yes standing."""
+    rule = offer.rules[0]
+    facts = {
+        "text": offer.text,
+        "words": offer.words,
+        "meaning": offer.meaning,
+        "agent": rule.agent,
+        "folder": rule.folder,
+        "expiresAt": iso(rule.expires_at) if rule.expires_at else None,
+    }
+    return facts_json(facts)
+
+
+def hit_json(hit: SearchHit) -> str:
+    """Return a hit of a search."""
+    facts = {
+        **_session_facts(hit),
+        "seq": hit.seq,
+        "place": place_name(hit.session_id, hit.seq),
+        "at": iso(hit.at),
+        "speaker": hit.speaker,
+        "user": hit.user,
+        "archived": hit.archived,
+        "tool": hit.tool,
+        "excerpt": hit.excerpt,
+        "marks": hit.marks,
+    }
+    return facts_json(facts)
+
+
+def usage_json(sum_: UsageSum, grouping: str) -> str:
+    """Return the usage of a group of sessions; null means that nobody reported it."""
+    key = "sessionId" if grouping == "session" else grouping
+    name: dict[str, str | None] = {}
+    if grouping == "agent":
+        name["agentName"] = short_name(sum_.name)
+    elif grouping == "session":
+        name["title"] = sum_.title or None
+    facts = {
+        key: (sum_.name or None) if grouping == "model" else sum_.name,
+        **name,
+        "sessions": sum_.sessions,
+        "notReported": sum_.not_reported,
+        "totalTokens": sum_.tokens.total,
+        "inputTokens": sum_.tokens.input,
+        "outputTokens": sum_.tokens.output,
+        "thoughtTokens": sum_.tokens.thought,
+        "cachedReadTokens": sum_.tokens.cached_read,
+        "cachedWriteTokens": sum_.tokens.cached_write,
+        "cost": {currency: round(cost, 6) for currency, cost in sum_.costs.items()} or None,
+    }
+    return facts_json(facts)
+
+
+def place_name(session_id: str, seq: int | None = None) -> str:
+    """Return a place as `search` prints it and all commands accept it: `ID`, or `ID@SEQ`."""
+    return session_id if seq is None else f"{session_id}@{seq}"

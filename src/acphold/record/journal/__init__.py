@@ -1,1 +1,0 @@
-"""The journal of all sessions: its interface, and a folder for each store."""
