@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 from msgspec.json import encode
 
-from acp_conversation.history.raw_update import string
 from acp_wire.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio, decode
 from acp_wire.schema.shapes import Extensible
 from acp_wire.schema.splice import array, items, json_value, members, splice
@@ -93,9 +92,10 @@ def check_server(raw: bytes, place: int, can: McpCapabilities, path: str) -> byt
         return raw
     raw = _with_env(kind, raw)
     server = _check(kind, raw, field, can, path)
-    if not isinstance(server, McpServerStdio) or string(members(raw)["command"]) == server.command:
+    found = server.command if isinstance(server, McpServerStdio) else None
+    if found in (None, json_value(members(raw).get("command"), str)):
         return raw
-    return splice(raw, {"command": encode(server.command)})
+    return splice(raw, {"command": encode(found)})
 
 
 class _ServerField:
@@ -209,7 +209,7 @@ def _decode(kind: type[Server], raw: bytes, field: _ServerField) -> Server:
 
 
 def _text(parts: dict[str, bytes], member: str, field: _ServerField) -> str:
-    if not (value := string(parts.get(member))):
+    if not (value := json_value(parts.get(member), str)):
         raise _refusal(field, member, "a non-empty string is required")
     return value
 
@@ -244,14 +244,14 @@ class ProvidedServers:
 
     def to_reference(self, params: bytes) -> bytes:
         """Return a reference to one of the client's servers, as the agent gets it."""
-        server_id = string(members(params).get(_SERVER_ID))
+        server_id = json_value(members(params).get(_SERVER_ID), str)
         if not self._mark or server_id is None:  # of an older draft, or not valid: unchanged
             return params
         return splice(params, {_SERVER_ID: encode(f"{self._mark}{server_id}")})
 
     def for_client(self, params: bytes) -> bytes:
         """Return the agent's message about one of them, as the client gets it."""
-        server_id = string(members(params).get(_SERVER_ID))
+        server_id = json_value(members(params).get(_SERVER_ID), str)
         if not self._mark or server_id is None or not server_id.startswith(self._mark):
             return params
         return splice(params, {_SERVER_ID: encode(server_id.removeprefix(self._mark))})
