@@ -5,9 +5,9 @@ The base is for agents and sessions on this machine. Optional packages are impor
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Final
 
+from acp_wire.extras import has_packages
 from acphold.errors import MissingExtraError
 
 EXTRAS: Final = {
@@ -29,15 +29,9 @@ EXTRAS: Final = {
 listed: an agent's author installs one of them."""
 
 
-@cache
 def is_installed(extra: str) -> bool:
-    """Return True if all packages of an extra were installed when this was first asked.
-
-    To look for them takes a millisecond, and each client that connects is told.
-    """
-    from importlib.util import find_spec  # late: it takes the time of an editor's start
-
-    return None not in map(find_spec, EXTRAS[extra])
+    """Return True if all packages of an extra were installed when this was first asked."""
+    return has_packages(*EXTRAS[extra])
 
 
 def require(extra: str, needy: str) -> None:

@@ -9,7 +9,6 @@ from concurrent.futures import Future
 
 import pytest
 
-from acphold import extras
 from acphold.errors import McpConnectError
 from acphold.live.mcp import bounds, connections
 from tests.mcp.conftest import Connect, Faulty
@@ -139,7 +138,7 @@ def tasks() -> list[str]:
 async def test_without_the_sdk_the_person_is_told_what_to_install(
     faulty: Faulty, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras, "is_installed", lambda extra: extra != "mcp")
+    monkeypatch.setattr(connections, "has_packages", lambda *names: False)
     monkeypatch.setattr(connections, "_import", None)
     with pytest.raises(McpConnectError, match=r"pip install 'acphold\[mcp\]'"):
         await connect(faulty("ok")).ready()

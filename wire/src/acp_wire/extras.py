@@ -1,4 +1,4 @@
-"""The optional packages of a connection to a server, and the error without them."""
+"""Optional packages: those of a connection to a server, and the error without them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ REMOTE: Final = ("httpx2", "websockets")
 
 
 @cache
-def has_remote() -> bool:
-    """Return True if all of them were installed when this was first asked."""
+def has_packages(*names: str) -> bool:
+    """Return True if all of these, as they are imported, were installed when this was first asked.
+
+    To look for them takes a millisecond, and each client that connects is told.
+    """
     from importlib.util import find_spec  # late: it takes the time of an editor's start
 
-    return None not in map(find_spec, REMOTE)
+    return None not in map(find_spec, names)
 
 
 def require_remote(needy: str, package: str = "acp-wire") -> None:
-    """Raise MissingExtraError unless they are installed.
+    """Raise MissingExtraError unless those of REMOTE are installed.
 
     `needy` begins the message; `package` is the one to install with its extra `remote`.
     """
-    if not has_remote():
+    if not has_packages(*REMOTE):
         raise MissingExtraError(needy, "remote", package)

@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct, structs
 
+from acp_wire.errors import MissingExtraError
+from acp_wire.extras import has_packages
 from acp_wire.schema import McpServerStdio
 from acp_wire.tasks import beside, end, first
 from acphold import errors
-from acphold.extras import require
 from acphold.live.mcp import bounds
 from acphold.live.mcp.faults import (
     MAX_REASON,
@@ -69,6 +70,9 @@ OfferT = TypeVar("OfferT", Tool, Resource, Prompt)
 
 log = logging.getLogger(__name__)
 
+
+SDK = ("anyio", "httpx2", "mcp", "mcp_types", "pydantic")
+"""The packages that connections need, as they are imported."""
 
 NOISY = ("mcp", "client", "httpx2", "httpcore2")
 """Loggers of the SDK and its HTTP client.
@@ -594,7 +598,8 @@ async def load_sdk(launched: asyncio.Event | None = None) -> None:
 
 def _load(done: Future[None]) -> None:
     try:
-        require("mcp", "MCP servers")
+        if not has_packages(*SDK):
+            raise FaultError(str(MissingExtraError("MCP servers", "mcp", "acphold")))
         for name in NOISY:
             logger = logging.getLogger(name)
             if logger.level == logging.NOTSET:  # otherwise somebody has configured it
@@ -609,8 +614,6 @@ def _load(done: Future[None]) -> None:
         finally:
             if was_on:
                 gc.enable()
-    except errors.MissingExtraError as exc:
-        done.set_exception(FaultError(str(exc)))
     except BaseException as exc:
         done.set_exception(exc)
     else:
