@@ -358,7 +358,7 @@ def test_programs_are_started_in_one_room() -> None:
 
 COMMANDED = {
     "acphold.live.agents.identity": "compares it, and starts nothing",
-    "acphold.live.mcp.bridge": "an agent starts it, by a command that we hand on",
+    "acphold.live.server.checked_params": "an agent starts it, as a bridge to a server",
 }
 """Modules below `cli` that may still name a command of ours."""
 

@@ -13,11 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-import acphold
-from acp_wire.processes.own_program import own_command
 from acp_wire.schema import (
     EnvVariable,
     HttpHeader,
@@ -72,11 +69,8 @@ class Told(McpListener):
 
 
 def bridged(server: Remote) -> McpServerStdio:
-    """The entry an agent is handed, which starts the code that the command stands for."""
-    entry = decode(McpServerStdio, bridge_server(server)).value
-    assert (entry.command, *entry.args) == own_command("mcp-bridge")
-    source = EnvVariable(name="PYTHONPATH", value=str(Path(acphold.__file__).parent.parent))
-    return msgspec.structs.replace(entry, args=("-c", BRIDGE), env=(*entry.env, source))
+    """The entry an agent is handed."""
+    return decode(McpServerStdio, bridge_server(server, (sys.executable, "-c", BRIDGE))).value
 
 
 def program(package: str) -> str:

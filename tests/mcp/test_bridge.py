@@ -188,5 +188,6 @@ def test_headers_may_be_written_as_an_object_too() -> None:
 def test_the_entry_says_the_same_as_the_server(kind: type[McpServerHttp]) -> None:
     headers = (HttpHeader(name="A", value="1"), HttpHeader(name="A", value="2"))
     server = kind(name="bridged", url="https://h/mcp", headers=headers)
-    entry = decode(McpServerStdio, bridge_server(server)).value
+    entry = decode(McpServerStdio, bridge_server(server, ("bridge", "it"))).value
+    assert (entry.command, *entry.args) == ("bridge", "it")
     assert server_from_env({variable.name: variable.value for variable in entry.env}) == server

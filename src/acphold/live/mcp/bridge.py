@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from acp_wire import schema
-from acp_wire.processes.own_program import own_command
 from acphold.errors import InvalidParamsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 URL = "ACPHOLD_MCP_URL"
 TRANSPORT = "ACPHOLD_MCP_TRANSPORT"
@@ -25,17 +24,21 @@ HEADERS = "ACPHOLD_MCP_HEADERS"
 an object; the transport is `http`, which is the default, or `sse`."""
 
 
-def bridge_server(server: schema.McpServerHttp | schema.McpServerSse) -> bytes:
-    """Return an `mcpServers` stdio entry (JSON) for an agent that cannot reach `server` itself."""
+def bridge_server(
+    server: schema.McpServerHttp | schema.McpServerSse, command: Sequence[str]
+) -> bytes:
+    """Return an `mcpServers` stdio entry (JSON) for an agent that cannot reach `server` itself.
+
+    `command` calls `run_bridge`.
+    """
     headers = [[header.name, header.value] for header in server.headers]
     transport = "sse" if isinstance(server, schema.McpServerSse) else "http"
     env = {URL: server.url, TRANSPORT: transport, HEADERS: schema.encode(headers).decode()}
-    program, *words = own_command("mcp-bridge")
     return schema.encode(
         schema.McpServerStdio(
             name=server.name,
-            command=program,
-            args=tuple(words),
+            command=command[0],
+            args=tuple(command[1:]),
             env=tuple(schema.EnvVariable(name=name, value=value) for name, value in env.items()),
         )
     )

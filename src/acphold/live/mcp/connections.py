@@ -435,7 +435,7 @@ class McpConnection:
         except FaultError as exc:
             self._down(mine, str(exc))
         except Exception:
-            log.exception("MCP server %r: acphold failed to keep the connection", self.name)
+            log.exception("MCP server %r: the connection could not be kept", self.name)
         finally:
             if program is not None:
                 await program.aclose()

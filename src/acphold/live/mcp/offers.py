@@ -42,7 +42,7 @@ class OurSide(Struct, frozen=True, kw_only=True):
     cwd: str
     surroundings: Surroundings
     roots: tuple[str, ...] = ()
-    name: str = "acphold"
+    name: str = "acp-mcp"
     version: str = ""
     elicitation: Answerer | None = None
     deadline: float = 10.0

@@ -75,9 +75,11 @@ def read_setup(
                     type_ = schema.McpServerSse
             if type_ is not None:
                 require("mcp", f"mcpServers[{index}]: a bridge to a server behind a URL")
-                from acphold.live.mcp.bridge import bridge_server  # late: few agents need one
+                from acp_wire.processes.own_program import own_command  # late: few agents need it
+                from acphold.live.mcp.bridge import bridge_server
 
-                entry = bridge_server(schema.decode(type_, entry).value)
+                far = schema.decode(type_, entry).value
+                entry = bridge_server(far, own_command("mcp-bridge"))
             checked.append(provided.for_agent(entry))
         if checked != servers:
             asked = asked.having(mcpServers=array(checked))
