@@ -94,7 +94,7 @@ WALLS = {
     "acphold.imports": {"acphold.errors", "acphold.journal"},
     "acphold.bridges": set(),
     "acphold.live.lines": set(),
-    "acphold.live.mcp": {"acphold.errors"},
+    "acphold.live.mcp": set(),
 }
 """Wings and rooms that know only these others: each can be read, and could leave, with them alone.
 docs/architecture.md names them."""

@@ -70,10 +70,6 @@ if TYPE_CHECKING:
         ForbiddenError as ForbiddenError,
         InvalidParamsError as InvalidParamsError,
         JournalError as JournalError,
-        McpAnswerError as McpAnswerError,
-        McpConnectError as McpConnectError,
-        McpError as McpError,
-        McpLostError as McpLostError,
         MethodNotFoundError as MethodNotFoundError,
         MissingFileError as MissingFileError,
         NotTextError as NotTextError,
@@ -110,6 +106,12 @@ if TYPE_CHECKING:
         RunningCommand as RunningCommand,
         SessionFiles as SessionFiles,
     )
+    from acphold.live.mcp.errors import (
+        McpAnswerError as McpAnswerError,
+        McpConnectError as McpConnectError,
+        McpError as McpError,
+        McpLostError as McpLostError,
+    )
     from acphold.live.server.principals import Principal as Principal, Visitor as Visitor
     from acphold.logs import LogContext as LogContext
     from acphold.version import __version__ as __version__
@@ -123,9 +125,8 @@ _NAMES = {
         AcpError AgentBusyError AgentError AgentExitedError AgentStartError AgentTimeoutError
         AuthRequiredError CapabilityError ConnectionLostError DeclarationError
         FileAccessError FileTooLargeError ForbiddenError InvalidParamsError JournalError
-        McpAnswerError McpConnectError McpError McpLostError MethodNotFoundError MissingFileError
-        NotTextError OutsideRootsError RemoteError RemoteRefusalError TerminalStartError
-        UnknownSessionError WorkspaceError
+        MethodNotFoundError MissingFileError NotTextError OutsideRootsError RemoteError
+        RemoteRefusalError TerminalStartError UnknownSessionError WorkspaceError
     """,
     "acp_conversation.history.fold": "SessionState",
     "acp_conversation.history.timeline": "ContextCompaction Message SubAgent ToolCall TurnEnd",
@@ -148,6 +149,7 @@ _NAMES = {
         ResourceLink TextContent TextResourceContents ToolCallLocation
     """,
     "acp_wire.rpc.transport": "Transport",
+    "acphold.live.mcp.errors": "McpAnswerError McpConnectError McpError McpLostError",
     "acphold.live.server.principals": "Principal Visitor",
     "acp_wire.transports.messages": "MessageConnection MessageTransport over_websocket",
     "acp_wire.transports.streams": "StreamTransport",

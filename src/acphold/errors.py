@@ -1,4 +1,4 @@
-"""Every exception acphold raises, in one tree.
+"""The exceptions of acphold and of acp-wire, in one tree.
 
     AcpError
     ├── PeerError                  the other side of a connection broke a rule
@@ -36,10 +36,6 @@
     ├── UnreachableOwnerError      that process lives, and cannot be reached from here
     ├── InterruptedTurnError       that process ended in the turn, or lost the session
     ├── StoppedError               this process ends before it has answered
-    ├── McpError                   an MCP server of the session
-    │   ├── McpConnectError        cannot be started or reached, or speaks no MCP
-    │   ├── McpLostError           went away in the middle of a call
-    │   └── McpAnswerError         answered with an error, or with something else
     ├── TranscriptError            a conversation on disk that our reader of it fails on
     ├── ExportError                a file of an export that cannot be written
     ├── WorkspaceError             files and terminals of a session
@@ -358,37 +354,6 @@ class StoppedError(AcpError):
 
 class TranscriptError(AcpError):
     """A conversation that another agent keeps on disk could not be read by our reader."""
-
-
-class McpError(AcpError):
-    """An MCP server of the session failed us; `server` is its name, `reason` the reason in words.
-
-    Neither ever holds a value of the server's `env` or `headers`.
-    """
-
-    def __init__(self, server: str, reason: str) -> None:
-        super().__init__(f"MCP server {server!r}: {reason}")
-        self.server = server
-        self.reason = reason
-
-
-class McpConnectError(McpError):
-    """The server cannot be started or reached, or does not speak MCP."""
-
-
-class McpLostError(McpError):
-    """The server went away before it answered; the request may or may not have been carried out."""
-
-
-class McpAnswerError(McpError):
-    """The server answered with an error, or with something that is not an answer.
-
-    `answer_code` is the code of its JSON-RPC error, if it was one.
-    """
-
-    def __init__(self, server: str, reason: str, answer_code: int | None = None) -> None:
-        super().__init__(server, reason)
-        self.answer_code = answer_code
 
 
 class JournalError(AcpError):

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from acp_wire.errors import InvalidParamsError
 from acp_wire.rpc.framing import LineBuffer
 from acp_wire.schema import (
     HttpHeader,
@@ -19,7 +20,6 @@ from acp_wire.schema import (
     decode,
 )
 from acp_wire.transports.streams import memory_pair
-from acphold.errors import InvalidParamsError
 from acphold.live.mcp.bridge import bridge_server, server_from_env
 from acphold.live.mcp.bridge_traffic import bridge
 from acphold.live.mcp.connections import McpConnection

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from acp_wire.schema import HttpHeader, McpServerHttp, McpServerSse
-from acphold.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.live.mcp.connections import Lost, Ready
+from acphold.live.mcp.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.live.mcp.servers import Server
 from tests.mcp.conftest import SECRET, Connect, Gather, Told
 from tests.mcp.http_faults import FaultyHttp

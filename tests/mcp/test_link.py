@@ -8,8 +8,8 @@ import time
 import pytest
 
 from acp_wire.schema import McpServerHttp
-from acphold.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.live.mcp.connections import Ready
+from acphold.live.mcp.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.live.mcp.offers import Progress
 from tests.mcp.conftest import Connect, Faulty
 from tests.mcp.http_faults import FaultyHttp

@@ -8,17 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from acp_wire.schema import McpCapabilities
-from acphold.errors import (
+from acp_wire.errors import (
     ConnectionLostError,
     InvalidParamsError,
-    McpAnswerError,
-    McpConnectError,
-    McpLostError,
     MethodNotFoundError,
     RemoteError,
 )
+from acp_wire.schema import McpCapabilities
 from acphold.live.mcp.connections import Failed, Lost, McpConnection, Ready
+from acphold.live.mcp.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.live.mcp.offers import Progress
 from acphold.live.mcp.servers import McpServerAcp, parse_servers, server_ids
 from acphold.live.mcp.transports import Channel

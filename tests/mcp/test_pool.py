@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from acp_wire.schema import HttpHeader, McpServerHttp, McpServerStdio
-from acphold.errors import McpError
 from acphold.live.mcp.connections import Connecting, Failed, Ready
+from acphold.live.mcp.errors import McpError
 from tests.mcp.conftest import SECRET, Connect, Faulty, Gather, Told
 from tests.mcp.http_faults import FaultyHttp
 from tests.watched_processes import lives, until

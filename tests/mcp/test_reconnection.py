@@ -9,8 +9,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from acphold.errors import McpConnectError
 from acphold.live.mcp import bounds, connections
+from acphold.live.mcp.errors import McpConnectError
 from tests.mcp.conftest import Connect, Faulty
 
 HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', 'shutil'}"
@@ -19,7 +19,7 @@ HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', '
 def test_importing_the_room_imports_neither_the_sdk_nor_anything_heavy() -> None:
     code = f"""
 import sys
-import acphold.errors, acp_wire.schema, acp_wire.rpc, acp_wire.transports, asyncio
+import acp_wire.errors, acp_wire.schema, acp_wire.rpc, acp_wire.transports, asyncio
 before = set(sys.modules)
 import acphold.live.mcp.connections
 print(sorted({HEAVY} & (set(sys.modules) - before)))

@@ -9,8 +9,8 @@ import shutil
 import pytest
 from hypothesis import given, strategies as st
 
+from acp_wire.errors import InvalidParamsError
 from acp_wire.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio
-from acphold.errors import InvalidParamsError
 from acphold.live.mcp.servers import check_server, parse_servers
 
 ALL = McpCapabilities(http=True, sse=True)

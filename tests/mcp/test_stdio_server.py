@@ -14,9 +14,9 @@ import pytest
 
 from acp_wire.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
 from acp_wire.surroundings import Surroundings
-from acphold.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.live.mcp import transports
 from acphold.live.mcp.connections import Connecting, Failed, Lost, McpConnection, Ready
+from acphold.live.mcp.errors import McpAnswerError, McpConnectError, McpLostError
 from acphold.live.mcp.faults import FaultError
 from acphold.live.mcp.offers import OurSide, Progress
 from acphold.live.mcp.transports import INHERITED, StdioServer

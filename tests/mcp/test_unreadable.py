@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from acp_wire.schema import McpServerHttp, McpServerSse
-from acphold.errors import McpAnswerError
+from acphold.live.mcp.errors import McpAnswerError
 from acphold.live.mcp.servers import Server
 from tests.mcp.conftest import Connect, Faulty, bridged
 from tests.mcp.fault_server import UNREADABLE

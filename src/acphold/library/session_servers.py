@@ -21,9 +21,10 @@ from acp_wire.schema import (
     ToolKind,
     encode,
 )
-from acphold.errors import AcpError, McpError
+from acphold.errors import AcpError
 from acphold.library.workspace import UNANSWERED, ClientSide
 from acphold.live.mcp.connections import McpListener
+from acphold.live.mcp.errors import McpError
 
 if TYPE_CHECKING:
     from acphold.library.tools import Entering, RunningTool, StepKind

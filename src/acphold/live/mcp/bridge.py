@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from acp_wire import schema
-from acphold.errors import InvalidParamsError
+from acp_wire.errors import InvalidParamsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

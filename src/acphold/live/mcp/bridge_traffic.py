@@ -27,10 +27,10 @@ from mcp_types import (
     RequestId,
 )
 
+from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc import MAX_MESSAGE, Transport
 from acp_wire.schema import McpServerHttp, McpServerSse
 from acp_wire.tasks import beside, first
-from acphold.errors import ConnectionLostError
 from acphold.live.mcp import bounds
 from acphold.live.mcp.faults import FaultRedaction
 from acphold.live.mcp.messages import FORGOTTEN, encode_message, fault_mark, messages, refuse

@@ -33,8 +33,7 @@ from acp_wire.errors import MissingExtraError
 from acp_wire.extras import has_packages
 from acp_wire.schema import McpServerStdio
 from acp_wire.tasks import beside, end, first
-from acphold import errors
-from acphold.live.mcp import bounds
+from acphold.live.mcp import bounds, errors
 from acphold.live.mcp.faults import (
     MAX_REASON,
     AnswerError,

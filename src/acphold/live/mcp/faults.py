@@ -1,7 +1,7 @@
 """Faults of a connection to an MCP server, in words that may be shown to a person.
 
-The modules of this room raise these to each other; callers outside get the errors of
-`acphold.errors` instead. No value of `env` or `headers` is ever in the words.
+The modules of this room raise these to each other; callers outside get those of `errors`
+instead. No value of `env` or `headers` is ever in the words.
 """
 
 from __future__ import annotations

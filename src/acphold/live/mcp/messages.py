@@ -34,13 +34,13 @@ from mcp_types import (
 from msgspec import UNSET, Raw, Struct, UnsetType
 from pydantic import ValidationError
 
+from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc import Transport
 from acp_wire.rpc.framing import HEAD, TAIL, LineBuffer, Oversize, find_problem
 from acp_wire.rpc.protocol import BYTE_ORDER_MARK, is_id, members_at_ends
 from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import json_value
 from acp_wire.tasks import beside
-from acphold.errors import ConnectionLostError
 from acphold.live.mcp import bounds
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire import schema
+from acp_wire.errors import InvalidParamsError
 from acp_wire.surroundings import Surroundings
-from acphold.errors import InvalidParamsError
 from acphold.live.mcp.faults import BadResultError
 from acphold.live.mcp.transports import Channel
 

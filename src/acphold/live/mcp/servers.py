@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 from msgspec.json import encode
 
+from acp_wire.errors import InvalidParamsError
 from acp_wire.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio, decode
 from acp_wire.schema.shapes import Extensible
 from acp_wire.schema.splice import array, items, json_value, members, splice
-from acphold.errors import InvalidParamsError
 
 MCP_MESSAGE = "mcp/message"
 """The ACP method, in both directions, of MCP over ACP. UNSTABLE: not in the stable schema."""

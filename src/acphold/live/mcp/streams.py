@@ -34,10 +34,10 @@ from mcp_types import (
     RequestId,
 )
 
+from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.schema import McpServerHttp, McpServerSse
 from acp_wire.tasks import end
-from acphold.errors import ConnectionLostError
 from acphold.live.mcp import bounds
 from acphold.live.mcp.faults import FaultError, FaultRedaction, LostError
 from acphold.live.mcp.messages import (
