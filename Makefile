@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # more, of `interop` six, and of `slow` three times as many.
 # Each worker first imports all tests, which takes 6 s of CPU.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
-CODE := src wire safety conversation check tests bench examples docs release
+CODE := src wire safety mcp_servers conversation check tests bench examples docs release
 PAGE := src/acphold/web/page
 
 .PHONY: demo page pictures test format lint types docs conformance compared check slow heldout postgresql interop soak release bench clean
@@ -121,7 +121,7 @@ compared: $(VENV)/.installed
 # that freezes and wakes;
 # `make soak ROUNDS=100` takes some minutes, and then a quarter of an hour for machines that fail;
 # half of that is in network namespaces, or it is said why it cannot be.
-soak: export PYTHONPATH = wire:safety:conversation:check
+soak: export PYTHONPATH = wire:safety:mcp_servers:conversation:check
 soak: ROUNDS ?= 1000
 soak: $(VENV)/.installed page
 	SHELL_LINES=100000 $(BIN)/python -m pytest -n 2 -m slow safety/tests/standing/test_shells.py
@@ -145,13 +145,13 @@ bench: $(VENV)/.installed page
 # In a fresh clone each worker would compile all of the source and the tests, at the same time. What
 # cannot be collected is told by the tests themselves.
 $(VENV)/.compiled: $(VENV)/.installed
-	-ls -d tests/*/ wire/tests safety/tests conversation/tests check/tests | xargs -n 18 -P 2 $(BIN)/python -m pytest --collect-only -q >/dev/null
+	-ls -d tests/*/ wire/tests safety/tests mcp_servers/tests conversation/tests check/tests | xargs -n 18 -P 2 $(BIN)/python -m pytest --collect-only -q >/dev/null
 	touch $@
 
-$(VENV)/.installed: pyproject.toml wire/pyproject.toml safety/pyproject.toml conversation/pyproject.toml check/pyproject.toml
+$(VENV)/.installed: pyproject.toml wire/pyproject.toml safety/pyproject.toml mcp_servers/pyproject.toml conversation/pyproject.toml check/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	ACPHOLD_PINS=1 $(BIN)/python -m pip install --quiet --editable wire --editable safety --editable conversation --editable check --editable '.[all]' --group dev
+	ACPHOLD_PINS=1 $(BIN)/python -m pip install --quiet --editable wire --editable safety --editable mcp_servers --editable conversation --editable check --editable '.[all]' --group dev
 	touch $@
 
 clean:

@@ -407,7 +407,7 @@ def _node(found: object) -> ast.ClassDef | Function:
 def _kinds(found: type) -> Iterator[ast.ClassDef]:
     """The source of a class, then of those it is made from."""
     for kind in found.__mro__:
-        if kind.__module__.startswith(("acphold.", "acp_conversation.", "acp_wire.")):
+        if kind.__module__.startswith(("acphold.", "acp_")):
             node = _node(kind)
             assert isinstance(node, ast.ClassDef)
             yield node

@@ -11,7 +11,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 
 FOLDERS = {
-    **{f"acp_{name}": ROOT / name for name in ("wire", "safety", "conversation", "check")},
+    **{
+        f"acp_{name}": ROOT / name
+        for name in ("wire", "safety", "mcp_servers", "conversation", "check")
+    },
     "acphold": ROOT,
 }
 """By the package that each installs; each stands on those before it only."""

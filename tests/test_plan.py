@@ -27,6 +27,7 @@ DISTRIBUTIONS = {
     "acp_wire": 1,
     "acp_check": 2,
     "acp_safety": 2,
+    "acp_mcp_servers": 2,
     "acp_conversation": 3,
     "acphold": 4,
 }
@@ -81,7 +82,7 @@ ROOMS = {
         "exports": 5,
     },
     "acphold.live": {
-        **dict.fromkeys(("agents", "lines", "mcp"), 1),
+        **dict.fromkeys(("agents", "lines"), 1),
         **dict.fromkeys(("hub", "reading"), 2),
         **dict.fromkeys(("origins", "server"), 3),
     },
@@ -94,7 +95,6 @@ WALLS = {
     "acphold.imports": {"acphold.errors", "acphold.journal"},
     "acphold.bridges": set(),
     "acphold.live.lines": set(),
-    "acphold.live.mcp": set(),
 }
 """Wings and rooms that know only these others: each can be read, and could leave, with them alone.
 docs/architecture.md names them."""

@@ -16,7 +16,8 @@ WIRE, SAFETY, ACPHOLD = (SOURCES[name] for name in ("acp_wire", "acp_safety", "a
 
 REACHED = (
     WIRE / "workspace",
-    *(ACPHOLD / "live" / room for room in ("agents", "hub", "mcp", "server")),
+    SOURCES["acp_mcp_servers"],
+    *(ACPHOLD / "live" / room for room in ("agents", "hub", "server")),
     *(SAFETY / room for room in ("redaction", "snapshots", "standing")),
 )
 """The rooms in which a process may serve several people's agents."""

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
         ToolCall as ToolCall,
         TurnEnd as TurnEnd,
     )
+    from acp_mcp_servers.errors import (
+        McpAnswerError as McpAnswerError,
+        McpConnectError as McpConnectError,
+        McpError as McpError,
+        McpLostError as McpLostError,
+    )
     from acp_wire.rpc.transport import Transport as Transport
     from acp_wire.schema import (
         AudioContent as AudioContent,
@@ -106,12 +112,6 @@ if TYPE_CHECKING:
         RunningCommand as RunningCommand,
         SessionFiles as SessionFiles,
     )
-    from acphold.live.mcp.errors import (
-        McpAnswerError as McpAnswerError,
-        McpConnectError as McpConnectError,
-        McpError as McpError,
-        McpLostError as McpLostError,
-    )
     from acphold.live.server.principals import Principal as Principal, Visitor as Visitor
     from acphold.logs import LogContext as LogContext
     from acphold.version import __version__ as __version__
@@ -149,7 +149,7 @@ _NAMES = {
         ResourceLink TextContent TextResourceContents ToolCallLocation
     """,
     "acp_wire.rpc.transport": "Transport",
-    "acphold.live.mcp.errors": "McpAnswerError McpConnectError McpError McpLostError",
+    "acp_mcp_servers.errors": "McpAnswerError McpConnectError McpError McpLostError",
     "acphold.live.server.principals": "Principal Visitor",
     "acp_wire.transports.messages": "MessageConnection MessageTransport over_websocket",
     "acp_wire.transports.streams": "StreamTransport",

@@ -21,7 +21,7 @@ EXTRAS: Final = {
         "uvicorn",
         "websockets",
     ),
-    "mcp": ("anyio", "httpx2", "mcp", "mcp_types", "pydantic"),
+    "mcp": ("mcp", "mcp_types"),
     "postgres": ("psycopg",),
     "otel": ("opentelemetry",),
 }

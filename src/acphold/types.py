@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         WaitingPrompt as WaitingPrompt,
     )
     from acp_conversation.history.timeline import Item as Item, TurnOutcome as TurnOutcome
+    from acp_mcp_servers import offers
     from acp_wire.transports.known_servers import Token as Token
     from acp_wire.transports.messages import (
         AcceptedSocket as AcceptedSocket,
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
         CopiedFiles as CopiedFiles,
         SessionCopy as SessionCopy,
     )
-    from acphold.live.mcp import offers
     from acphold.web.application import Admit as Admit, Mounted as Mounted
 
     McpCallResult = offers.CallResult
@@ -103,7 +103,7 @@ _NAMES = {
     "acphold.library.questions": "Outcome",
     "acphold.library.session": "Severity",
     "acphold.library.tools": "Location StepKind",
-    "acphold.live.mcp.offers": """
+    "acp_mcp_servers.offers": """
         McpCallResult=CallResult McpMadePrompt=MadePrompt McpProgress=Progress McpPrompt=Prompt
         McpPromptArgument=PromptArgument McpPromptMessage=PromptMessage McpResource=Resource
         McpTool=Tool

@@ -20,10 +20,11 @@ import psutil
 import pytest
 
 from acp_wire.processes.place import place_of
-from acphold.faces.cli import bounds
+from acphold.faces.cli import bounds, watchdog
 from acphold.faces.cli.watchdog import watch_loop
 from acphold.live.server.daemon import release_parts
 from tests.cli.test_background import Home, home
+from tests.distributions import FOLDERS
 from tests.editor import (
     DEADLINE,
     Refused,
@@ -319,6 +320,14 @@ async def test_a_loop_that_waits_for_long_answers_the_watchdog(
         await asyncio.sleep(0.05)
         assert [it.name for it in threading.enumerate()].count("watchdog") == 1
     assert "hangs" not in capfd.readouterr().err
+
+
+async def test_the_code_of_each_distribution_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: set[str] = set()
+    monkeypatch.setattr(watchdog, "keep_code", lambda *names: kept.update(names))
+    monkeypatch.setattr(bounds, "KEEP_CODE_SECONDS", 0)
+    await watchdog.keep_own_code()
+    assert kept == {*FOLDERS} - {"acp_check"}  # which no daemon imports
 
 
 @pytest.mark.slow

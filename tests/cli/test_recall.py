@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client, StdioServerParameters, stdio_client
 
 from acp_wire.schema import encode
 from acphold.faces.cli import bounds
@@ -25,7 +26,6 @@ from acphold.journal import stores
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.journal_location import VARIABLE
-from mcp import Client, StdioServerParameters, stdio_client
 from tests.conftest import Defaults
 from tests.editor import DEADLINE, introduced, scripted_agent, wrap_command
 from tests.raw_entries import CONVERSATION, Raw, ended, prompt, said, update

@@ -49,6 +49,12 @@ def run(*words: str | Path, cwd: Path = ROOT, env: Mapping[str, str] = NOTHING) 
 
 
 RULE = "from acp_safety.standing.decision import read_rule; print(read_rule('run ls -l').argv)"
+SERVER = """
+from acp_mcp_servers import connections, servers
+from acp_wire.schema import McpCapabilities
+given = b'[{"name":"near","command":"cat","args":[]}]'
+print(servers.parse_servers(given, McpCapabilities(), "/usr/bin")[0].command)
+"""
 FOLD = (
     "from acp_conversation.history.entries import Entry; "
     "from acp_conversation.history.fold import fold; "
@@ -228,6 +234,7 @@ async def test_an_install_from_a_wheel_has_the_page(
     [
         ("check", ["bin/acp-check", "--list"], "json-rpc.same-id"),
         ("safety", ["bin/python", "-c", RULE], "('ls', '-l')"),
+        ("mcp_servers", ["bin/python", "-c", SERVER], "/usr/bin/cat"),
         ("conversation safety", ["bin/python", "-c", FOLD], "1"),
     ],
 )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from acp_mcp_servers.servers import MCP_MESSAGE
 from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.rpc.wire_errors import as_remote, guard, incident
@@ -33,13 +34,12 @@ from acphold.library.workspace import ClientSide
 from acphold.live.agents.capabilities import opener
 from acphold.live.agents.interface import AgentCall, AgentRequest, ListenerToMany
 from acphold.live.hub.prompt_turn import PromptCall
-from acphold.live.mcp.servers import MCP_MESSAGE
 from acphold.logs import about
 
 if TYPE_CHECKING:
+    from acp_mcp_servers.transports import Channel
     from acp_wire.rpc.requests import Answer
     from acphold.library.session_servers import SessionServers
-    from acphold.live.mcp.transports import Channel
 
 log = logging.getLogger(__name__)
 
@@ -258,10 +258,10 @@ class InProcessAgent:
     def _servers(self, opened: AuthorSession, given: bytes) -> SessionServers | None:
         if given.strip() in (b"[]", b"null"):
             return None
+        from acp_mcp_servers.offers import OurSide
+        from acp_mcp_servers.servers import parse_servers
+        from acp_mcp_servers.transports import Channel
         from acphold.library.session_servers import SessionServers  # late: most name none
-        from acphold.live.mcp.offers import OurSide
-        from acphold.live.mcp.servers import parse_servers
-        from acphold.live.mcp.transports import Channel
 
         if self._channel is None:  # one for all sessions: its requests have unique ids
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from acp_mcp_servers.connections import McpListener
+from acp_mcp_servers.errors import McpError
 from acp_wire.schema import (
     CREATE_ELICITATION,
     BlobResourceContents,
@@ -23,13 +25,10 @@ from acp_wire.schema import (
 )
 from acphold.errors import AcpError
 from acphold.library.workspace import UNANSWERED, ClientSide
-from acphold.live.mcp.connections import McpListener
-from acphold.live.mcp.errors import McpError
 
 if TYPE_CHECKING:
-    from acphold.library.tools import Entering, RunningTool, StepKind
-    from acphold.live.mcp.connections import McpConnection, Servers
-    from acphold.live.mcp.offers import (
+    from acp_mcp_servers.connections import McpConnection, Servers
+    from acp_mcp_servers.offers import (
         CallResult,
         MadePrompt,
         OurSide,
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
         Resource,
         Tool,
     )
-    from acphold.live.mcp.servers import Server
+    from acp_mcp_servers.servers import Server
+    from acphold.library.tools import Entering, RunningTool, StepKind
 
 R = TypeVar("R")
 
@@ -59,7 +59,7 @@ class SessionServers(McpListener):
         on_prompts: Callable[[tuple[Prompt, ...]], None],
         on_failure: Callable[[str, str], None],
     ) -> None:
-        from acphold.live.mcp.connections import Servers
+        from acp_mcp_servers.connections import Servers
 
         self._client = client
         self._on_prompts = on_prompts

@@ -9,7 +9,6 @@ EXPORTS = """
     hub.alerts hub.annotations hub.bounds hub.choices hub.desk hub.forks hub.frames
     hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves
     hub.prompt_turn
-    mcp.bridge mcp.connections mcp.errors mcp.messages mcp.offers mcp.servers mcp.transports
     origins.kept_changes origins.why
     reading.inbox reading.json_facts reading.local_reader reading.neighbours
     reading.requests reading.rule_offers reading.server_reader reading.session_reader

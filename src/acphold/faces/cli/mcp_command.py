@@ -68,8 +68,8 @@ async def mcp(*, cwd: str | None = options.CWD) -> None:
             "acphold mcp: this is an MCP server, waiting for an agent on stdin; add `acphold mcp` "
             "to the MCP servers in your agent's settings"
         )
+    from acp_mcp_servers.messages import serve
     from acp_wire.transports.stdio import stdio_transport
-    from acphold.live.mcp.messages import serve
 
     serving = asyncio.ensure_future(serve(make_server(cwd), stdio_transport()))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

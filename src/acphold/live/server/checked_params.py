@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acp_conversation.history.prompt_queue import QueueChange
+from acp_mcp_servers.servers import ProvidedServers, check_server
 from acp_wire import schema
 from acp_wire.schema.session_requests import (
     ListSessionsRequest,
@@ -28,7 +29,6 @@ from acphold.extras import require
 from acphold.live.agents.capabilities import EVERY_TRANSPORT
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.waiting_prompts import SAYING
-from acphold.live.mcp.servers import ProvidedServers, check_server
 from acphold.live.server import bounds
 from acphold.live.server.open_params import OpenParams
 
@@ -75,8 +75,8 @@ def read_setup(
                     type_ = schema.McpServerSse
             if type_ is not None:
                 require("mcp", f"mcpServers[{index}]: a bridge to a server behind a URL")
-                from acp_wire.processes.own_program import own_command  # late: few agents need it
-                from acphold.live.mcp.bridge import bridge_server
+                from acp_mcp_servers.bridge import bridge_server  # late: few agents need one
+                from acp_wire.processes.own_program import own_command
 
                 far = schema.decode(type_, entry).value
                 entry = bridge_server(far, own_command("mcp-bridge"))

@@ -16,6 +16,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from acp_conversation.history.raw_update import members, string
+from acp_mcp_servers.servers import MCP_MESSAGE, ProvidedServers
 from acp_wire import schema
 from acp_wire.newest import Newest
 from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
@@ -30,7 +31,6 @@ from acphold.live.agents import capabilities
 from acphold.live.agents.extensions import FORK_METHOD
 from acphold.live.agents.interface import DECISIONS
 from acphold.live.hub.desk import Desk
-from acphold.live.mcp.servers import MCP_MESSAGE, ProvidedServers
 from acphold.live.reading import neighbours
 from acphold.live.reading.neighbours import (
     CHANGED,

@@ -21,6 +21,7 @@ from functools import partial
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acp_mcp_servers.servers import ProvidedServers, server_ids
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest, encode
 from acp_wire.schema.splice import members, with_meta
@@ -44,7 +45,6 @@ from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.hub.questions import SENT
 from acphold.live.hub.router import Asker
 from acphold.live.lines.line import OpenSession
-from acphold.live.mcp.servers import ProvidedServers, server_ids
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import OpenRequest, read_setup, session_id_of
 from acphold.live.server.open_params import READS, RESUMING, OpenParams

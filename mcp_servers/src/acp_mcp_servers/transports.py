@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from acp_mcp_servers import bounds
+from acp_mcp_servers.faults import FaultError, FaultRedaction, LostError
+from acp_mcp_servers.servers import MCP_MESSAGE
 from acp_wire.errors import METHOD_NOT_FOUND, AcpError, AgentStartError, ConnectionLostError
 from acp_wire.processes.program import launch
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.rpc.framing import LineBuffer, Oversize
 from acp_wire.schema.splice import json_value
-from acphold.live.mcp import bounds
-from acphold.live.mcp.faults import FaultError, FaultRedaction, LostError
-from acphold.live.mcp.servers import MCP_MESSAGE
 
 if TYPE_CHECKING:
     from acp_wire.schema import McpServerStdio

@@ -29,12 +29,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct, structs
 
-from acp_wire.errors import MissingExtraError
-from acp_wire.extras import has_packages
-from acp_wire.schema import McpServerStdio
-from acp_wire.tasks import beside, end, first
-from acphold.live.mcp import bounds, errors
-from acphold.live.mcp.faults import (
+from acp_mcp_servers import bounds, errors
+from acp_mcp_servers.faults import (
     MAX_REASON,
     AnswerError,
     BadResultError,
@@ -43,7 +39,7 @@ from acphold.live.mcp.faults import (
     LostError,
     UnsentError,
 )
-from acphold.live.mcp.offers import (
+from acp_mcp_servers.offers import (
     CallResult,
     MadePrompt,
     OurSide,
@@ -57,12 +53,16 @@ from acphold.live.mcp.offers import (
     refusal_result,
     resource_contents,
 )
-from acphold.live.mcp.servers import McpServerAcp, Server
-from acphold.live.mcp.transports import StdioServer
+from acp_mcp_servers.servers import McpServerAcp, Server
+from acp_mcp_servers.transports import StdioServer
+from acp_wire.errors import MissingExtraError
+from acp_wire.extras import has_packages
+from acp_wire.schema import McpServerStdio
+from acp_wire.tasks import beside, end, first
 
 if TYPE_CHECKING:
+    from acp_mcp_servers.link import Link
     from acp_wire.schema import BlobResourceContents, TextResourceContents
-    from acphold.live.mcp.link import Link
 
 T = TypeVar("T")
 OfferT = TypeVar("OfferT", Tool, Resource, Prompt)
@@ -71,7 +71,7 @@ log = logging.getLogger(__name__)
 
 
 SDK = ("anyio", "httpx2", "mcp", "mcp_types", "pydantic")
-"""The packages that connections need, as they are imported."""
+"""The packages of the extra `sdk`, as they are imported."""
 
 NOISY = ("mcp", "client", "httpx2", "httpcore2")
 """Loggers of the SDK and its HTTP client.
@@ -409,8 +409,8 @@ class McpConnection:
             if mine.over.is_set():
                 return
             prepared.result()
-            from acphold.live.mcp.link import open_link
-            from acphold.live.mcp.streams import AcpWire, StdioWire, Wire, url_wire
+            from acp_mcp_servers.link import open_link
+            from acp_mcp_servers.streams import AcpWire, StdioWire, Wire, url_wire
 
             ours = self._ours
             wire: Wire
@@ -598,7 +598,7 @@ async def load_sdk(launched: asyncio.Event | None = None) -> None:
 def _load(done: Future[None]) -> None:
     try:
         if not has_packages(*SDK):
-            raise FaultError(str(MissingExtraError("MCP servers", "mcp", "acphold")))
+            raise FaultError(str(MissingExtraError("MCP servers", "sdk", "acp-mcp-servers")))
         for name in NOISY:
             logger = logging.getLogger(name)
             if logger.level == logging.NOTSET:  # otherwise somebody has configured it
@@ -608,7 +608,7 @@ def _load(done: Future[None]) -> None:
         was_on = gc.isenabled()
         gc.disable()
         try:
-            import_module("acphold.live.mcp.link")
+            import_module("acp_mcp_servers.link")
             gc.freeze()
         finally:
             if was_on:

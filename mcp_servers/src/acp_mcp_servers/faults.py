@@ -1,6 +1,6 @@
 """Faults of a connection to an MCP server, in words that may be shown to a person.
 
-The modules of this room raise these to each other; callers outside get those of `errors`
+The modules of this distribution raise these to each other; callers outside get those of `errors`
 instead. No value of `env` or `headers` is ever in the words.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from acp_mcp_servers.servers import Server
 from acp_wire.schema import McpServerHttp, McpServerSse, McpServerStdio
-from acphold.live.mcp.servers import Server
 
 MAX_REASON = 500
 """Characters of a reason; some servers answer with whole pages."""

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 
 import anyio
 import mcp_types as types
+from mcp import ClientSession, MCPError
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
+from acp_mcp_servers import bounds
+from acp_mcp_servers.faults import AnswerError, FaultError, LostError, UnsentError
+from acp_mcp_servers.messages import FORGOTTEN, UNSENT, fault_mark
+from acp_mcp_servers.offers import OurSide, Progress
+from acp_mcp_servers.streams import Wire, root_cause
 from acp_wire.tasks import end
-from acphold.live.mcp import bounds
-from acphold.live.mcp.faults import AnswerError, FaultError, LostError, UnsentError
-from acphold.live.mcp.messages import FORGOTTEN, UNSENT, fault_mark
-from acphold.live.mcp.offers import OurSide, Progress
-from acphold.live.mcp.streams import Wire, root_cause
-from mcp import ClientSession, MCPError
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext

@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from acp_mcp_servers.bridge import bridge_server
+from acp_mcp_servers.connections import McpConnection, McpListener, Servers
+from acp_mcp_servers.offers import OurSide
+from acp_mcp_servers.servers import Server
 from acp_wire.schema import (
     EnvVariable,
     HttpHeader,
@@ -24,10 +28,6 @@ from acp_wire.schema import (
     decode,
 )
 from acp_wire.surroundings import Surroundings
-from acphold.live.mcp.bridge import bridge_server
-from acphold.live.mcp.connections import McpConnection, McpListener, Servers
-from acphold.live.mcp.offers import OurSide
-from acphold.live.mcp.servers import Server
 from tests.mcp.http_faults import FaultyHttp, faulty_http
 from tests.npm import NODE, installed
 
@@ -41,7 +41,7 @@ SECRET = "sk-c0ffee-very-secret"
 
 BRIDGE = """
 import os, sys
-from acphold.live.mcp.bridge import run_bridge
+from acp_mcp_servers.bridge import run_bridge
 sys.exit(run_bridge(os.environ))
 """
 

@@ -7,9 +7,9 @@ import asyncio
 
 import pytest
 
+from acp_mcp_servers.errors import McpAnswerError
+from acp_mcp_servers.servers import Server
 from acp_wire.schema import McpServerHttp, McpServerSse
-from acphold.live.mcp.errors import McpAnswerError
-from acphold.live.mcp.servers import Server
 from tests.mcp.conftest import Connect, Faulty, bridged
 from tests.mcp.fault_server import UNREADABLE
 from tests.mcp.http_faults import FaultyHttp

@@ -75,8 +75,8 @@ def run_bridge(env: Mapping[str, str]) -> int:
     import signal
 
     server = server_from_env(env)
+    from acp_mcp_servers.bridge_traffic import bridge
     from acp_wire.transports.stdio import stdio_transport
-    from acphold.live.mcp.bridge_traffic import bridge
 
     async def serve() -> int:
         serving = asyncio.ensure_future(bridge(server, stdio_transport()))

@@ -9,9 +9,9 @@ import shutil
 import pytest
 from hypothesis import given, strategies as st
 
+from acp_mcp_servers.servers import check_server, parse_servers
 from acp_wire.errors import InvalidParamsError
 from acp_wire.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio
-from acphold.live.mcp.servers import check_server, parse_servers
 
 ALL = McpCapabilities(http=True, sse=True)
 SECRET = "sk-c0ffee"

@@ -1,4 +1,4 @@
-"""The exceptions of this room; those of acp-wire are raised, too."""
+"""The exceptions of this distribution; those of acp-wire are raised, too."""
 
 from __future__ import annotations
 

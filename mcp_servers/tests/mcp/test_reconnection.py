@@ -9,19 +9,19 @@ from concurrent.futures import Future
 
 import pytest
 
-from acphold.live.mcp import bounds, connections
-from acphold.live.mcp.errors import McpConnectError
+from acp_mcp_servers import bounds, connections
+from acp_mcp_servers.errors import McpConnectError
 from tests.mcp.conftest import Connect, Faulty
 
 HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', 'shutil'}"
 
 
-def test_importing_the_room_imports_neither_the_sdk_nor_anything_heavy() -> None:
+def test_importing_the_connections_imports_neither_the_sdk_nor_anything_heavy() -> None:
     code = f"""
 import sys
 import acp_wire.errors, acp_wire.schema, acp_wire.rpc, acp_wire.transports, asyncio
 before = set(sys.modules)
-import acphold.live.mcp.connections
+import acp_mcp_servers.connections
 print(sorted({HEAVY} & (set(sys.modules) - before)))
 """
     done = subprocess.run(
@@ -34,7 +34,7 @@ print(sorted({HEAVY} & (set(sys.modules) - before)))
 def test_the_import_leaves_the_collection_of_garbage_as_it_was(collects: bool) -> None:
     code = f"""
 import asyncio, gc
-from acphold.live.mcp.connections import load_sdk
+from acp_mcp_servers.connections import load_sdk
 
 gc.enable() if {collects} else gc.disable()
 asyncio.run(load_sdk())
@@ -49,7 +49,7 @@ print(gc.isenabled())
 def test_the_loop_stays_live_while_the_sdk_is_imported() -> None:
     code = """
 import asyncio, time
-from acphold.live.mcp.connections import load_sdk
+from acp_mcp_servers.connections import load_sdk
 
 async def main():
     loading = asyncio.gather(*(load_sdk() for _ in range(8)))
@@ -71,10 +71,10 @@ asyncio.run(main())
 def test_all_programs_are_started_before_the_sdk_is_imported() -> None:
     code = """
 import asyncio
-from acphold.live.mcp import connections
-from acphold.live.mcp.connections import Servers
-from acphold.live.mcp.offers import OurSide
-from acphold.live.mcp.transports import StdioServer
+from acp_mcp_servers import connections
+from acp_mcp_servers.connections import Servers
+from acp_mcp_servers.offers import OurSide
+from acp_mcp_servers.transports import StdioServer
 from acp_wire.schema import McpServerStdio
 from acp_wire.surroundings import Surroundings
 
@@ -140,7 +140,7 @@ async def test_without_the_sdk_the_person_is_told_what_to_install(
 ) -> None:
     monkeypatch.setattr(connections, "has_packages", lambda *names: False)
     monkeypatch.setattr(connections, "_import", None)
-    with pytest.raises(McpConnectError, match=r"pip install 'acphold\[mcp\]'"):
+    with pytest.raises(McpConnectError, match=r"pip install 'acp-mcp-servers\[sdk\]'"):
         await connect(faulty("ok")).ready()
     monkeypatch.undo()
     monkeypatch.setattr(connections, "_import", None)

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from acp_mcp_servers.connections import McpConnection
+from acp_mcp_servers.offers import OurSide, Progress
+from acp_mcp_servers.servers import Server
 from acp_wire.schema import ImageContent, McpServerStdio, TextResourceContents
 from acp_wire.surroundings import Surroundings
-from acphold.live.mcp.connections import McpConnection
-from acphold.live.mcp.offers import OurSide, Progress
-from acphold.live.mcp.servers import Server
 from tests.mcp.conftest import FILESYSTEM, SECRET, Connect, Told, on_stdio
 from tests.watched_processes import until
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from acp_mcp_servers.connections import Lost, Ready
+from acp_mcp_servers.errors import McpAnswerError, McpConnectError, McpLostError
+from acp_mcp_servers.servers import Server
 from acp_wire.schema import HttpHeader, McpServerHttp, McpServerSse
-from acphold.live.mcp.connections import Lost, Ready
-from acphold.live.mcp.errors import McpAnswerError, McpConnectError, McpLostError
-from acphold.live.mcp.servers import Server
 from tests.mcp.conftest import SECRET, Connect, Gather, Told
 from tests.mcp.http_faults import FaultyHttp
 

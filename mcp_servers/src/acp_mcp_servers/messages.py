@@ -34,6 +34,7 @@ from mcp_types import (
 from msgspec import UNSET, Raw, Struct, UnsetType
 from pydantic import ValidationError
 
+from acp_mcp_servers import bounds
 from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc import Transport
 from acp_wire.rpc.framing import HEAD, TAIL, LineBuffer, Oversize, find_problem
@@ -41,7 +42,6 @@ from acp_wire.rpc.protocol import BYTE_ORDER_MARK, is_id, members_at_ends
 from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import json_value
 from acp_wire.tasks import beside
-from acphold.live.mcp import bounds
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -51,7 +51,7 @@ MAX_DEPTH = 199
 """Levels of nesting: as many as the SDK's transports read."""
 
 
-MARK = "acphold/fault"
+MARK = "acp-mcp-servers/fault"
 """Member of a JSON-RPC error's `data` that marks our own errors."""
 
 REFUSED, UNSENT, FORGOTTEN = "refused", "unsent", "forgotten"

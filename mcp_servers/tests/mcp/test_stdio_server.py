@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from acp_mcp_servers import transports
+from acp_mcp_servers.connections import Connecting, Failed, Lost, McpConnection, Ready
+from acp_mcp_servers.errors import McpAnswerError, McpConnectError, McpLostError
+from acp_mcp_servers.faults import FaultError
+from acp_mcp_servers.offers import OurSide, Progress
+from acp_mcp_servers.transports import INHERITED, StdioServer
 from acp_wire.schema import ImageContent, McpServerStdio, TextContent, UnknownContent
 from acp_wire.surroundings import Surroundings
-from acphold.live.mcp import transports
-from acphold.live.mcp.connections import Connecting, Failed, Lost, McpConnection, Ready
-from acphold.live.mcp.errors import McpAnswerError, McpConnectError, McpLostError
-from acphold.live.mcp.faults import FaultError
-from acphold.live.mcp.offers import OurSide, Progress
-from acphold.live.mcp.transports import INHERITED, StdioServer
 from tests.mcp.conftest import SECRET, Connect, Faulty, Told
 from tests.watched_processes import lives, until
 
@@ -335,8 +335,8 @@ async def test_a_task_that_is_cancelled_again_and_again_ends(
 
 OWNER = """
 import asyncio, json, sys
-from acphold.live.mcp.connections import McpConnection
-from acphold.live.mcp.offers import OurSide
+from acp_mcp_servers.connections import McpConnection
+from acp_mcp_servers.offers import OurSide
 from acp_wire.schema import EnvVariable, McpServerStdio
 from acp_wire.surroundings import Surroundings
 
@@ -353,9 +353,7 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
-async def test_sigkill_of_acphold_leaves_nothing_behind(
-    faulty: Faulty, pids: Path, tmp_path: Path
-) -> None:
+async def test_sigkill_leaves_nothing_behind(faulty: Faulty, pids: Path, tmp_path: Path) -> None:
     server = faulty("child_apart")
     env = json.dumps({variable.name: variable.value for variable in server.env})
     owner = await asyncio.create_subprocess_exec(

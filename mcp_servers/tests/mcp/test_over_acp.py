@@ -8,6 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from acp_mcp_servers.connections import Failed, Lost, McpConnection, Ready
+from acp_mcp_servers.errors import McpAnswerError, McpConnectError, McpLostError
+from acp_mcp_servers.offers import Progress
+from acp_mcp_servers.servers import McpServerAcp, parse_servers, server_ids
+from acp_mcp_servers.transports import Channel
 from acp_wire.errors import (
     ConnectionLostError,
     InvalidParamsError,
@@ -15,11 +20,6 @@ from acp_wire.errors import (
     RemoteError,
 )
 from acp_wire.schema import McpCapabilities
-from acphold.live.mcp.connections import Failed, Lost, McpConnection, Ready
-from acphold.live.mcp.errors import McpAnswerError, McpConnectError, McpLostError
-from acphold.live.mcp.offers import Progress
-from acphold.live.mcp.servers import McpServerAcp, parse_servers, server_ids
-from acphold.live.mcp.transports import Channel
 from tests.mcp.conftest import Connect, Told
 from tests.watched_processes import until
 

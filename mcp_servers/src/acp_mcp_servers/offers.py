@@ -12,11 +12,11 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from acp_mcp_servers.faults import BadResultError
+from acp_mcp_servers.transports import Channel
 from acp_wire import schema
 from acp_wire.errors import InvalidParamsError
 from acp_wire.surroundings import Surroundings
-from acphold.live.mcp.faults import BadResultError
-from acphold.live.mcp.transports import Channel
 
 T = TypeVar("T", bound=Struct)
 
@@ -42,7 +42,7 @@ class OurSide(Struct, frozen=True, kw_only=True):
     cwd: str
     surroundings: Surroundings
     roots: tuple[str, ...] = ()
-    name: str = "acp-mcp"
+    name: str = "acp-mcp-servers"
     version: str = ""
     elicitation: Answerer | None = None
     deadline: float = 10.0

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from acp_mcp_servers.connections import Connecting, Failed, Ready
+from acp_mcp_servers.errors import McpError
 from acp_wire.schema import HttpHeader, McpServerHttp, McpServerStdio
-from acphold.live.mcp.connections import Connecting, Failed, Ready
-from acphold.live.mcp.errors import McpError
 from tests.mcp.conftest import SECRET, Connect, Faulty, Gather, Told
 from tests.mcp.http_faults import FaultyHttp
 from tests.watched_processes import lives, until
@@ -81,7 +81,7 @@ async def test_a_lost_server_is_back_when_the_tools_are_asked_for(
 async def test_a_failed_server_is_tried_again_beside_the_others(
     faulty: Faulty, gather: Gather, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.live.mcp.bounds.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("acp_mcp_servers.bounds.RETRY_SECONDS", 0.0)
     script = tmp_path / "server"
     told = Told()
     later = McpServerStdio(name="later", command=str(script), args=(), env=())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
+from acp_mcp_servers.faults import HIDDEN, FaultRedaction
 from acp_wire.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
-from acphold.live.mcp.faults import HIDDEN, FaultRedaction
 
 
 def redaction(*values: str) -> FaultRedaction:

@@ -10,6 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from acp_mcp_servers.bridge import bridge_server, server_from_env
+from acp_mcp_servers.bridge_traffic import bridge
+from acp_mcp_servers.connections import McpConnection
+from acp_mcp_servers.offers import Progress
 from acp_wire.errors import InvalidParamsError
 from acp_wire.rpc.framing import LineBuffer
 from acp_wire.schema import (
@@ -20,10 +24,6 @@ from acp_wire.schema import (
     decode,
 )
 from acp_wire.transports.streams import memory_pair
-from acphold.live.mcp.bridge import bridge_server, server_from_env
-from acphold.live.mcp.bridge_traffic import bridge
-from acphold.live.mcp.connections import McpConnection
-from acphold.live.mcp.offers import Progress
 from tests.mcp.conftest import BRIDGE, SECRET, Connect, Remote, bridged
 from tests.mcp.http_faults import FaultyHttp
 from tests.watched_processes import until

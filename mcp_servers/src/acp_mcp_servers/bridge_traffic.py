@@ -27,14 +27,14 @@ from mcp_types import (
     RequestId,
 )
 
+from acp_mcp_servers import bounds
+from acp_mcp_servers.faults import FaultRedaction
+from acp_mcp_servers.messages import FORGOTTEN, encode_message, fault_mark, messages, refuse
+from acp_mcp_servers.streams import Reading, Writing, root_cause, url_wire
 from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc import MAX_MESSAGE, Transport
 from acp_wire.schema import McpServerHttp, McpServerSse
 from acp_wire.tasks import beside, first
-from acphold.live.mcp import bounds
-from acphold.live.mcp.faults import FaultRedaction
-from acphold.live.mcp.messages import FORGOTTEN, encode_message, fault_mark, messages, refuse
-from acphold.live.mcp.streams import Reading, Writing, root_cause, url_wire
 
 log = logging.getLogger(__name__)
 

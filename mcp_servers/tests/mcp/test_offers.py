@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acphold.live.mcp.offers import call_result
+from acp_mcp_servers.offers import call_result
 
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 FILE = {"type": "resource", "resource": {"uri": "x:1", "blob": "aGk=", "mimeType": "x/y"}}

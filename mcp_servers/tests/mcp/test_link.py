@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from acp_mcp_servers.connections import Ready
+from acp_mcp_servers.errors import McpAnswerError, McpConnectError, McpLostError
+from acp_mcp_servers.offers import Progress
 from acp_wire.schema import McpServerHttp
-from acphold.live.mcp.connections import Ready
-from acphold.live.mcp.errors import McpAnswerError, McpConnectError, McpLostError
-from acphold.live.mcp.offers import Progress
 from tests.mcp.conftest import Connect, Faulty
 from tests.mcp.http_faults import FaultyHttp
 
@@ -21,7 +21,7 @@ LONG = {"text": "x" * 1_000_000}
 async def test_a_call_without_an_answer_ends_by_itself(
     faulty: Faulty, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.live.mcp.bounds.CALL_SECONDS", 0.2)
+    monkeypatch.setattr("acp_mcp_servers.bounds.CALL_SECONDS", 0.2)
     connection = connect(faulty("ok"))
     with pytest.raises(McpAnswerError, match="did not answer `tools/call` for a long time"):
         await connection.call("hang")
@@ -40,7 +40,7 @@ async def test_a_call_that_reports_progress_goes_on(
 
     connection = connect(faulty("ok"))
     await connection.ready()
-    monkeypatch.setattr("acphold.live.mcp.bounds.CALL_SECONDS", 0.4)
+    monkeypatch.setattr("acp_mcp_servers.bounds.CALL_SECONDS", 0.4)
     assert (await connection.call("work", on_progress=report)).text == "ok {}"  # half a second
     assert len(reports) == 5
 
@@ -52,7 +52,7 @@ async def test_a_call_waits_while_the_server_waits_for_a_person(
         await asyncio.sleep(0.5)
         return {"action": "decline"}
 
-    monkeypatch.setattr("acphold.live.mcp.bounds.CALL_SECONDS", 0.2)
+    monkeypatch.setattr("acp_mcp_servers.bounds.CALL_SECONDS", 0.2)
     connection = connect(faulty("ok"), elicitation=elicit)
     assert "decline" in (await connection.call("ask")).text
     with pytest.raises(McpAnswerError, match="did not answer"):
@@ -76,7 +76,7 @@ async def test_a_server_that_never_reads_does_not_hold_up_a_call_nor_its_cancel(
 async def test_a_server_that_never_reads_is_given_up(
     faulty: Faulty, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.live.mcp.bounds.TAKE_SECONDS", 0.2)
+    monkeypatch.setattr("acp_mcp_servers.bounds.TAKE_SECONDS", 0.2)
     connection = connect(faulty("deaf"))
     with pytest.raises(McpLostError, match=r"it accepted no message for 0\.2 s"):
         await connection.call("ok", LONG)
@@ -85,7 +85,7 @@ async def test_a_server_that_never_reads_is_given_up(
 async def test_a_server_that_leaves_notices_unanswered_holds_up_no_call(
     faulty_url: FaultyHttp, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.live.mcp.bounds.NOTICE_SECONDS", 0.2)
+    monkeypatch.setattr("acp_mcp_servers.bounds.NOTICE_SECONDS", 0.2)
     connection = connect(McpServerHttp(name="far", url=faulty_url.url("deaf"), headers=()))
     async with asyncio.timeout(5):
         assert (await connection.call("t")).text == "called"
@@ -94,7 +94,7 @@ async def test_a_server_that_leaves_notices_unanswered_holds_up_no_call(
 async def test_a_server_that_can_neither_be_used_nor_left_is_reported_with_the_reason(
     faulty_url: FaultyHttp, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acphold.live.mcp.bounds.SESSION_CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("acp_mcp_servers.bounds.SESSION_CLOSE_SECONDS", 0.2)
     connection = connect(McpServerHttp(name="far", url=faulty_url.url("clings"), headers=()))
     with pytest.raises(McpConnectError, match="its answer to `initialize` cannot be used"):
         await connection.ready()

@@ -1,4 +1,4 @@
-"""Connections to the MCP servers a session names.
+"""The MCP servers that a client names for a session: checked, connected to, bridged.
 
 Begin with `connections`: `Servers`, then `McpConnection`. Most sessions name no server. The modules
 that need the SDK (`link`, `streams`, `messages`, `bridge_traffic`) are imported when the first

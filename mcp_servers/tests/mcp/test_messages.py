@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse
 
-from acphold.live.mcp.messages import UnreadableError, decode_message, encode_message, readable
+from acp_mcp_servers.messages import UnreadableError, decode_message, encode_message, readable
 
 ANSWER = {"jsonrpc": "2.0", "id": 7, "result": {"text": "a } b { c"}}
 WHOLE = json.dumps(ANSWER).encode()

@@ -34,13 +34,9 @@ from mcp_types import (
     RequestId,
 )
 
-from acp_wire.errors import ConnectionLostError
-from acp_wire.rpc import MAX_MESSAGE
-from acp_wire.schema import McpServerHttp, McpServerSse
-from acp_wire.tasks import end
-from acphold.live.mcp import bounds
-from acphold.live.mcp.faults import FaultError, FaultRedaction, LostError
-from acphold.live.mcp.messages import (
+from acp_mcp_servers import bounds
+from acp_mcp_servers.faults import FaultError, FaultRedaction, LostError
+from acp_mcp_servers.messages import (
     FORGOTTEN,
     MARK,
     REFUSED,
@@ -51,8 +47,12 @@ from acphold.live.mcp.messages import (
     failure,
     readable,
 )
-from acphold.live.mcp.servers import McpServerAcp
-from acphold.live.mcp.transports import Channel, InnerError, StdioServer
+from acp_mcp_servers.servers import McpServerAcp
+from acp_mcp_servers.transports import Channel, InnerError, StdioServer
+from acp_wire.errors import ConnectionLostError
+from acp_wire.rpc import MAX_MESSAGE
+from acp_wire.schema import McpServerHttp, McpServerSse
+from acp_wire.tasks import end
 
 LONGEST_SEGMENT = 24
 """Longest part of a path that is shown, in characters; a longer one may be a key."""
