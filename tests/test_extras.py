@@ -22,6 +22,7 @@ from tests.hidden_packages import without
 from tests.web.conftest import serving
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+ECHO = PROJECT.parent / "examples" / "echo.py"
 DEMO_AGENT = (sys.executable, "-m", "acphold", "agent", "demo")
 
 
@@ -165,6 +166,17 @@ print(introduction(definition, capabilities_of(definition)).decode())
 """
     said = subprocess.check_output([sys.executable, "-c", code], env={**base}, text=True)
     assert not any(json.loads(said)["agentCapabilities"].get("mcpCapabilities", {}).values())
+
+
+async def test_a_client_is_told_why_an_agent_of_the_library_cannot_reach_its_servers(
+    journal: Path, base: Mapping[str, str]
+) -> None:
+    agent = (sys.executable, "-m", "acphold", "agent", "run", str(ECHO))
+    async with editor(agent, journal=journal, env=base) as first:
+        await first.initialize()
+        session = await first.new(mcpServers=[STDIO])
+        await first.prompt(session, "hello")
+        assert "pip install 'acphold[mcp]'" in json.dumps(first.updates(session))
 
 
 @pytest.mark.parametrize(

@@ -398,6 +398,8 @@ class McpConnection:
         """Hold one connection from beginning to end; runs in a task that nobody cancels."""
         program = None
         try:
+            if not has_packages(*SDK):
+                raise FaultError(str(MissingExtraError("MCP servers", *self._ours.extra)))
             if isinstance(self._server, McpServerStdio):
                 program = StdioServer(self._server, self._ours.cwd, self._ours.surroundings)
                 program.start()  # it starts while the SDK is imported
@@ -580,8 +582,7 @@ _import: Future[None] | None = None
 
 
 async def load_sdk(launched: asyncio.Event | None = None) -> None:
-    """Import the SDK, once `launched` is set, so that importing `mcp.link` is cheap; FaultError
-    without it."""
+    """Import the SDK, once `launched` is set, so that importing `link` is cheap."""
     global _import
     if launched is not None:
         await launched.wait()
@@ -597,8 +598,6 @@ async def load_sdk(launched: asyncio.Event | None = None) -> None:
 
 def _load(done: Future[None]) -> None:
     try:
-        if not has_packages(*SDK):
-            raise FaultError(str(MissingExtraError("MCP servers", "sdk", "acp-mcp-servers")))
         for name in NOISY:
             logger = logging.getLogger(name)
             if logger.level == logging.NOTSET:  # otherwise somebody has configured it

@@ -36,7 +36,8 @@ class OurSide(Struct, frozen=True, kw_only=True):
     `cwd` is the folder their programs start in, within `surroundings`; the roots are absolute
     paths. Features without an answerer are not offered, and refused if requested; so are roots if
     there are none. `name` and `version` identify us. A server has `deadline` seconds to answer
-    `initialize`, and again to list its tools. `channel` leads to the servers over ACP.
+    `initialize`, and again to list its tools. `channel` leads to the servers over ACP. `extra`, and
+    the package that has it, install what connections need.
     """
 
     cwd: str
@@ -47,6 +48,7 @@ class OurSide(Struct, frozen=True, kw_only=True):
     elicitation: Answerer | None = None
     deadline: float = 10.0
     channel: Channel | None = None
+    extra: tuple[str, str] = ("sdk", "acp-mcp-servers")
 
 
 class ServerOffer(Struct, frozen=True, rename="camel", kw_only=True):

@@ -281,6 +281,7 @@ class InProcessAgent:
             version=self.definition.version,
             deadline=self._mcp_timeout,
             channel=self._channel,
+            extra=("mcp", "acphold"),
         )
         can, path = self.capabilities.mcp_capabilities, self.surroundings.path
         return SessionServers(
