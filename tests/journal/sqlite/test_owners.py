@@ -6,19 +6,23 @@ import os
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acphold.errors import HistoryLostError, JournalUnavailableError, LeaseLostError
+from acphold.journal.access import new_token
 from acphold.journal.journal import Append, Journal
 from acphold.journal.owners import At, Free, seems_silent
 from acphold.journal.rows import NewSession
-from acphold.journal.sqlite import leases
+from acphold.journal.sqlite import file_system, leases
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import open_file
-from tests.owners import die, killed, owning
+from tests.owners import OWNING, die, killed, owning
 
 ODD = "../../etc/passwd"
 
@@ -208,6 +212,26 @@ async def test_a_change_of_owners_that_is_undone_does_not_look_like_a_file_that_
     assert await journal.file.went_back_at() is None
     await journal.acquire(session)
     assert await journal.file.went_back_at() is None
+
+
+async def test_a_token_stays_good_while_another_process_takes_a_session(
+    journal: SqliteJournal, session: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = new_token("phone", ("watch",), 1)
+    await journal.access.keep_token(token)
+    read_note = file_system.read_note
+    taken: list[object] = []
+
+    def reads_once_it_is_taken(*given: Any, **how: Any) -> int:
+        if not taken:
+            take = [sys.executable, "-c", OWNING, str(path), session]
+            taken.append(subprocess.run(take, input=b"\n", check=True, timeout=60))
+        return read_note(*given, **how)
+
+    monkeypatch.setattr(file_system, "read_note", reads_once_it_is_taken)
+    [found] = await journal.access.tokens()
+    assert taken
+    assert not found.is_held
 
 
 async def test_what_several_append_at_once_makes_positions_void_where_an_entry_is_gone(

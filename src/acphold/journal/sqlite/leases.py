@@ -27,7 +27,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Final
 
 import msgspec
@@ -39,7 +39,7 @@ from acphold.journal.journal import Identity, Lease
 from acphold.journal.lineage import lineage_of, mark_at, mark_with_place, new_era
 from acphold.journal.owners import At, Free, Here, Owner, Whose
 from acphold.journal.sqlite import file_system
-from acphold.journal.sqlite.connection import Connection
+from acphold.journal.sqlite.connection import READ_ONLY, Connection, connect
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 
 # See docs/decisions.md, 15 and 37.
@@ -282,9 +282,18 @@ def went_back(connection: Connection, *, ever: bool = False) -> int:
     or took another course since. 0 if it did not, since the boot of the machine or `ever`."""
     noted = file_system.read_note(connection.path, file_system.EPOCH, ever=ever)
     last = last_epoch(connection)  # read after the note: others grant an epoch, then note it
-    # An equal count with other random bits: an earlier copy, which has granted epochs since.
-    is_back = noted not in (0, last) and last >> RANDOM_BITS <= noted >> RANDOM_BITS
-    return noted if is_back else 0
+
+    def is_back() -> bool:
+        # An equal count with other random bits: an earlier copy, which has granted epochs since.
+        return noted not in (0, last) and last >> RANDOM_BITS <= noted >> RANDOM_BITS
+
+    if is_back():  # or this read began before another process granted that epoch
+        with (
+            suppress(sqlite3.Error),
+            closing(connect(connection.path, 0.0, access=READ_ONLY)) as anew,
+        ):
+            last = last_epoch(anew)
+    return noted if is_back() else 0
 
 
 def identity(connection: Connection) -> Identity:
