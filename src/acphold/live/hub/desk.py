@@ -38,7 +38,7 @@ from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.choices import settings_in
 from acphold.live.hub.conversation import Conversation
-from acphold.live.hub.hub import Hub
+from acphold.live.hub.hub import Hub, close_at
 from acphold.live.hub.router import Asker, Router
 from acphold.live.hub.routes import Routes
 from acphold.live.hub.session_list import ListedSessions, SessionList, check_folder
@@ -95,7 +95,7 @@ class Desk:
         self._following = TaskSet()
         self._adoption = Adoption(hub, agents, self._shared)
         self.listed = ListedSessions(
-            journal, self.keep, self.close, hub.look_at, self.agent.surroundings
+            journal, self.keep, hub.close, hub.look_at, self.agent.surroundings
         )
         self._introducing = asyncio.Lock()
         self.start_failed = asyncio.Event()
@@ -232,15 +232,13 @@ class Desk:
         own = self._shared.providers
         (own if conversation is None else conversation.shared.providers)[server_id] = client
 
-    def detach(self, client: Client) -> None:
-        """Detach a client that has gone from everything here, and from every session."""
+    def forget(self, client: Client) -> None:
+        """Count no more on a client that has gone."""
         if client in self.router.clients:
             self.router.clients.remove(client)
-        live = self.hub.live.values()
-        for providers in (self._shared.providers, *(it.shared.providers for it in live)):
-            for server_id in [key for key, value in providers.items() if value is client]:
-                del providers[server_id]
-        self.hub.detach(client)
+        providers = self._shared.providers
+        for server_id in [key for key, value in providers.items() if value is client]:
+            del providers[server_id]
 
     # -- opening --------------------------------------------------------------------------
 
@@ -279,7 +277,7 @@ class Desk:
                 # servers.
                 with suppress(errors.RemoteError):
                     made = schema.encode({"sessionId": new_session_id(answer)})
-                    closing = _close_at(self.agent, "new", made)
+                    closing = close_at(self.agent, "new", made)
                     self.hub.undoing.start(closing, "undo new session")
                 raise
         self._signed_in = True
@@ -459,7 +457,7 @@ class Desk:
         cwd = listed.info.cwd
         params = schema.encode({"sessionId": session_id, "cwd": cwd, "mcpServers": []})
         await self._open(None, session_id, Setup(cwd, (), params))
-        await self.close(session_id)
+        await self.hub.close(session_id)
 
     async def folders(self, session_id: str) -> tuple[str, tuple[str, ...]]:
         """Return the folder and the additional folders of a session, in the journal or only the
@@ -517,41 +515,13 @@ class Desk:
 
     # -- closing --------------------------------------------------------------------------
 
-    async def close(self, session_id: str, client: Client | None = None) -> None:
-        """Cancel its turn, free it here and at the agent; it can be loaded again.
-
-        If clients other than `client` have it open, only `client` leaves, with its own turns.
-        """
-        if (adopting := self.hub.adopting.get(session_id)) is not None:
-            await end(adopting)
-            return
-        conversation = self.hub.live.get(session_id)
-        if conversation is None:
-            await self._journal.session(session_id)  # UnknownSessionError when there is none
-            return
-        here = [attachment.client for attachment in conversation.session.attachments]
-        if client is not None and any(other is not client for other in here):
-            await conversation.close_for(client)
-            return
-        side = conversation.side
-        at_agent = side.under_its_id(b"{}") if side.is_open else None
-        if side.agent.reads_journal:
-            # The last words of an agent of ours are part of the session; those of a program are
-            # dropped.
-            await conversation.turns.aclose()
-            await _close_at(side.agent, session_id, at_agent)
-            await self.hub.close_live(conversation)
-        else:
-            await self.hub.close_live(conversation)
-            await _close_at(side.agent, session_id, at_agent)
-
     async def delete(self, session_id: str, client: Client | None = None) -> None:
         """Delete a session for good, here and, if possible, at the agent.
 
         Its clients other than `client` are told.
         """
         if session_id in self.hub.adopting:
-            await self.close(session_id)  # then only the agent has it
+            await self.hub.close(session_id)  # then only the agent has it
         conversation = self.hub.live.get(session_id)
         agent = self.agent if conversation is None else conversation.side.agent
         try:
@@ -567,7 +537,7 @@ class Desk:
             if conversation.side.is_open:
                 known = conversation.side.id
             conversation.session.attachments.tell_deleted(client)
-            await self.close(session_id)
+            await self.hub.close(session_id)
         await self._journal.delete(session_id)
         self._shared.files.tidy()
         if known is None:
@@ -580,12 +550,3 @@ class Desk:
             await ask(agent, schema.DELETE_SESSION.name, params, bounds.AGENT_CLOSE_SECONDS)
         except errors.AcpError as exc:
             log.info("session %s: the agent did not delete it: %s", session_id, exc)
-
-
-async def _close_at(agent: HubAgent, session_id: str, params: bytes | None) -> None:
-    if params is None or agent.capabilities.session_capabilities.close is None:
-        return
-    try:
-        await ask(agent, schema.CLOSE_SESSION.name, params, bounds.AGENT_CLOSE_SECONDS)
-    except errors.AcpError as exc:
-        log.warning("session %s: the agent did not close it: %s", session_id, exc)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 from acp_wire.rpc.eager_tasks import EagerTasks, Turnstile
-from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish
+from acp_wire.schema import CLOSE_SESSION
+from acp_wire.tasks import END_SECONDS, TaskSet, beside, end, finish
 from acphold import errors
 from acphold.journal.journal import Journal
 from acphold.journal.rows import Archived, ListFilter
-from acphold.live.agents.interface import HubAgent
+from acphold.live.agents.interface import HubAgent, ask
 from acphold.live.hub import bounds
 from acphold.live.hub.alerts import Activity
 from acphold.live.hub.annotations import notice
@@ -50,6 +51,9 @@ if TYPE_CHECKING:  # only for types: making such classes would delay an editor's
         @property
         def is_closing(self) -> bool:
             """True once its agent is being ended."""
+
+        def forget(self, client: Client) -> None:
+            """Count no more on a client that has gone."""
 
         async def aclose(self) -> None:
             """End its agent, its turns and its sessions, once."""
@@ -174,7 +178,9 @@ class Hub:
                 await conversation.title.look()
 
     def detach(self, client: Client) -> None:
-        """Detach a client that has gone from every session."""
+        """Detach a client that has gone from everything here, and from every session."""
+        for desk in self.desks:
+            desk.forget(client)
         for conversation in tuple(self.live.values()):
             for attachment in conversation.session.attachments:
                 if attachment.client is client:
@@ -205,6 +211,34 @@ class Hub:
         seconds."""
         return self._waking.setdefault(session_id, asyncio.Lock())
 
+    async def close(self, session_id: str, client: Client | None = None) -> None:
+        """Cancel its turn, free it here and at the agent; it can be loaded again.
+
+        If clients other than `client` have it open, only `client` leaves, with its own turns.
+        """
+        if (adopting := self.adopting.get(session_id)) is not None:
+            await end(adopting)
+            return
+        conversation = self.live.get(session_id)
+        if conversation is None:
+            await self.journal.session(session_id)  # UnknownSessionError when there is none
+            return
+        here = [attachment.client for attachment in conversation.session.attachments]
+        if client is not None and any(other is not client for other in here):
+            await conversation.close_for(client)
+            return
+        side = conversation.side
+        at_agent = side.under_its_id(b"{}") if side.is_open else None
+        if side.agent.reads_journal:
+            # The last words of an agent of ours are part of the session; those of a program are
+            # dropped.
+            await conversation.turns.aclose()
+            await close_at(side.agent, session_id, at_agent)
+            await self.close_live(conversation)
+        else:
+            await self.close_live(conversation)
+            await close_at(side.agent, session_id, at_agent)
+
     async def close_live(self, conversation: Conversation) -> None:
         """Close it to the end, even if the request for that is cancelled."""
 
@@ -225,3 +259,13 @@ class Hub:
     async def end_closing(self) -> None:
         """Wait until the sessions that are being closed are closed."""
         await self._closing.aclose(END_SECONDS)
+
+
+async def close_at(agent: HubAgent, session_id: str, params: bytes | None) -> None:
+    """Have the agent close a session, if it can and has it open: then `params` are for that."""
+    if params is None or agent.capabilities.session_capabilities.close is None:
+        return
+    try:
+        await ask(agent, CLOSE_SESSION.name, params, bounds.AGENT_CLOSE_SECONDS)
+    except errors.AcpError as exc:
+        log.warning("session %s: the agent did not close it: %s", session_id, exc)

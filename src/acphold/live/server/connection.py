@@ -95,7 +95,7 @@ class ClientConnection:
         )
         self.send: Callable[[bytes], None] = self.peer.send
         self.drain = self.peer.drain
-        self._desk = desk
+        self._desk, self._hub = desk, desk.hub
         self._principal = principal
         self._is_guest = principal.session_id is not None
         self._entrance = Entrance(door, Visitor(principal=principal, headers=headers or {}))
@@ -106,13 +106,15 @@ class ClientConnection:
         self._pages: Newest[str, None] = Newest(bounds.OPEN_PAGES)
         self._introduction: Introduction = "awaited"
         self._unstable = unstable
-        entrance, remote = self._entrance, RemoteSessions(desk, self, limit, attend_here)
-        opener = SessionOpener(desk, self, entrance, principal, remote, stays)
-        requests = SessionRequests(desk, self, self.peer, entrance, opener.openings, remote)
+        entrance, remote = self._entrance, RemoteSessions(desk.hub, self, limit, attend_here)
+        opener = SessionOpener(desk, desk.hub, self, entrance, principal, remote, stays)
+        requests = SessionRequests(
+            desk, desk.hub, self, self.peer, entrance, opener.openings, remote
+        )
         methods = UnstableMethods(desk, self, opener, principal.note)
         self._opener, self._requests, self._methods = opener, requests, methods
         self._index: SessionIndex | None = None
-        self._own = OwnSessions(desk, entrance, self.has)
+        self._own = OwnSessions(desk.hub, entrance, self.has, are_all=desk.agent.reads_journal)
         self.lost_access = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._handlers: dict[str, Handler] = {
@@ -215,7 +217,7 @@ class ClientConnection:
     @property
     def is_idle(self) -> bool:
         """True if no session is open to the client, and it is opening none."""
-        live = [it.session for it in self._desk.hub.live.values()]
+        live = [it.session for it in self._hub.live.values()]
         is_attached = any(it.attachments.find(self) is not None for it in live)
         return not (
             is_attached or self._opener.openings.are_under_way or self._opener.remote.has_any
@@ -329,7 +331,7 @@ class ClientConnection:
         guest_of = self.principal.session_id
         starts = "prompt" in may and guest_of is None
         if "prompt" in may and guest_of is not None:  # it may start only that session's agent
-            row = await row_of(self._desk.hub.journal, guest_of)
+            row = await row_of(self._hub.journal, guest_of)
             starts = row is not None and row.agent == self._desk.agent.key
         try:
             answer = await self._desk.initialize(told, starts=starts, anew=is_repeated)
@@ -454,7 +456,7 @@ class ClientConnection:
         """End the agent of a session: only for a command of this user on this machine."""
         if not (self._principal.vouches and self._principal.is_here):
             raise errors.MethodNotFoundError(request.method)
-        await self._desk.hub.stop_agent(session_id_of(request.params))
+        await self._hub.stop_agent(session_id_of(request.params))
         return b"{}"
 
     async def _presence(self, _: Request) -> bytes:
@@ -471,7 +473,7 @@ class ClientConnection:
                 ),
                 tuple(question.entry.id for question in conversation.questions.waiting),
             )
-            for conversation in self._desk.hub.live.values()
+            for conversation in self._hub.live.values()
             if principal.owns(conversation.session.tenant)
             and not conversation.session.row.is_listed_elsewhere
             and principal.session_id in (None, conversation.id)
@@ -479,14 +481,14 @@ class ClientConnection:
         is_ours = self._principal.vouches and self._principal.is_here
         fronts = [
             EditorFront(front.pid, front.frame.surroundings.folder, front.frame.kind)
-            for front in (self._desk.hub.fronts if is_ours else ())
+            for front in (self._hub.fronts if is_ours else ())
         ]
-        return neighbours.answer(self._desk.hub.agents, live, fronts)
+        return neighbours.answer(self._hub.agents, live, fronts)
 
     async def _on_changed(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
         await self._own.require(schema.LOAD_SESSION.name, request.params)
-        hub = self._desk.hub
+        hub = self._hub
         await hub.look_at(session_id)
         archived = {b"true": True, b"false": False}.get(
             members(request.params).get("archived", b"")
@@ -506,7 +508,7 @@ class ClientConnection:
             return await self._desk.sessions.only(self._principal.session_id, self._entrance.tenant)
         archived = archive_filter(request.params) or ("exclude" if self._unstable else None)
         tenant = self._entrance.tenant
-        filter = self._desk.hub.list_filter(asked.cwd, archived or "exclude", tenant)
+        filter = self._hub.list_filter(asked.cwd, archived or "exclude", tenant)
         return await self._desk.sessions.page(filter, asked.cursor, marked=archived is not None)
 
     async def aclose(self) -> None:
@@ -532,7 +534,7 @@ class ClientConnection:
 
     def detach(self) -> None:
         """Detach the client from everything here."""
-        self._desk.detach(self)
+        self._hub.detach(self)
 
 
 async def _refuse_unknown(request: Request) -> bytes:

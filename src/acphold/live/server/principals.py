@@ -52,7 +52,7 @@ from acphold.live.agents.capabilities import ASKED, QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, STEERING
 
 if TYPE_CHECKING:  # only for types: a principal needs no hub
-    from acphold.live.hub.desk import Desk
+    from acphold.live.hub.hub import Hub
 
 NEEDED: Final[dict[str, Scope]] = {
     schema.LIST_SESSIONS.name: "watch",
@@ -307,12 +307,16 @@ class OwnSessions:
     """The sessions that one client may use: those of its tenant, and those shared with it.
 
     Checked sessions of its tenant are remembered until `clear`; a share is checked each time.
-    `is_open` says if the client has a session open anywhere, or is opening it."""
+    `is_open` says if the client has a session open anywhere, or is opening it. The journal's
+    `are_all` if no agent has others."""
 
-    def __init__(self, desk: Desk, entrance: Entrance, is_open: Callable[[str], bool]) -> None:
-        self._desk = desk
+    def __init__(
+        self, hub: Hub, entrance: Entrance, is_open: Callable[[str], bool], *, are_all: bool
+    ) -> None:
+        self._hub = hub
         self._entrance = entrance
         self._is_open = is_open
+        self._are_all = are_all
         self._known: set[str] = set()  # sessions not held here
         self._shared: dict[str, frozenset[Scope]] = {}
 
@@ -324,7 +328,7 @@ class OwnSessions:
         scopes = self._entrance.principal.scopes
         if session_id in self._shared:
             return self._shared[session_id]
-        if not self._shared or session_id in ("", *self._known) or self._desk.hub.holds(session_id):
+        if not self._shared or session_id in ("", *self._known) or self._hub.holds(session_id):
             return scopes
         return scopes.intersection(*self._shared.values())
 
@@ -338,8 +342,8 @@ class OwnSessions:
         if they name none."""
         if self._entrance.tenant is None or (session_id := session_id_in(params)) is None:
             return True
-        if self._desk.hub.holds(session_id):
-            session = self._desk.hub.conversation(session_id).session
+        if self._hub.holds(session_id):
+            session = self._hub.conversation(session_id).session
             return self._entrance.principal.owns(session.tenant)
         # Checked when the client opened it.
         return session_id in self._known and self._is_open(session_id)
@@ -355,9 +359,9 @@ class OwnSessions:
             return
         principal = self._entrance.principal
         try:
-            row = await self._desk.hub.journal.session(session_id)
+            row = await self._hub.journal.session(session_id)
         except UnknownSessionError:
-            if self._desk.agent.reads_journal or not principal.owns(""):
+            if self._are_all or not principal.owns(""):
                 raise
             return  # the agent's own
         principal.check_in(row, method, params)
@@ -370,7 +374,7 @@ class OwnSessions:
     async def has_less(self) -> bool:
         """Return True if less is shared with the client now than when it was let in."""
         for session_id, scopes in [*self._shared.items()]:
-            row = await row_of(self._desk.hub.journal, session_id)
+            row = await row_of(self._hub.journal, session_id)
             if row is None or not scopes <= self._entrance.principal.scopes_in(row):
                 return True
         return False

@@ -27,7 +27,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold import errors
 from acphold.journal.owners import seems_silent
 from acphold.live.hub.attachment import Client
-from acphold.live.hub.desk import Desk
+from acphold.live.hub.hub import Hub
 from acphold.live.lines.line import OpenSession
 from acphold.live.reading.neighbours import is_answering
 from acphold.live.server import bounds
@@ -54,10 +54,10 @@ class RemoteSessions:
     """See the module. `introduction` introduces the client to owners:
     `capabilities.introduction_for_owner`; `attend_here` attends its line if that leads here."""
 
-    def __init__(self, desk: Desk, client: Client, limit: int, attend_here: AttendHere) -> None:
+    def __init__(self, hub: Hub, client: Client, limit: int, attend_here: AttendHere) -> None:
         self.introduction = b"{}"
         self._is_over = False
-        self._desk = desk
+        self._hub = hub
         self._client = client
         self._limit = limit + bounds.ADDED_BYTES
         self._attend_here = attend_here
@@ -102,7 +102,7 @@ class RemoteSessions:
             hangs = isinstance(problem, errors.SilentPeerError) and are_here(held.addresses)
             if hangs or isinstance(problem, errors.EndedPeerError) or held.is_silent:
                 log.info("session %s may be taken over: %s", held.session_id, problem)
-                self._desk.hub.ownership.give_up(held.session_id, held.epoch)
+                self._hub.ownership.give_up(held.session_id, held.epoch)
                 return None
             why = f"it is open in {held.where}, which cannot be reached from here: {problem}"
             if held.owner_id and not held.addresses:
@@ -127,7 +127,7 @@ class RemoteSessions:
     ) -> SessionLine:
         from acphold.live.server.far_line import FarLine
 
-        line = SessionLine(session_id, self, self._desk, self._attend_here, held)
+        line = SessionLine(session_id, self, self._hub, self._attend_here, held)
         line.far = FarLine(
             self._client,
             line.dial,
@@ -147,7 +147,7 @@ class RemoteSessions:
         try:
             await line.far.run()
         except errors.UnknownSessionError:
-            self._desk.hub.ownership.deleted.add(line.session_id)
+            self._hub.ownership.deleted.add(line.session_id)
         except errors.AcpError as exc:
             log.warning("session %s is not open any more: %s", line.session_id, exc)
         except Exception:  # nobody awaits this task
@@ -224,13 +224,13 @@ class SessionLine:
         self,
         session_id: str,
         remote: RemoteSessions,
-        desk: Desk,
+        hub: Hub,
         attend_here: AttendHere,
         held: errors.HeldElsewhereError | None,
     ) -> None:
         self.session_id = session_id
         self._remote = remote
-        self._hub = desk.hub
+        self._hub = hub
         self._attend_here = attend_here
         self._held = held
         self._is_mute = False

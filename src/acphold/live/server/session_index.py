@@ -126,6 +126,7 @@ class SessionIndex:
 
     def __init__(self, desk: Desk, client: Client, entrance: Entrance) -> None:
         self._desk = desk
+        self._hub = desk.hub
         self._client = client
         self._entrance = entrance
         self._subscriptions: dict[str, ListSubscription] = {}
@@ -162,7 +163,7 @@ class SessionIndex:
             return splice(b"{}", {"sessions": array([*found.values()])})
         beside = await self._in_work_trees(asked.cwd) if wanted.include_worktrees else ()
         tenant = self._entrance.tenant
-        filter = self._desk.hub.list_filter(asked.cwd, archived, tenant, beside)
+        filter = self._hub.list_filter(asked.cwd, archived, tenant, beside)
         limit = min(limit, bounds.INDEX_PAGE_MOST)
         page = await self._desk.sessions.page(filter, asked.cursor, marked=True, limit=limit)
         shown = await self._show(items(members(page)["sessions"]), {})
@@ -194,12 +195,12 @@ class SessionIndex:
     async def _show(self, infos: Sequence[bytes], live: Mapping[str, str]) -> dict[str, bytes]:
         """Return sessions with AIR's members, by id."""
         by_id = {string(members(raw).get("sessionId")) or "": raw for raw in infos}
-        outcomes = await self._desk.hub.journal.outcomes([*by_id])
+        outcomes = await self._hub.journal.outcomes([*by_id])
         for session_id in by_id:
             self._shown[session_id] = None
         shown: dict[str, bytes] = {}
         for session_id, raw in by_id.items():
-            here = self._desk.hub.live.get(session_id)
+            here = self._hub.live.get(session_id)
             if not (state := live.get(session_id)):
                 if here is not None and here.questions.waiting:
                     state = "requires_action"
@@ -264,10 +265,10 @@ class SessionIndex:
 
     async def _follow(self, follows: asyncio.Event) -> None:
         """Tell changes of the list for as long as there are subscriptions."""
-        journal = self._desk.hub.journal
+        journal = self._hub.journal
         while True:
             try:
-                with self._desk.hub.activity.listen() as activity:
+                with self._hub.activity.listen() as activity:
                     look = bounds.INDEX_LOOK_SECONDS
                     async with aclosing(follow_list(journal, 1, activity, look)) as found:
                         async for each in found:
@@ -318,7 +319,7 @@ class SessionIndex:
         if self._desk.router.subscriptions.pop(subscription.agents_id, None) is not None:
             params = encode({"subscriptionId": subscription.agents_id})
             leaving = ask(agent, air.UNSUBSCRIBE, params, bounds.AGENT_SUBSCRIBE_SECONDS)
-            self._desk.hub.undoing.start(_try(leaving), "leave the agent's list")
+            self._hub.undoing.start(_try(leaving), "leave the agent's list")
 
     def _on_agents_news(self, subscription: ListSubscription, params: bytes) -> None:
         lags = self._client.buffered > bounds.UNREAD_CHANGES_BYTES

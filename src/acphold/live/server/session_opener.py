@@ -40,6 +40,7 @@ from acphold.live.hub.choices import without_booleans
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.frames import Frames
+from acphold.live.hub.hub import Hub
 from acphold.live.hub.ownership import find_accepted
 from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.hub.questions import SENT
@@ -189,6 +190,7 @@ class SessionOpener(Struct, eq=False):
     """
 
     _desk: Desk
+    _hub: Hub
     _client: Client
     _entrance: Entrance
     _principal: Principal
@@ -327,7 +329,7 @@ class SessionOpener(Struct, eq=False):
             result = self.answer(conversation.load_result, conversation, attachment)
             if said.after is not None and said.answered:  # report which of them were accepted
                 ids = {*said.answered[: bounds.SENT_PROMPTS]}
-                journal = self._desk.hub.journal
+                journal = self._hub.journal
                 accepted = await find_accepted(journal, conversation.id, ids, said.after)
                 result = with_meta(result, ANSWERED, encode(accepted))
         except BaseException:
@@ -352,7 +354,7 @@ class SessionOpener(Struct, eq=False):
         """
         session_id, after = wanted.session_id, wanted.after
         if after is None:  # it must not miss an entry from now on, even if the owner ends at once
-            after = (await self._desk.hub.journal.session(session_id)).last_seq
+            after = (await self._hub.journal.session(session_id)).last_seq
         opening = OpenSession(wanted.request.params, after, wanted.said.lineage)
         if held is not None:
             await self.remote.reach(held)
@@ -389,7 +391,7 @@ class SessionOpener(Struct, eq=False):
             tenant=self._entrance.tenant or "",
             introduction=self.introduction,
             is_listed_elsewhere=in_front is not None
-            and in_front == await identity(self._desk.hub.journal),
+            and in_front == await identity(self._hub.journal),
             stays=stays,
             moves=is_moved or not (joins or watches),
             joins=joins,
@@ -415,7 +417,7 @@ class SessionOpener(Struct, eq=False):
             opened = OpenSession(setup.params, told, lineage)
             is_line = self._client.offer.is_line
             leaving = self._client.hang_up() if is_line else self._follow(conversation.id, opened)
-            self._desk.hub.undoing.start(leaving, "follow session")
+            self._hub.undoing.start(leaving, "follow session")
 
         attachment.on_moved = follow
         conversation.open_to(attachment)
@@ -425,7 +427,7 @@ class SessionOpener(Struct, eq=False):
         otherwise the two would take it from each other for ever."""
         await self.openings.wait(session_id)
         try:
-            owner = other_owner(await self._desk.hub.journal.owner(session_id))
+            owner = other_owner(await self._hub.journal.owner(session_id))
         except errors.AcpError as exc:
             log.warning("cannot find the owner of session %s: %s", session_id, exc)
             return
@@ -435,9 +437,9 @@ class SessionOpener(Struct, eq=False):
 
     def is_open(self, session_id: str) -> bool:
         """Return True if the client has the session open, here or at its owner."""
-        if not self._desk.hub.holds(session_id):
+        if not self._hub.holds(session_id):
             return self.remote.has(session_id)
-        session = self._desk.hub.conversation(session_id).session
+        session = self._hub.conversation(session_id).session
         return session.attachments.find(self._client) is not None
 
     # -- answers --------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from acphold.live.agents import capabilities
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
+from acphold.live.hub.hub import Hub
 from acphold.live.hub.ownership import end_of_sent
 from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.router import Asker
@@ -51,6 +52,7 @@ class SessionRequests(Struct, eq=False):
     journal."""
 
     _desk: Desk
+    _hub: Hub
     _client: Client
     _peer: Peer
     _entrance: Entrance
@@ -81,7 +83,7 @@ class SessionRequests(Struct, eq=False):
             if not request.is_answered:
                 self._remote.ask(session_id, request)
             return
-        conversation = self._desk.hub.conversation(session_id)
+        conversation = self._hub.conversation(session_id)
         sent = find_sent_in_meta(meta)
 
         def begin() -> None:
@@ -130,7 +132,7 @@ class SessionRequests(Struct, eq=False):
         """Handle a prompt that its client has sent before: begin it if it never arrived here,
         otherwise answer it."""
         async with self._in_order:
-            journal, after = self._desk.hub.journal, sent.after or 0
+            journal, after = self._hub.journal, sent.after or 0
             ended = await end_of_sent(journal, conversation.id, sent.id, after)
             if self._join(conversation, request, sent):  # it has arrived meanwhile
                 return
@@ -153,7 +155,7 @@ class SessionRequests(Struct, eq=False):
 
     async def cancel(self, params: bytes) -> None:
         """Handle `session/cancel`, for one prompt if the params name it."""
-        session_id, hub = session_id_of(params), self._desk.hub
+        session_id, hub = session_id_of(params), self._hub
         self._openings.cancel(session_id)
         if self._remote.has(session_id):
             self._remote.tell(session_id, schema.CANCEL.name, params)
@@ -190,17 +192,17 @@ class SessionRequests(Struct, eq=False):
         match request.method:
             case schema.CLOSE_SESSION.name:
                 await self._openings.abandon(session_id)
-                await self._desk.close(session_id, client)
+                await self._hub.close(session_id, client)
                 request.answer(b"{}")
             case schema.DELETE_SESSION.name:
                 owner: Whose = Free(0)
                 with suppress(errors.UnknownSessionError):  # one that only the agent has
-                    owner = await self._desk.hub.journal.owner(session_id)
+                    owner = await self._hub.journal.owner(session_id)
                 await self._desk.delete(session_id, client)
                 await tell_owner(owner, session_id)  # it notifies the clients there
                 request.answer(b"{}")
             case schema.SET_SESSION_MODE.name | schema.SET_SESSION_CONFIG_OPTION.name as method:
-                conversation = self._desk.hub.conversation(session_id)
+                conversation = self._hub.conversation(session_id)
                 author = conversation.session.attachments.of(client)
                 is_mode = method == schema.SET_SESSION_MODE.name
                 set_ = conversation.set_mode if is_mode else conversation.set_config_option
@@ -210,7 +212,7 @@ class SessionRequests(Struct, eq=False):
                     lambda result: request.answer(as_readable(result, client)),
                 )
             case capabilities.QUEUE_METHOD:
-                conversation = self._desk.hub.conversation(session_id)
+                conversation = self._hub.conversation(session_id)
                 request.answer(await self._queue(conversation, request.params))
             case _:
                 check_words(request.method, request.params)

@@ -74,6 +74,7 @@ class UnstableMethods:
 
     def __init__(self, desk: Desk, client: Client, opener: SessionOpener, note: Note) -> None:
         self._desk = desk
+        self._hub = desk.hub
         self._client = client
         self._opener = opener
         self._note = note
@@ -101,7 +102,7 @@ class UnstableMethods:
         agent, session_id = self._desk.agent, session_id_of(request.params)
         if request.method not in agent.index_methods or not agent.alive:
             return None
-        if await row_of(self._desk.hub.journal, session_id) is not None:
+        if await row_of(self._hub.journal, session_id) is not None:
             return None
         agents = self._desk.sessions.agents
         if not await agents.only_its([session_id]):
@@ -115,7 +116,7 @@ class UnstableMethods:
     async def _tell(self, session_id: str, title: str | None, *, archived: bool) -> None:
         """Report a change to another process in which the session is live, and to the agent: the
         next list shows what its own has."""
-        await tell_owner(await self._desk.hub.journal.owner(session_id), session_id)
+        await tell_owner(await self._hub.journal.owner(session_id), session_id)
         await self._desk.sessions.agents.tell(session_id, title, archived=archived)
 
     async def archive(self, request: Request, *, archived: bool = True) -> bytes:
@@ -134,10 +135,10 @@ class UnstableMethods:
     async def _status(self, request: Request) -> bytes:
         """Answer if any process has the session open; changes nothing."""
         session_id = session_id_of(request.params)
-        is_open = self._desk.hub.holds(session_id)
+        is_open = self._hub.holds(session_id)
         if not is_open:
             try:
-                is_open = other_owner(await self._desk.hub.journal.owner(session_id)) is not None
+                is_open = other_owner(await self._hub.journal.owner(session_id)) is not None
             except UnknownSessionError:
                 if await self._desk.sessions.agents.look_up(session_id) is None:
                     raise
@@ -159,7 +160,7 @@ class UnstableMethods:
         try:
             copy_id = await self._desk.listed.fork(session_id, setup, at)
         except NothingSaidError:
-            row, agent = await self._desk.hub.journal.session(session_id), self._desk.agent
+            row, agent = await self._hub.journal.session(session_id), self._desk.agent
             known = row.downstream_id if row.agent == agent.key else None
             if at is not None or known is None or not agent.can_fork:
                 raise
