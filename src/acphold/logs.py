@@ -32,9 +32,17 @@ class ListenerLog(logging.Handler):
             listener.handle(record)
 
 
+def listener() -> logging.Handler | None:
+    """Return the handler that listens here, if any."""
+    return _listener.get()
+
+
 @contextmanager
 def heard_by(listener: logging.Handler | None) -> Iterator[None]:
     """Have this handler listen to what is logged in the block, and in tasks that begin in it."""
+    if listener is _listener.get():  # tasks of another context cost more
+        yield
+        return
     token = _listener.set(listener)
     try:
         yield

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,12 +17,12 @@ from acp_wire.transports.streams import memory_pair
 from acphold.errors import OTHER_AGENT, AgentStartError
 from acphold.journal.access import Share
 from acphold.live.agents.capabilities import ALL_AGENTS, WATCHES
-from acphold.live.agents.interface import AgentListener, HubAgent
+from acphold.live.agents.interface import AgentListener, HubAgent, Notified
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
-from acphold.live.server.all_agents import attend
+from acphold.live.server import bounds
 from acphold.live.server.fronts import Fronted, FrontStderr
 from acphold.live.server.principals import THIS_USER, Principal
 from acphold.live.server.served_agents import ServedAgents
@@ -85,7 +85,7 @@ class Place:
         """A client of all agents, introduced, by name if it has one."""
         near, far = memory_pair()
         client = InMemory(near)
-        attending = attend(self.served, "a", far, principal, MAX_MESSAGE)
+        attending = self.served.attend("a", far, principal, MAX_MESSAGE)
         async with beside(attending, "attend") as serving, beside(client.read(), "read"):
             await client.introduce(name, {"_meta": {ALL_AGENTS: True, WATCHES: watches}})
             yield client
@@ -139,26 +139,22 @@ async def test_a_session_that_is_opened_to_act_while_it_is_opened_to_read_is_ope
             load = client.begin("session/load", to_read)
             await asyncio.wait_for(reading.wait(), DEADLINE)
             resume = client.begin("session/resume", open_params(session, "/"))
-            with pytest.raises(Refused, match="has ended"):
-                await load
             goes_on.set()
+            await load
             await resume
             attachments = place.house.hub.conversation(session).session.attachments
             assert len(attachments) == 2
         await until(lambda: len(attachments) == 1)
 
 
-@pytest.mark.parametrize("fails", [False, True])
 async def test_an_agent_that_starts_for_a_request_that_is_cancelled_is_left_again(
-    journal: Path, fails: bool
+    journal: Path,
 ) -> None:
-    may_start, failures = asyncio.Event(), [fails]
+    may_start = asyncio.Event()
 
     class Slow(PuppetAgent):
         async def initialize(self, params: bytes) -> bytes:
             await may_start.wait()
-            if failures.pop() if failures else False:
-                raise AgentStartError("it failed")
             return await super().initialize(params)
 
     async with placed(journal, Slow) as place, place.client() as client:
@@ -167,9 +163,56 @@ async def test_an_agent_that_starts_for_a_request_that_is_cancelled_is_left_agai
         client.tell("$/cancel_request", {"requestId": client.last_id})
         with pytest.raises(Refused, match="-32800"):
             await new
-        may_start.set()
         await until(lambda: not place.served.is_needed)
-        assert await client.new(_meta=OF_B)  # not refused with an earlier failure
+        may_start.set()
+        assert await client.new(_meta=OF_B)
+
+
+async def test_an_agent_that_starts_for_a_request_that_is_cancelled_is_started_for_the_next(
+    journal: Path,
+) -> None:
+    may_start, introduced = asyncio.Event(), list[str]()
+
+    class Slow(PuppetAgent):
+        async def initialize(self, params: bytes) -> bytes:
+            introduced.append(json.loads(params)["clientInfo"]["name"])
+            await may_start.wait()
+            return await super().initialize(params)
+
+    async with (
+        placed(journal, Slow) as place,
+        place.client(name="one") as first,
+        place.client(name="two") as second,
+    ):
+        asked = {"cwd": "/", "mcpServers": [], "_meta": OF_B}
+        one = first.begin("session/new", asked)
+        await until(lambda: introduced == ["one"])
+        two = second.begin("session/new", asked)
+        first.tell("$/cancel_request", {"requestId": first.last_id})
+        with pytest.raises(Refused, match="-32800"):
+            await one
+        await until(lambda: introduced == ["one", "two"])
+        may_start.set()
+        assert (await two)["_meta"]["acphold/agent"] == "b"
+        assert len(place.agents["b"]) == 1
+
+
+async def test_an_agent_whose_start_failed_is_started_anew_for_the_next_request(
+    journal: Path,
+) -> None:
+    failures = [AgentStartError("it failed")]
+
+    class Fails(PuppetAgent):
+        async def initialize(self, params: bytes) -> bytes:
+            if failures:
+                raise failures.pop()
+            return await super().initialize(params)
+
+    async with placed(journal, Fails) as place, place.client() as client:
+        new = client.begin("session/new", {"cwd": "/", "mcpServers": [], "_meta": OF_B})
+        with pytest.raises(Refused, match="it failed"):
+            await new
+        assert await client.new(_meta=OF_B)
 
 
 async def test_a_session_of_another_tenant_is_answered_like_one_that_does_not_exist(
@@ -262,10 +305,15 @@ async def test_what_is_logged_for_a_request_reaches_the_front_of_its_agent(
     logging.getLogger("acphold").addHandler(listening)
     try:
         monkeypatch.setattr(Desk, "new", noted)
+        logging.getLogger("acphold.live.hub.turns").setLevel(logging.DEBUG)
         async with placed(journal) as place, place.client() as client:
-            await client.new(_meta=OF_B)
+            session = await client.new(_meta=OF_B)
             assert "for b alone" in place.noted.said
+            client.begin_prompt(session, "hello")
+            await place.agents["b"][0].until_at_work()
+            assert any(f"session {session}, turn" in said for said in place.noted.said)
     finally:
+        logging.getLogger("acphold.live.hub.turns").setLevel(logging.NOTSET)
         logging.getLogger("acphold").removeHandler(listening)
 
 
@@ -320,7 +368,10 @@ async def test_a_guest_whose_share_becomes_one_to_continue_takes_a_session_to_no
             assert [it for it in asked if it] == []
 
 
-async def test_the_scopes_of_a_guest_are_those_of_its_share_at_each_request(journal: Path) -> None:
+async def test_the_scopes_of_a_guest_are_those_of_its_share_at_each_request(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "SHARES_SECONDS", DEADLINE)  # before it is disconnected
     async with placed(journal) as place, place.client(ALICE) as owner:
         session = await owner.new(_meta=OF_B)
         [agent] = place.agents["b"]
@@ -338,6 +389,20 @@ async def test_the_scopes_of_a_guest_are_those_of_its_share_at_each_request(jour
             await guest.refused("session/prompt", prompt_params(session, "too late"))
             await guest.refused("session/fork", open_params(session, "/"))
         assert [method for method, _ in agent.asked].count("session/prompt") == 1
+
+
+async def test_a_guest_with_whom_less_is_shared_than_before_is_disconnected(journal: Path) -> None:
+    async with placed(journal) as place, place.client(ALICE) as owner:
+        session = await owner.new(_meta=OF_B)
+        await place.share(session, prompts=True)
+        async with place.client(BERT) as guest:
+            await guest.load(session)
+            await place.share(session, prompts=False)
+            with suppress(Refused, ConnectionError):
+                async with asyncio.timeout(DEADLINE):
+                    while True:
+                        await guest.call("session/list")
+                        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -423,3 +488,110 @@ async def test_a_session_that_is_closed_right_behind_its_load_is_left(
             live = place.house.hub.live.get(session)
             assert (len(live.session.attachments) if live is not None else 0) == is_live
             await client.load(session)
+
+
+async def test_whoever_only_reads_a_session_closes_it_and_starts_no_agent(journal: Path) -> None:
+    async with placed(journal, Introduced) as place, place.client() as client:
+        session = await client.new(_meta=OF_B)
+        await client.call("session/close", {"sessionId": session})
+        await until(lambda: not place.served.is_needed)
+        load = client.begin("session/load", {**open_params(session, "/"), "_meta": READS})
+        close = client.begin("session/close", {"sessionId": session})
+        with pytest.raises(Refused, match="was closed"):
+            await load
+        await close
+        await client.load(session, _meta=READS)
+        await client.call("session/close", {"sessionId": session})
+        assert place.house.hub.live == {}
+        assert [it.asked for it in place.agents["b"][1:] if it.asked] == []
+
+
+async def test_a_session_of_an_agent_that_is_not_served_can_be_read(journal: Path) -> None:
+    async with placed(journal) as place, place.client() as client, place.client() as other:
+        editor, session = await place.house.opened()
+        await place.house.turn(editor, session, "hello", "hi")
+        await editor.call("session/close", {"sessionId": session})
+        opened = await client.load(session, _meta=READS)
+        assert opened["_meta"]["acphold/agent"] == "puppet"
+        await client.until_text("hi")
+        await client.refused("session/prompt", prompt_params(session, "go on"))
+        with pytest.raises(Refused, match=f"{OTHER_AGENT}"):
+            await client.load(session)  # it is still open to be read
+        await client.refused("session/prompt", prompt_params(session, "go on"))
+        await client.refused("_vendor/do", {"sessionId": session})
+        with pytest.raises(Refused, match=f"{OTHER_AGENT}"):
+            await other.call("_vendor/do", {"sessionId": session})
+        assert [it.asked for name in "ab" for it in place.agents[name] if it.asked] == []
+
+
+async def test_a_prompt_right_behind_the_request_that_opens_a_session_to_act_is_accepted(
+    journal: Path,
+) -> None:
+    async with placed(journal) as place, place.client() as client:
+        session = await client.new(_meta=OF_B)
+        await client.call("session/close", {"sessionId": session})
+        await client.load(session, _meta=READS)
+        resume = client.begin("session/resume", open_params(session, "/"))
+        turn = client.begin_prompt(session, "go on")
+        await resume
+        [agent] = [it for it in place.agents["b"] if it.at_work] or place.agents["b"][-1:]
+        await agent.until_at_work()
+        await agent.end(agent.at_work[0])
+        await turn
+
+
+async def test_what_an_agent_says_outside_of_sessions_is_for_those_who_have_one_of_it(
+    journal: Path,
+) -> None:
+    async with placed(journal) as place, place.client() as client, place.client() as other:
+        session = await client.new(_meta=OF_B)
+        await other.new()
+        [agent] = place.agents["b"]
+        await agent.listener.hear(Notified("_vendor/note", b'{"of":"b"}'))
+        await place.agents["a"][0].listener.hear(Notified("_vendor/note", b'{"of":"a"}'))
+        await client.call("session/close", {"sessionId": session})
+        await agent.listener.hear(Notified("_vendor/note", b'{"of":"nobody"}'))
+        for each, name in ((client, "b"), (other, "a")):
+            await each.call("session/list")
+            notes = [it["params"] for it in each.messages if it.get("method") == "_vendor/note"]
+            assert notes == [{"of": name}]
+
+
+async def test_a_notification_in_a_session_reaches_its_agent_and_starts_no_other(
+    journal: Path,
+) -> None:
+    class Hears(PuppetAgent):
+        async def tell(self, method: str, params: bytes) -> None:
+            self.asked.append((method, json.loads(params)))
+
+    async with placed(journal, Hears) as place, place.client() as client:
+        session = await client.new(_meta=OF_B)
+        client.tell("_vendor/note", {"sessionId": session})
+        client.tell("_vendor/note", {})
+        await client.call("session/list")
+        [agent] = place.agents["b"]
+        assert agent.asked[1:] == [("_vendor/note", {"sessionId": "s0"})]
+        assert place.agents["a"] == []
+
+
+async def test_a_session_that_is_opened_while_its_agent_ends_is_opened_with_the_same_agent_anew(
+    journal: Path,
+) -> None:
+    ending, may_end = asyncio.Event(), asyncio.Event()
+
+    class EndsSlowly(PuppetAgent):
+        async def aclose(self) -> None:
+            ending.set()
+            await may_end.wait()
+
+    async with placed(journal, EndsSlowly) as place:
+        async with place.client() as client:
+            session = await client.new(_meta=OF_B)
+        await asyncio.wait_for(ending.wait(), DEADLINE)
+        async with place.client() as client:
+            load = client.begin("session/load", open_params(session, "/"))
+            await client.call("session/list")
+            may_end.set()
+            assert (await load)["_meta"]["acphold/agent"] == "b"
+            assert len(place.agents["b"]) == 2
+            assert place.agents["a"] == []

@@ -14,7 +14,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold.journal.access import Scope, Share
 from acphold.journal.stores import open_journal
 from acphold.live.agents.wrapped import ProcessAgent
-from acphold.live.hub.desk import Desk
+from acphold.live.server.desks import Desks
 from acphold.live.server.principals import THIS_USER, Principal
 from acphold.live.server.service import Service, attend, journal_at, open_desk
 from acphold.serve_options import ServeOptions
@@ -34,8 +34,8 @@ EVERYTHING: dict[str, Any] = {
 class Process:
     """As a process of ours: a hub, and what its agent was told."""
 
-    def __init__(self, desk: Desk, service: Service, log: Path, stack: AsyncExitStack) -> None:
-        self._desk = desk
+    def __init__(self, desks: Desks, service: Service, log: Path, stack: AsyncExitStack) -> None:
+        self._desks = desks
         self._service = service
         self._log = log
         self._stack = stack
@@ -44,7 +44,7 @@ class Process:
         """A client, introduced."""
         near, far = memory_pair()
         serving = asyncio.create_task(
-            attend(self._desk, self._service, far, principal=principal), name="attend"
+            attend(self._desks, self._service, far, principal=principal), name="attend"
         )
         client = Guest(near, serving)
         reading = asyncio.create_task(client.read())
@@ -76,10 +76,10 @@ async def process(folder: Path, name: str) -> AsyncIterator[Process]:
         options=ServeOptions(journal=folder / "journal.db"),
     )
     async with (
-        open_desk(service, journal_at(service.journal)) as desk,
+        open_desk(service, journal_at(service.journal)) as desks,
         AsyncExitStack() as stack,
     ):
-        yield Process(desk, service, log, stack)
+        yield Process(desks, service, log, stack)
 
 
 def person(name: str, *scopes: Scope) -> Principal:

@@ -15,7 +15,7 @@ from acp_wire.tasks import TaskSet, end, finish, require_loop
 from acphold.journal.journal import Journal
 from acphold.library.definition import Definition, SignIn
 from acphold.library.in_process import InProcessAgent
-from acphold.live.hub.desk import Desk
+from acphold.live.server.desks import Desks
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import Guest, Service, attend, journal_at, open_desk
 from acphold.serve_options import AgentOptions
@@ -61,7 +61,7 @@ class Server:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._stack = AsyncExitStack()
-        self._desk: Desk | None = None
+        self._desks: Desks | None = None
         self._journal: Journal | None = None
         self._attending = TaskSet()
         self._guests: set[Guest] = set()
@@ -69,17 +69,17 @@ class Server:
     async def __aenter__(self) -> Server:
         require_loop()
         journal = journal_at(self._service.journal)
-        self._desk = await self._stack.enter_async_context(open_desk(self._service, journal))
+        self._desks = await self._stack.enter_async_context(open_desk(self._service, journal))
         self._journal = journal
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        desk, self._desk, self._journal = self._desk, None, None
-        await finish(partial(self._close, desk))
+        desks, self._desks, self._journal = self._desks, None, None
+        await finish(partial(self._close, desks))
 
-    async def _close(self, desk: Desk | None) -> None:
-        if desk is not None:
-            await desk.hub.end_turns()  # while the owners of open sessions are still here
+    async def _close(self, desks: Desks | None) -> None:
+        if desks is not None:
+            await desks.hub.end_turns()  # while the owners of open sessions are still here
         await self._attending.aclose()
         await self._stack.aclose()
 
@@ -99,7 +99,7 @@ class Server:
 
         `headers` are for the coroutines of `Agent.auth`. The transport is closed at the end.
         """
-        if self._desk is None:
+        if self._desks is None:
             await transport.aclose()
             raise RuntimeError("the server is not open: use it as `async with agent.server()`")
         wants_sign_in = self._service.door is not None
@@ -109,7 +109,7 @@ class Server:
             await transport.aclose()
             raise ValueError(UNKNOWN % principal.name)
         work = attend(
-            self._desk,
+            self._desks,
             self._service,
             transport,
             principal=principal,

@@ -6,13 +6,13 @@ Begin with `hub/session.py` and `hub/attachment.py`.
 EXPORTS = """
     agents.capabilities agents.extensions agents.identity
     agents.interface agents.wrapped
-    hub.alerts hub.annotations hub.bounds hub.choices hub.desk hub.forks hub.frames
+    hub.alerts hub.annotations hub.bounds hub.choices hub.forks hub.frames
     hub.kept_files hub.kept_stores hub.move_giver hub.move_taker hub.moves
     hub.prompt_turn
     origins.kept_changes origins.why
     reading.inbox reading.json_facts reading.local_reader reading.neighbours
     reading.requests reading.rule_offers reading.server_reader reading.session_reader
-    server.alert_commands server.daemon server.far_line server.fronts server.positions
+    server.alert_commands server.daemon server.desks server.far_line server.fronts server.positions
     server.principals server.reconnection server.relay_protocol server.service
 """
 """The modules that other wings may import; nobody reaches past them."""

@@ -170,7 +170,9 @@ class Desk:
             if self._shared.introduced is None or (anew and is_alone):
                 try:
                     self._shared.introduced = await self.agent.initialize(params)
-                except errors.AcpError:
+                except errors.AcpError as exc:
+                    if isinstance(exc, errors.AgentError):
+                        log.error("%s", exc)  # also for people who can only see the log
                     if self._shared.introduced is None:
                         self.start_failed.set()
                     raise
@@ -427,12 +429,9 @@ class Desk:
         agent for a client that may prompt."""
         starts = client is None or "prompt" in client.scopes_in(session_id)
         await self.hub.opening.enter()
-        live = self.hub.live.get(session_id)
-        for desk in self.hub.desks:  # another one that is ending: its agent would soon be gone
-            is_its = live is not None and desk.agent is live.side.agent
-            if is_its and desk.is_closing and desk is not self:
-                await desk.closed.wait()
-                break
+        other = self.hub.desk_of(session_id)
+        if other is not None and other.is_closing and other is not self:
+            await other.closed.wait()  # its agent would soon be gone
         await self._journal.complete(session_id)
         if session_id not in self.hub.adopting:
             async with self.hub.alone(session_id):

@@ -39,12 +39,14 @@ ENDED_HOW = (
 
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
     from acp_wire.transports.unix import Front
+    from acphold.live.hub.router import Router
     from acphold.live.hub.session_list import SessionList
 
     class DeskInHub(Protocol):
         """A desk, as the hub sees it."""
 
         agent: HubAgent
+        router: Router
         sessions: SessionList
         closed: asyncio.Event
 
@@ -161,6 +163,12 @@ class Hub:
     def holds(self, session_id: str) -> bool:
         """Return True if a session is live and fully adopted."""
         return session_id in self.live and session_id not in self.adopting
+
+    def desk_of(self, session_id: str) -> DeskInHub | None:
+        """Return the desk at which a session is live; None if it is not live here."""
+        live = self.live.get(session_id)
+        its = (desk for desk in self.desks if live is not None and desk.agent is live.side.agent)
+        return next(its, None)
 
     def is_asleep(self, session_id: str) -> bool:
         """Return True if a session is live only for clients that may not prompt."""

@@ -186,15 +186,6 @@ async def page_of_all(
     return await _page(journal, filter, lines, bounds.LIST_PAGE, marked=True)
 
 
-async def only_of_all(
-    journal: Sessions, session_id: str, called: Callable[[SessionRow], str], tenant: str | None
-) -> bytes:
-    """Return the same for a client that may see only this session, if this tenant has access to
-    it."""
-    row = await _row_for(tenant, journal, session_id, as_guest=True)
-    return _result([] if row is None else [_line(row, {AGENT: called(row)})])
-
-
 async def _row_for(
     tenant: str | None, journal: Sessions, session_id: str, *, as_guest: bool
 ) -> SessionRow | None:

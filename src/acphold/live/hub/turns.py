@@ -58,7 +58,7 @@ from acphold.live.hub.services import TerminalTexts
 from acphold.live.hub.session import CommonRelease, HubSession
 from acphold.live.hub.tool_calls import close_open
 from acphold.live.hub.turn_files import FileKeeper, TurnFiles
-from acphold.logs import NONE
+from acphold.logs import NONE, listener
 from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class SharedParts(Struct):
     `offered` are the client capabilities that the agent was told, `introduced` is its answer to
     `initialize`, once it has answered. `follow_title` is called with the folder of a session that
     has a title of its first prompt. `providers` are the clients that provide MCP servers over
-    ACP, by `serverId`.
+    ACP, by `serverId`. What is logged is `heard` by a handler.
     """
 
     agent: HubAgent
@@ -86,6 +86,7 @@ class SharedParts(Struct):
     follow_title: Callable[[str], None]
     offered: ClientCapabilities = ClientCapabilities()
     introduced: bytes | None = None
+    heard: logging.Handler | None = field(default_factory=listener)
 
 
 class Turns(Struct, eq=False):

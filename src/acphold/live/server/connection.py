@@ -29,7 +29,7 @@ from acphold.journal.access import SCOPES, Scope
 from acphold.journal.journal import row_of
 from acphold.live.agents import capabilities
 from acphold.live.agents.extensions import FORK_METHOD
-from acphold.live.agents.interface import DECISIONS
+from acphold.live.agents.interface import DECISIONS, HubAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.reading import neighbours
 from acphold.live.reading.neighbours import (
@@ -42,6 +42,7 @@ from acphold.live.reading.neighbours import (
 )
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import list_request, session_id_of
+from acphold.live.server.desks import Desks
 from acphold.live.server.field_rights import restrict, restrict_answer
 from acphold.live.server.principals import (
     THIS_USER,
@@ -54,7 +55,7 @@ from acphold.live.server.principals import (
 from acphold.live.server.remote_sessions import AttendHere, RemoteSessions
 from acphold.live.server.session_opener import SessionOpener
 from acphold.live.server.session_requests import Handler, SessionRequests
-from acphold.live.server.unstable import UnstableMethods, archive_filter, copy_session
+from acphold.live.server.unstable import UnstableMethods, archive_filter
 
 if TYPE_CHECKING:
     from acphold.live.server.session_index import SessionIndex
@@ -66,36 +67,30 @@ class ClientConnection:
     """A client from its `initialize` to its end; also the hub's view of it (hub.Client).
 
     A handler answers its request itself if messages have to follow right after the answer;
-    otherwise it returns the result. The client is at the other end of a transport, or of a peer
-    that leads to several desks (`server.all_agents`).
+    otherwise it returns the result. The client is served at `desks`.
     """
 
     def __init__(
         self,
-        desk: Desk,
-        client: Transport | Peer,
+        desks: Desks,
+        transport: Transport,
         *,
         limit: int = MAX_MESSAGE,
         unstable: bool = False,
         principal: Principal = THIS_USER,
         door: Door | None = None,
         headers: Mapping[str, str] | None = None,
-        stays: bool = False,
         attend_here: AttendHere,
     ) -> None:
         self.offer = capabilities.ClientOffer()
         self._names: dict[str, str] = {}
         self.known_prompts: set[str] = set()
-        self.only_joins = desk.only_joins
-        self._is_one_of_many = isinstance(client, Peer)
-        self.peer = (
-            client
-            if isinstance(client, Peer)
-            else Peer(client, self, name="client", limit=limit, parts=bounds.MESSAGE_PARTS)
-        )
+        self.only_joins = desks.only_joins
+        self.peer = Peer(transport, self, name="client", limit=limit, parts=bounds.MESSAGE_PARTS)
         self.send: Callable[[bytes], None] = self.peer.send
         self.drain = self.peer.drain
-        self._desk, self._hub = desk, desk.hub
+        self._desks, self._hub = desks, desks.hub
+        self._desk: Desk | None = None  # the one that it came for
         self._principal = principal
         self._is_guest = principal.session_id is not None
         self._entrance = Entrance(door, Visitor(principal=principal, headers=headers or {}))
@@ -106,15 +101,13 @@ class ClientConnection:
         self._pages: Newest[str, None] = Newest(bounds.OPEN_PAGES)
         self._introduction: Introduction = "awaited"
         self._unstable = unstable
-        entrance, remote = self._entrance, RemoteSessions(desk.hub, self, limit, attend_here)
-        opener = SessionOpener(desk, desk.hub, self, entrance, principal, remote, stays)
-        requests = SessionRequests(
-            desk, desk.hub, self, self.peer, entrance, opener.openings, remote
-        )
-        methods = UnstableMethods(desk, self, opener, principal.note)
+        entrance, remote = self._entrance, RemoteSessions(desks.hub, self, limit, attend_here)
+        opener = SessionOpener(desks, self, entrance, principal, remote)
+        requests = SessionRequests(desks, self, self.peer, entrance, opener.openings, remote)
+        methods = UnstableMethods(desks, self, opener, principal.note)
         self._opener, self._requests, self._methods = opener, requests, methods
         self._index: SessionIndex | None = None
-        self._own = OwnSessions(desk.hub, entrance, self.has, are_all=desk.agent.reads_journal)
+        self._own = OwnSessions(desks.hub, entrance, self.has, are_all=desks.has_all)
         self.lost_access = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._handlers: dict[str, Handler] = {
@@ -129,7 +122,7 @@ class ClientConnection:
             FORK_SESSION.name: opener.until_sign_out(methods.fork),
             schema.LIST_SESSIONS.name: self._list,
             schema.PROMPT.name: requests.prompt,
-            FORK_METHOD: lambda request: copy_session(desk, self.principal, request.params),
+            FORK_METHOD: lambda request: methods.copy(request, self.principal),
         }
         self._handlers |= methods.handlers
         if door is not None:
@@ -164,7 +157,8 @@ class ClientConnection:
         return self.offer.watches or "answer" not in self._own.scopes(session_id)
 
     def scopes_in(self, session_id: str) -> frozenset[Scope]:
-        return self._own.scopes(session_id)
+        scopes = self._own.scopes(session_id)
+        return scopes - {"prompt"} if session_id in self._opener.openings.reading else scopes
 
     def owns(self, tenant: str) -> bool:
         return not self._is_guest and self.principal.owns(tenant)
@@ -206,22 +200,6 @@ class ClientConnection:
     @property
     def _servers(self) -> ProvidedServers:
         return ProvidedServers(self._entrance.tenant)
-
-    # -- as a connection to all agents sees it --------------------------------------------
-
-    @property
-    def agent(self) -> str:
-        """The key of the desk's agent."""
-        return self._desk.agent.key
-
-    @property
-    def is_idle(self) -> bool:
-        """True if no session is open to the client, and it is opening none."""
-        live = [it.session for it in self._hub.live.values()]
-        is_attached = any(it.attachments.find(self) is not None for it in live)
-        return not (
-            is_attached or self._opener.openings.are_under_way or self._opener.remote.has_any
-        )
 
     def has(self, session_id: str) -> bool:
         """Return True if a session is open to the client, here or at its owner, or is being
@@ -328,16 +306,17 @@ class ClientConnection:
             self._names = {"name": info.name[:most], "version": info.version[:most]}
         may = self.principal.scopes
         told = self._restrict(schema.INITIALIZE.name, params)
-        guest_of = self.principal.session_id
-        starts = "prompt" in may and guest_of is None
-        if "prompt" in may and guest_of is not None:  # it may start only that session's agent
-            row = await row_of(self._hub.journal, guest_of)
-            starts = row is not None and row.agent == self._desk.agent.key
-        try:
-            answer = await self._desk.initialize(told, starts=starts, anew=is_repeated)
-        except errors.AgentError as exc:
-            log.error("%s", exc)  # also for people who can only see the log
-            raise
+        desk = self._desk = await self._desks.come(self.offer, self.principal, told)
+        if desk is None:  # it comes to each agent when it needs that one
+            answer, self._unstable = capabilities.answer_without_agent(), True
+            self.offer = replace(self.offer, air=None)  # a session index is that of one agent
+        else:
+            guest_of = self.principal.session_id
+            starts = "prompt" in may and guest_of is None
+            if "prompt" in may and guest_of is not None:  # it may start only that session's agent
+                row = await row_of(self._hub.journal, guest_of)
+                starts = row is not None and row.agent == desk.agent.key
+            answer = await desk.initialize(told, starts=starts, anew=is_repeated)
         self._opener.introduction = told
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
         if self._entrance.is_in:
@@ -345,10 +324,12 @@ class ClientConnection:
         await self._greet_air()
         is_same = introduction.protocol_version == schema.PROTOCOL_VERSION
         self._introduction = "over" if is_same or is_repeated else "answered in another version"
-        is_of_many = self.offer.all_agents and (self.offer.is_line or self._is_one_of_many)
-        if is_of_many or self._desk.only_joins:  # the session's agent has not been introduced yet
+        is_of_many = self.offer.all_agents and (self.offer.is_line or desk is None)
+        if is_of_many or self.only_joins:  # the session's agent has not been introduced yet
             self._opener.introduce = self._answer_for_client
-        return self._answer_for_client(answer)
+        if desk is None:
+            return self._desks.present(self._answer_for_client(answer), self.principal)
+        return self._answer_for_client(answer, desk.agent)
 
     async def _greet_air(self) -> None:
         """Give JetBrains AIR what it asks for: a session index; without one it means by
@@ -359,7 +340,7 @@ class ClientConnection:
                 del self._handlers[method]
             self._index = None
         self._handlers.pop(schema.DELETE_SESSION.name, None)
-        if self.offer.has_index:
+        if self.offer.has_index and self._desk is not None:
             from acphold.live.server.session_index import SessionIndex  # late: few clients have one
 
             self._index = SessionIndex(self._desk, self, self._entrance)
@@ -367,13 +348,13 @@ class ClientConnection:
         elif self.offer.air is not None:
             self._handlers[schema.DELETE_SESSION.name] = self._methods.archive
 
-    def _answer_for_client(self, answer: bytes) -> bytes:
-        """Return an agent's answer to `initialize` for this client."""
+    def _answer_for_client(self, answer: bytes, agent: HubAgent | None = None) -> bytes:
+        """Return this agent's answer to `initialize` for this client."""
         return capabilities.answer_for_client(
             answer,
             self.offer,
             unstable=self._unstable,
-            keeps_sessions=self._desk.agent.reads_journal,
+            keeps_sessions=agent is not None and agent.reads_journal,
         )
 
     # -- access ---------------------------------------------------------------------------
@@ -422,7 +403,7 @@ class ClientConnection:
             await self._leave_sessions()
 
     def _enter(self) -> None:
-        if self not in self._desk.router.clients:
+        if self._desk is not None and self not in self._desk.router.clients:
             self._desk.router.clients.append(self)
         self._opener.remote.introduction = capabilities.introduction_for_owner(
             self._opener.introduction,
@@ -449,7 +430,8 @@ class ClientConnection:
     async def _on_signed_in(self, request: Request) -> bytes:
         if not self._entrance.principal.sees_all:
             raise errors.MethodNotFoundError(request.method)  # it may not restart the agent
-        await self._desk.on_sign_in_outside()
+        async with self._desks.of(request, None, self.scopes_in("")) as desk:
+            await desk.on_sign_in_outside()
         return b"{}"
 
     async def _stop(self, request: Request) -> bytes:
@@ -503,6 +485,8 @@ class ClientConnection:
     async def _list(self, request: Request) -> bytes:
         if self._index is not None:
             return await self._index.list(request.params)
+        if self._desk is None:
+            return await self._desks.page(self.principal, request.params)
         asked = list_request(request.params)
         if self._principal.session_id is not None:
             return await self._desk.sessions.only(self._principal.session_id, self._entrance.tenant)

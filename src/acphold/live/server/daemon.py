@@ -34,6 +34,7 @@ from acphold.live.agents.interface import AbsentAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
+from acphold.live.server.desks import Desks
 from acphold.live.server.fronts import Fronted, FrontStderr, Kept, KeptDesks, Prepare
 from acphold.live.server.principals import NEIGHBOUR, Principal
 from acphold.live.server.relay_protocol import read_relayed
@@ -85,7 +86,7 @@ async def serve_journal(
         addresses = Addresses(journal, held)
 
         async def join(transport: Transport, principal: Principal) -> None:
-            await attend(joining, service, transport, principal=principal)
+            await attend(Desks(joining), service, transport, principal=principal)
 
         kept = KeptDesks(hub, prepare, called, addresses, join)
         desks = FrontDesks(kept)
@@ -174,7 +175,7 @@ class FrontDesks:
             desk = await self._kept.open(front, FrontDesk, front.frame.identity, make)
             try:
                 with heard_by(desk.fronted.heard):
-                    serving = attend(desk.desk, desk.fronted.service, front.transport)
+                    serving = attend(Desks(desk.desk), desk.fronted.service, front.transport)
                     await first_of(serving, desk.desk.closed.wait())
             finally:
                 desk.take_leave()

@@ -118,7 +118,6 @@ class Principal(Struct, frozen=True, kw_only=True):
     note: Callable[[str, str | None], None] = note_nothing
     refused: Callable[[str, str | None], None] = note_nothing
     vouches: bool = False  # a process of ours, which reports whom it has admitted
-    only_reads: bool = False  # of their scopes those are left by which a shared session is read
 
     def __post_init__(self) -> None:
         if self.sees_all and (self.tenant is not None or self.session_id is not None):
@@ -152,7 +151,7 @@ class Principal(Struct, frozen=True, kw_only=True):
             if session_id not in (None, self.session_id):
                 raise UnknownSessionError(session_id)
             if (scope := scope_for(method, params)) not in self.scopes:
-                raise ForbiddenError(method, scope, is_shared=self.only_reads)
+                raise ForbiddenError(method, scope)
         except (ForbiddenError, UnknownSessionError):
             self.refused(method, session_id_in(params))
             raise

@@ -69,11 +69,6 @@ class RemoteSessions:
         """Return True if the client has a session open over a line, or is opening it there."""
         return session_id in self._lines
 
-    @property
-    def has_any(self) -> bool:
-        """True if the client has any session open over a line, or is opening it there."""
-        return bool(self._lines)
-
     async def reach(self, held: errors.HeldElsewhereError) -> None:
         """Make a line to the owner of a session, over which nothing is open yet; none if the owner
         has ended or hangs, and may be replaced from now on. Raises as `connect_to`."""

@@ -13,46 +13,53 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import ClassVar
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import field
 
 from acp_conversation.history.prompt_queue import REOPENED
-from acp_wire.rpc import Peer, Transport
+from acp_wire.rpc import Transport
+from acp_wire.rpc.requests import Request
 from acp_wire.schema import RESUME_SESSION, encode
-from acp_wire.tasks import END_SECONDS, TaskSet, beside, finish, first_of, tick
+from acp_wire.schema.methods import OPENING
+from acp_wire.schema.splice import in_meta, members, splice, with_meta
+from acp_wire.tasks import END_SECONDS, TaskSet, beside, first_of, tick
 from acp_wire.transports.streams import memory_pair
-from acphold.errors import AcpError, UnknownSessionError
+from acphold.errors import (
+    AUTH_REQUIRED,
+    AcpError,
+    InvalidParamsError,
+    OtherAgentError,
+    RemoteError,
+    StoppedError,
+    UnknownSessionError,
+)
 from acphold.journal import bounds as journal_bounds
+from acphold.journal.access import Scope
 from acphold.journal.journal import row_of
 from acphold.journal.owners import Here, is_free, other_owner, seems_silent
 from acphold.journal.rows import ListFilter, ListKey, SessionRow
+from acphold.live.agents import capabilities
+from acphold.live.agents.capabilities import ClientOffer
+from acphold.live.hub.annotations import AGENT
+from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
-from acphold.live.hub.session_list import only_of_all, page_of_all
+from acphold.live.hub.session_list import page_of_all
 from acphold.live.reading.neighbours import ask_over
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import list_request
-from acphold.live.server.connection import ClientConnection
+from acphold.live.server.desks import Desks, FoundSession
 from acphold.live.server.fronts import Fronted, Kept
-from acphold.live.server.principals import THIS_USER, Principal
-from acphold.live.server.service import Service, attend, connect_client, new_desk, refuse
+from acphold.live.server.open_params import OpenParams
+from acphold.live.server.principals import NEIGHBOUR, THIS_USER, Principal
+from acphold.live.server.service import attend, new_desk
 from acphold.live.server.unstable import archive_filter
 from acphold.logs import heard_by
 
 log = logging.getLogger(__name__)
-
-
-class FoundSession(Struct, frozen=True):
-    """A session as a server knows it: its agent, None if that is not served here; the one with
-    which it then is `held`, unless the session is live or the client may not continue it; and if
-    the client may prompt in it."""
-
-    agent: str | None = None
-    held: str | None = None
-    may_prompt: bool = True
 
 
 class ServedAgents(Kept, eq=False):
@@ -64,7 +71,7 @@ class ServedAgents(Kept, eq=False):
     """
 
     what: ClassVar = "the agents of a server"
-    _hub: Hub
+    hub: Hub
     agents: Mapping[str, Fronted]
     _called: Callable[[str], str]
     folder: str | None
@@ -101,50 +108,38 @@ class ServedAgents(Kept, eq=False):
     async def attend(
         self, name: str, transport: Transport, principal: Principal, limit: int
     ) -> None:
-        """Serve one client of this agent until it leaves; its leaving ends nothing else."""
-        await self._attend(self.agents[name].service, name, transport, principal, limit)
+        """Serve one client of this agent, or of all agents if it asks for that, until it leaves;
+        its leaving ends nothing else.
 
-    async def _attend(
-        self, service: Service, name: str, transport: Transport, principal: Principal, limit: int
-    ) -> None:
-        try:
-            async with self._at_desk(name) as desk:
-                await attend(desk, service, transport, principal=principal, limit=limit)
-        except AcpError as exc:
-            log.error("%s: %s", name, exc)
-            await refuse(transport, exc, self._ending)
-
-    @asynccontextmanager
-    async def counter(
-        self, name: str, peer: Peer, principal: Principal
-    ) -> AsyncIterator[ClientConnection]:
-        """Let a client of all agents come to the desk of this one, which stays open for the block.
-        Raises AcpError."""
-        async with self._at_desk(name) as desk:
-            await desk.hub.opening.enter()
-            connection = connect_client(desk, self._for_all(name), peer, principal=principal)
-            try:
-                yield connection
-            finally:
-                await finish(connection.aclose)
-
-    def _for_all(self, name: str) -> Service:
-        """Return an agent as a client of all agents gets it: such a client knows acphold, and so
-        also our extensions of ACP."""
+        A client limited to one session gets that session's agent and hears of no other.
+        """
         service = self.agents[name].service
-        return replace(service, options=replace(service.options, unstable=True), stays=True)
+        most = service.options.max_message
+        attend_here = partial(self.attend, name, principal=NEIGHBOUR, limit=most)
+        with heard_by(self.agents[name].heard):
+            async with AsyncExitStack() as stay:
+                await attend(
+                    ServedDesks(self, name, stay),
+                    service,
+                    transport,
+                    principal=principal,
+                    limit=min(most, limit),
+                    attend_here=attend_here,
+                )
 
     @asynccontextmanager
-    async def _at_desk(self, name: str) -> AsyncIterator[Desk]:
+    async def desk(self, name: str) -> AsyncIterator[Desk]:
         """Keep the desk of this agent open for a client; raises AcpError if it cannot be opened."""
+        if self._ending.is_set():
+            raise StoppedError
         self._coming[name] += 1
         try:
-            with heard_by(self.agents[name].heard):
-                desk = self._desks.get(name)
-                if desk is None or desk.closed.is_set():  # whoever needs it first has it opened
-                    desk = self._desks[name] = new_desk(self._hub, self.agents[name].service)
+            desk = self._desks.get(name)
+            if desk is None or desk.is_closing:  # whoever needs it first has it opened
+                with heard_by(self.agents[name].heard):
+                    desk = self._desks[name] = new_desk(self.hub, self.agents[name].service)
                     self._tasks.start(self._keep_desk(name, desk), f"keep {name}")
-                yield desk
+            yield desk
         finally:
             self._coming[name] -= 1
 
@@ -174,43 +169,33 @@ class ServedAgents(Kept, eq=False):
             del self._desks[name]
         log.info("%s ended: it was idle for %g seconds", name, linger)
 
-    # -- all agents on one connection: server.all_agents ----------------------------------
+    # -- all agents on one connection -----------------------------------------------------
 
     async def agent_of(self, session_id: str) -> str | None:
         """Return the agent of this session; None if it is unknown or not served here."""
-        if (row := await row_of(self._hub.journal, session_id)) is None:
-            return None
-        name = self._name_of(row)
-        return name if name in self.agents else None
+        row = await row_of(self.hub.journal, session_id)
+        return None if row is None else self.served(row)
 
-    async def find(self, session_id: str, principal: Principal, method: str) -> FoundSession:
-        """Return what is known here of a session, for this client and its request; raises
-        UnknownSessionError also if the client may not know of it."""
-        if (row := await row_of(self._hub.journal, session_id)) is None:
-            return FoundSession()  # the agent's own
-        scopes = principal.scopes_in(row)
-        if principal.is_known and not scopes:
-            principal.refused(method, session_id)
-            raise UnknownSessionError(session_id)
-        may = "prompt" in scopes
-        if (name := self._name_of(row)) in self.agents:
-            return FoundSession(name, may_prompt=may)
-        live = self._hub.live.get(session_id)
-        # A live one keeps its own agent; one that is only read may be at the desk of another.
-        keeps = live is not None and (not live.is_asleep or live.side.agent.key == row.agent)
-        keeps = keeps or other_owner(await self._hub.journal.owner(session_id)) is not None
-        return FoundSession(held=row.agent if may and not keeps else None, may_prompt=may)
+    def opened(self, name: str) -> Desk | None:
+        """Return the desk of this agent; None if it is not open."""
+        desk = self._desks.get(name)
+        return None if desk is None or desk.is_closing else desk
+
+    def served(self, row: SessionRow) -> str | None:
+        """Return the name of a session's agent; None if it is not served here."""
+        return name if (name := self._name_of(row)) in self.agents else None
+
+    def at_work_in(self, conversation: Conversation) -> str | None:
+        """Return the agent that answers in a live session; None if it is none of these."""
+        agent = conversation.side.agent
+        return next((name for name, it in self._desks.items() if it.agent is agent), None)
 
     async def page(self, principal: Principal, params: bytes) -> bytes:
         """Return the result of `session/list` over all agents, running or not."""
         asked = list_request(params)
-        if principal.session_id is not None:
-            return await only_of_all(
-                self._hub.journal, principal.session_id, self._name_of, principal.tenant
-            )
         archived = archive_filter(params) or "exclude"
-        filter = self._hub.list_filter(asked.cwd, archived, principal.tenant)
-        return await page_of_all(self._hub.journal, filter, asked.cursor, self._name_of)
+        filter = self.hub.list_filter(asked.cwd, archived, principal.tenant)
+        return await page_of_all(self.hub.journal, filter, asked.cursor, self._name_of)
 
     def _name_of(self, row: SessionRow) -> str:
         """Return the name under which a session's agent is served: that of its last start, if this
@@ -247,8 +232,8 @@ class ServedAgents(Kept, eq=False):
                                 "session %s: its prompts stay queued: this server does not run %s",
                                 *(id_, row.agent),
                             )
-                        elif not isinstance(owner := await self._hub.journal.owner(id_), Here):
-                            is_asleep = self._hub.is_asleep(id_)
+                        elif not isinstance(owner := await self.hub.journal.owner(id_), Here):
+                            is_asleep = self.hub.is_asleep(id_)
                             if not (is_free(owner) or seems_silent(owner) or is_asleep):
                                 continue
                             opening.create_task(
@@ -265,9 +250,8 @@ class ServedAgents(Kept, eq=False):
         params = encode({"sessionId": row.session_id, "cwd": row.cwd, "mcpServers": []})
         request = (near, RESUME_SESSION.name, params, bounds.QUEUE_OPEN_SECONDS)
         try:
-            service = self._for_all(name)
-            limit = service.options.max_message
-            attending = self._attend(service, name, far, THIS_USER, limit)
+            limit = self.agents[name].service.options.max_message
+            attending = self.attend(name, far, THIS_USER, limit)
             async with slots, beside(attending, "open for its queue"):
                 await ask_over(*request, watches=True)
             log.info("session %s is open again: its queue continues", row.session_id)
@@ -278,10 +262,10 @@ class ServedAgents(Kept, eq=False):
         """Yield the sessions whose queues continue after a restart."""
         wanted = ListFilter(queued=True, include_unprompted=True, archived="include")
         key: ListKey | None = None
-        while page := await self._hub.journal.page(wanted, key):
+        while page := await self.hub.journal.page(wanted, key):
             for row in page:
                 try:
-                    queue = (await self._hub.journal.summary(row.session_id)).queue
+                    queue = (await self.hub.journal.summary(row.session_id)).queue
                 except UnknownSessionError:  # deleted meanwhile
                     continue
                 except AcpError as exc:
@@ -291,3 +275,142 @@ class ServedAgents(Kept, eq=False):
                 if queue.restarts and (not held or queue.until is not None):
                     yield row
             key = page[-1].key
+
+
+class ServedDesks(Desks):
+    """The desks of a server, for one client: that of the agent `name`, or of all agents, this one
+    by default. `stay` is closed when the client has left.
+
+    A client of all agents requests that with `initialize`, whose answer lists what acphold does for
+    every agent. It is introduced to an agent when it first needs it, and an agent that it needs no
+    more may end. A session whose agent is not served here never goes to another agent by itself,
+    because that agent would read the conversation: the client names the agent that is to continue
+    it, or is refused. A live session is joined where it is, with its own agent.
+    """
+
+    def __init__(self, served: ServedAgents, name: str, stay: AsyncExitStack) -> None:
+        self.hub = served.hub
+        self.only_joins = self.has_all = False
+        self._served = served
+        self._name = name
+        self._stay = stay
+        self._desk = None
+        self._introduction = b"{}"
+
+    async def come(self, offer: ClientOffer, principal: Principal, params: bytes) -> Desk | None:
+        self.are_many = offer.all_agents and principal.session_id is None
+        self._introduction = params
+        if self._desk is None and not self.are_many:
+            self._desk = await self._stay.enter_async_context(self._served.desk(self._name))
+        return None if self.are_many else self._desk
+
+    def present(self, answer: bytes, principal: Principal) -> bytes:
+        names = [*dict.fromkeys((self._name, *self._served.agents))]
+        can = members(answer)["agentCapabilities"]
+        can = with_meta(can, capabilities.ALL_AGENTS, encode(names))
+        if principal.sees_all and (folder := self._served.folder) is not None:
+            can = with_meta(can, capabilities.FOLDER, encode(folder))
+        return splice(answer, {"agentCapabilities": can})
+
+    async def page(self, principal: Principal, params: bytes) -> bytes:
+        return await self._served.page(principal, params)
+
+    async def find(self, session_id: str, asked: OpenParams | None = None) -> FoundSession:
+        if not self.are_many:
+            return FoundSession()
+        chosen = None if asked is None else self._require_served(asked.agent)
+        if (row := await row_of(self.hub.journal, session_id)) is None:
+            return FoundSession(self._name, chosen)  # the agent's own
+        name = self._served.served(row)
+        live, its = self.hub.live.get(session_id), self.hub.desk_of(session_id)
+        is_ending = its is None or its.is_closing
+        if live is not None and not (live.is_asleep or is_ending):  # it keeps its agent
+            return FoundSession(self._served.at_work_in(live), name=name)
+        if name is not None or other_owner(await self.hub.journal.owner(session_id)) is not None:
+            return FoundSession(name, chosen, name=name)
+        refusal = OtherAgentError(session_id, row.agent, tuple(self._served.agents))
+        return FoundSession(None, chosen, refusal, row.agent)
+
+    def _require_served(self, name: str | None) -> str | None:
+        """Return the name of an agent, or None; InvalidParamsError if it is not served."""
+        if name is not None and name not in self._served.agents:
+            names = ", ".join(self._served.agents)
+            raise InvalidParamsError(f"{AGENT}: must be one of {names}", f"_meta.{AGENT}")
+        return name
+
+    @asynccontextmanager
+    async def at(
+        self,
+        request: Request,
+        agent: str | None,
+        scopes: frozenset[Scope],
+        name: str | None = None,
+    ) -> AsyncIterator[Desk]:
+        if not self.are_many:
+            async with super().at(request, agent, scopes) as own:
+                yield own
+            return
+        here = self._name if agent is None else agent
+        async with self._served.desk(here) as desk:
+            with heard_by(self._served.agents[here].heard):
+                starts = agent is not None and "prompt" in scopes
+                introduced = await desk.initialize(self._introduction, starts=starts)
+
+                def adapt(answer: bytes | Exception) -> bytes | Exception:
+                    if not isinstance(answer, bytes) or request.method not in OPENING:
+                        return with_ways_in(here, introduced, answer)
+                    is_its = agent is not None and in_meta(answer, AGENT) == encode(desk.agent.key)
+                    its = agent if is_its else name  # a live session keeps its own
+                    return answer if its is None else with_meta(answer, AGENT, encode(its))
+
+                request.adapt = adapt
+                yield desk
+
+    @asynccontextmanager
+    async def of(
+        self,
+        request: Request,
+        session_id: str | None,
+        scopes: frozenset[Scope],
+        *,
+        acts: bool = False,
+    ) -> AsyncIterator[Desk]:
+        agent: str | None = None
+        if self.are_many and session_id is None:
+            asked = OpenParams.decode(request.params or b"{}")
+            agent = self._require_served(asked.agent) or self._name
+            request.params = asked.naming(None).params
+        elif self.are_many and session_id is not None:
+            found = await self.find(session_id)
+            agent = found.agent_for(scopes) if acts else found.agent
+        async with self.at(request, agent, scopes) as desk:
+            yield desk
+
+    @property
+    def opened(self) -> Desk | None:
+        return self._served.opened(self._name) if self.are_many else self._desk
+
+    def conversation(self, session_id: str, request: Request) -> Conversation:
+        conversation = self.hub.conversation(session_id)
+        if self.are_many:
+            name = self._served.at_work_in(conversation) or conversation.side.agent.key
+            introduced = conversation.shared.introduced or b"{}"
+            request.adapt = partial(with_ways_in, name, introduced)
+        return conversation
+
+
+def with_ways_in(agent: str, introduced: bytes, answer: bytes | Exception) -> bytes | Exception:
+    """Return an agent's demand to sign in with its name and its ways to do so, which the client has
+    not seen: `introduced` is its answer to `initialize`. Anything else stays as it is."""
+    if not isinstance(answer, RemoteError) or answer.code != AUTH_REQUIRED:
+        return answer
+    data = members(answer.raw).get("data", b"null") if answer.raw else b"null"
+    if data == b"null":
+        data = b"{}"
+    elif not data.startswith(b"{"):
+        return answer  # it has no room for them
+    methods = members(introduced).get("authMethods", b"[]")
+    data = splice(data, {AGENT: encode(agent), "authMethods": methods})
+    error = {"code": answer.code, "message": answer.message}
+    raw = splice(answer.raw or encode(error), {"data": data})
+    return RemoteError(answer.code, answer.message, raw)

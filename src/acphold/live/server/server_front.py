@@ -27,7 +27,6 @@ from acp_wire.transports.unix import Front
 from acphold import errors
 from acphold.journal import stored_journal
 from acphold.live.server import bounds
-from acphold.live.server.all_agents import attend
 from acphold.live.server.checked_params import decode_params
 from acphold.live.server.fronts import Fronted, FrontStderr, KeptDesks
 from acphold.live.server.principals import FAR_NEIGHBOUR, Principal
@@ -183,7 +182,7 @@ class ServerFront:
             note=partial(self._tell_deed, client.client, is_refused=False),
             refused=partial(self._tell_deed, client.client, is_refused=True),
         )
-        await attend(self._served, client.agent, transport, who, client.limit)
+        await self._served.attend(client.agent, transport, who, client.limit)
 
     def _tell_deed(self, client: int, deed: str, session: str | None, *, is_refused: bool) -> None:
         most = bounds.TOLD_CHARACTERS

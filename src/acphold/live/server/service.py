@@ -35,7 +35,9 @@ from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
 from acphold.live.server.connection import ClientConnection
+from acphold.live.server.desks import Desks
 from acphold.live.server.principals import NEIGHBOUR, THIS_USER, Door, Principal
+from acphold.live.server.remote_sessions import AttendHere
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:
@@ -51,8 +53,7 @@ class Service(Struct, frozen=True, kw_only=True):
     """The agent to serve, made by `make_agent`, and how to serve it.
 
     A `door` admits each connection before anything is answered on it. Without `share`, no other
-    process of this user can join its sessions. With `stays`, a client has to name this agent before
-    a session of another agent is continued here.
+    process of this user can join its sessions.
     """
 
     make_agent: MakeAgent
@@ -60,7 +61,6 @@ class Service(Struct, frozen=True, kw_only=True):
     door: Door | None = None
     share: bool = True
     alerts: Alerts = NO_ALERTS
-    stays: bool = False
 
     @property
     def journal(self) -> str:
@@ -97,12 +97,12 @@ async def serve(
         log.error("%s", exc)
         await refuse(transport, exc, stop)
         return
-    async with open_desk(service, journal) as desk:
-        await attend(desk, service, transport, stop, introduction=introduction)
+    async with open_desk(service, journal) as desks:
+        await attend(desks, service, transport, stop, introduction=introduction)
 
 
 @asynccontextmanager
-async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desk]:
+async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desks]:
     """Run a hub with one desk for the block; other processes of this user may connect to it over a
     socket.
 
@@ -110,11 +110,11 @@ async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desk]:
     """
     try:
         hub = Hub(journal)
-        desk = new_desk(hub, service)
-        attend_neighbour = partial(attend, desk, service, principal=NEIGHBOUR)
+        desks = Desks(new_desk(hub, service))
+        attend_neighbour = partial(attend, desks, service, principal=NEIGHBOUR)
         shared = reachable(journal, attend_neighbour) if service.share else nullcontext()
         async with hub.open(), shared:
-            yield desk
+            yield desks
             await finish(hub.end_turns)  # other clients may still be here
     finally:
         await finish(journal.aclose)
@@ -177,31 +177,8 @@ class Guest:
             self._expiry.cancel()
 
 
-def connect_client(
-    desk: Desk,
-    service: Service,
-    client: Transport | Peer,
-    *,
-    principal: Principal,
-    headers: Mapping[str, str] | None = None,
-    limit: int | None = None,
-) -> ClientConnection:
-    """Return the connection of a client at a desk: see `attend`."""
-    return ClientConnection(
-        desk,
-        client,
-        limit=service.options.max_message if limit is None else limit,
-        unstable=service.options.unstable,
-        principal=principal,
-        door=service.door,
-        headers=headers,
-        stays=service.stays,
-        attend_here=partial(attend, desk, service, principal=NEIGHBOUR),
-    )
-
-
 async def attend(
-    desk: Desk,
+    desks: Desks,
     service: Service,
     transport: Transport,
     stop: asyncio.Event | None = None,
@@ -211,26 +188,34 @@ async def attend(
     limit: int | None = None,
     guests: set[Guest] | None = None,
     introduction: bytes | None = None,
+    attend_here: AttendHere | None = None,
 ) -> None:
     """Serve one client until it leaves; answer its last requests.
 
     `introduction` are the params of its `initialize`, if that was answered before. `headers` are
     those of its HTTP request, if there was one. `limit` is the longest message that
     it may send, in bytes, if that is less than the service accepts. Meanwhile it is one of the
-    `guests`, which can be disconnected.
+    `guests`, which can be disconnected. `attend_here` attends its lines that lead here.
 
     With `stop` this process exists only for this client: its end, or `stop`, ends all turns. Before
     a task without `stop` is cancelled, end the turns.
     """
-    connection = connect_client(
-        desk, service, transport, principal=principal, headers=headers, limit=limit
+    connection = ClientConnection(
+        desks,
+        transport,
+        limit=service.options.max_message if limit is None else limit,
+        unstable=service.options.unstable,
+        principal=principal,
+        door=service.door,
+        headers=headers,
+        attend_here=attend_here or partial(attend, desks, service, principal=NEIGHBOUR),
     )
     stopped = stop or asyncio.Event()
     guest = Guest(connection, transport)
     if guests is not None:
         guests.add(guest)
     try:
-        await desk.hub.opening.enter()
+        await desks.hub.opening.enter()
         if introduction is not None:
             await connection.introduce(introduction)
         async with connected(connection.peer) as pump:
@@ -245,7 +230,7 @@ async def attend(
                     await first_of(answers, stopped.wait())
                     connection.detach()
                 if stop is not None:
-                    await desk.hub.end_turns()
+                    await desks.hub.end_turns()
             finally:
                 if stop is not None or not pump.done():
                     connection.dismiss()

@@ -33,6 +33,7 @@ from acphold.journal.lineage import identity
 from acphold.journal.owners import other_owner
 from acphold.live.agents import air
 from acphold.live.agents.capabilities import INTRODUCTION, KEPT_IN_FRONT, answer_without_agent
+from acphold.live.agents.interface import HubAgent
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.annotations import AGENT, notice
 from acphold.live.hub.attachment import Attachment, Client
@@ -40,7 +41,6 @@ from acphold.live.hub.choices import without_booleans
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.frames import Frames
-from acphold.live.hub.hub import Hub
 from acphold.live.hub.ownership import find_accepted
 from acphold.live.hub.prompt_turn import CANCELLED
 from acphold.live.hub.questions import SENT
@@ -48,6 +48,7 @@ from acphold.live.hub.router import Asker
 from acphold.live.lines.line import OpenSession
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import OpenRequest, read_setup, session_id_of
+from acphold.live.server.desks import Desks
 from acphold.live.server.open_params import READS, RESUMING, OpenParams
 from acphold.live.server.positions import (
     AFTER,
@@ -98,7 +99,8 @@ class Opening(Struct, eq=False):
 
 
 class Openings:
-    """The sessions that a client is opening, and its prompts that wait for them.
+    """The sessions that a client is opening, its prompts that wait for them, and the sessions that
+    it opens only for `reading`: it may not prompt there, and starts no agent.
 
     A client can prompt before it has the answer to `session/load`: its messages for the session
     wait until the session is open, or failed to open. Several requests may be opening one session
@@ -108,6 +110,7 @@ class Openings:
     def __init__(self) -> None:
         self._under_way: dict[str, Opening] = {}
         self._waiting_bytes = 0
+        self.reading: set[str] = set()
 
     @asynccontextmanager
     async def track(self, session_id: str, request: Request) -> AsyncIterator[None]:
@@ -122,11 +125,6 @@ class Openings:
             if not opening.requests:
                 del self._under_way[session_id]
                 opening.over.set()
-
-    @property
-    def are_under_way(self) -> bool:
-        """True while any session is being opened."""
-        return bool(self._under_way)
 
     def has(self, session_id: str) -> bool:
         """Return True if the session is being opened."""
@@ -185,19 +183,16 @@ class SessionOpener(Struct, eq=False):
     """Opens sessions for one client.
 
     `introduction` is the client's own, as JSON. If the client is the line of another process,
-    `introduce` makes its introduction of the agent's answer to `initialize`. With `stays` the agent
-    keeps running when the client goes (`acphold serve`).
+    `introduce` makes its introduction of the agent's answer to `initialize`.
     """
 
-    _desk: Desk
-    _hub: Hub
+    _desks: Desks
     _client: Client
     _entrance: Entrance
     _principal: Principal
     remote: RemoteSessions
-    _stays: bool
     introduction: bytes = b"{}"
-    introduce: Callable[[bytes], bytes] | None = None
+    introduce: Callable[[bytes, HubAgent], bytes] | None = None
     openings: Openings = field(default_factory=Openings)
     _in_progress: set[Request] = set()
 
@@ -218,7 +213,11 @@ class SessionOpener(Struct, eq=False):
 
         return handle
 
-    async def new(self, request: Request, fork_of: str | None = None) -> None:
+    async def new(self, request: Request) -> None:
+        async with self._desks.of(request, None, self._client.scopes_in("")) as desk:
+            await self.make(desk, request)
+
+    async def make(self, desk: Desk, request: Request, fork_of: str | None = None) -> None:
         """Answer with a new session, or with the agent's own fork of the one that it knows by the
         id `fork_of`."""
         kind = NewSessionRequest if fork_of is None else ResumeSessionRequest
@@ -226,9 +225,9 @@ class SessionOpener(Struct, eq=False):
         try:
             if "prompt" not in self._client.scopes_in(""):
                 raise errors.ForbiddenError(request.method, "prompt")  # it starts the agent
-            setup = await self.setup(kind, OpenParams.decode(request.params))
+            setup = await self.setup(desk, kind, OpenParams.decode(request.params))
             asker = Asker(self._client, request.id)
-            conversation, result = await self._desk.new(setup, asker, fork_of)
+            conversation, result = await desk.new(setup, asker, fork_of)
             made = conversation.session.id
         finally:
             self._principal.note(request.method, made)
@@ -239,46 +238,68 @@ class SessionOpener(Struct, eq=False):
         self.go_live(conversation, attachment, setup)
 
     async def load(self, request: Request) -> None:
-        async with self._track(request) as asked:
-            setup = await self.setup(LoadSessionRequest, asked)
+        async with self._track(request) as (desk, asked):
+            setup = await self.setup(desk, LoadSessionRequest, asked)
             # A new set, because open sessions keep theirs: a replay has the client's own prompts,
             # too.
             self._client.known_prompts = set()
             said = resuming_in(asked.meta)
-            await self._open(WantedSession(request, asked, said, setup, self._desk.load, 0))
+            await self._open(WantedSession(request, asked, said, setup, desk.load, 0))
 
     async def resume(self, request: Request) -> None:
-        async with self._track(request) as asked:
+        async with self._track(request) as (desk, asked):
             said, plain = resuming_in(asked.meta), asked
             if said.after is not None:
                 self._client.known_prompts |= set(said.sent[: bounds.SENT_PROMPTS])
                 plain = asked.without(AFTER, LINEAGE, SENT, ANSWERED)
-            setup = await self.setup(ResumeSessionRequest, plain)
-            resume = partial(self._desk.resume, after=said.after, lineage=said.lineage)
+            setup = await self.setup(desk, ResumeSessionRequest, plain)
+            resume = partial(desk.resume, after=said.after, lineage=said.lineage)
             await self._open(WantedSession(request, asked, said, setup, resume, said.after))
 
     @asynccontextmanager
-    async def _track(self, request: Request) -> AsyncIterator[OpenParams]:
-        """Yield so much of a request as the client may say in the session, which is being opened
-        for the block: one request after the other, for attaching anew ends the replay of the one
-        before.
+    async def _track(self, request: Request) -> AsyncIterator[tuple[Desk, OpenParams]]:
+        """Yield the desk of a session, and so much of a request as the client may say in it, which
+        is being opened for the block: one request after the other, for attaching anew ends the
+        replay of the one before.
 
-        Whoever may not set it up gets its folders as they are. What is left out goes to no owner
-        either. Raises UnknownSessionError if neither the journal nor the agent has the session.
+        A session that is open to act stays so when it is opened again to read. Whoever may not set
+        it up gets its folders as they are. What is left out goes to no owner either. Raises
+        OtherAgentError, and UnknownSessionError if neither the journal nor the agent has the
+        session.
         """
         asked = OpenParams.decode(request.params)
         session_id = session_id_of(request.params) if asked.session_id is None else asked.session_id
+        reading = self.openings.reading
         async with self.openings.track(session_id, request):
-            scopes = self._client.scopes_in(session_id)
-            if "manage" not in scopes:
-                said, left_out = asked.restrict(scopes)
-                cwd, additional_directories = await self._desk.folders(session_id)
-                if asked.cwd is not None and not is_same_folder(cwd, asked.cwd):
-                    left_out = ("cwd", *left_out)
-                self._principal.leaves_out(request.method, session_id, left_out)
-                asked = replace(said.set_up(cwd, additional_directories), left_out=left_out)
-                request.params = asked.params
-            yield asked
+            read = session_id in reading
+            try:
+                found = await self._desks.find(session_id, asked)
+                is_held = found.refusal is not None and found.chosen is None
+                if not (asked.reads or (is_held and self._client.offer.watches)):
+                    reading.discard(session_id)
+                elif not self.is_open(session_id):
+                    reading.add(session_id)
+                scopes = self._client.scopes_in(session_id)
+                agent = found.agent_for(scopes)
+                if self._desks.are_many:
+                    if "prompt" not in scopes:  # once it may, it has to say that it continues it
+                        reading.add(session_id)
+                    asked = asked.naming(agent)
+                    request.params = asked.params
+                async with self._desks.at(request, agent, scopes, found.name) as desk:
+                    if "manage" not in scopes:
+                        said, left_out = asked.restrict(scopes)
+                        cwd, additional_directories = await desk.folders(session_id)
+                        if asked.cwd is not None and not is_same_folder(cwd, asked.cwd):
+                            left_out = ("cwd", *left_out)
+                        self._principal.leaves_out(request.method, session_id, left_out)
+                        said = said.set_up(cwd, additional_directories)
+                        asked = replace(said, left_out=left_out)
+                        request.params = asked.params
+                    yield desk, asked
+            except BaseException:  # a former attachment is there again
+                (reading.add if read else reading.discard)(session_id)
+                raise
 
     async def _open(self, wanted: WantedSession) -> None:
         """Open a session, here or at its owner."""
@@ -329,7 +350,7 @@ class SessionOpener(Struct, eq=False):
             result = self.answer(conversation.load_result, conversation, attachment)
             if said.after is not None and said.answered:  # report which of them were accepted
                 ids = {*said.answered[: bounds.SENT_PROMPTS]}
-                journal = self._hub.journal
+                journal = self._desks.hub.journal
                 accepted = await find_accepted(journal, conversation.id, ids, said.after)
                 result = with_meta(result, ANSWERED, encode(accepted))
         except BaseException:
@@ -354,7 +375,7 @@ class SessionOpener(Struct, eq=False):
         """
         session_id, after = wanted.session_id, wanted.after
         if after is None:  # it must not miss an entry from now on, even if the owner ends at once
-            after = (await self._hub.journal.session(session_id)).last_seq
+            after = (await self._desks.hub.journal.session(session_id)).last_seq
         opening = OpenSession(wanted.request.params, after, wanted.said.lineage)
         if held is not None:
             await self.remote.reach(held)
@@ -365,34 +386,32 @@ class SessionOpener(Struct, eq=False):
             self._tell_of_servers(session_id)
         return True
 
-    async def setup(self, kind: type[OpenRequest], asked: OpenParams) -> Setup:
+    async def setup(self, desk: Desk, kind: type[OpenRequest], asked: OpenParams) -> Setup:
         """Return the setup in the params of a request that opens a session; raises
         InvalidParamsError."""
-        stays = False
+        are_many = self._desks.are_many
         scopes = self._client.scopes_in(asked.session_id or "")
         joins = "manage" not in scopes
         watches = self._client.offer.watches
         # Another agent reads the whole conversation: a guest takes it nowhere.
-        is_moved = self._stays and asked.agent is not None and not joins
-        if self._stays:
-            stays = not is_moved and "prompt" in scopes and not watches
-            asked = asked.without(AGENT)
-        plain = asked.without(*(RESUMING if joins else ()), KEPT_IN_FRONT, READS)
+        is_moved = are_many and asked.agent is not None and not joins
+        ours = (*(RESUMING if joins else (AGENT,) if are_many else ()), KEPT_IN_FRONT, READS)
         in_front = asked.journal_in_front
         provided = ProvidedServers(self._entrance.tenant)
-        agent = self._desk.agent_in(asked.session_id)
+        agent = desk.agent_in(asked.session_id)
         path = agent.surroundings.path
+        plain = asked.without(*ours)
         setup = read_setup(kind, plain, agent.capabilities, provided, path)
         if b'"acp"' in setup.params:
             for server_id in server_ids(members(setup.params).get("mcpServers", b"null")):
-                self._desk.provide(server_id, self._client, asked.session_id)
+                desk.provide(server_id, self._client, asked.session_id)
         return replace(
             setup,
             tenant=self._entrance.tenant or "",
             introduction=self.introduction,
             is_listed_elsewhere=in_front is not None
-            and in_front == await identity(self._hub.journal),
-            stays=stays,
+            and in_front == await identity(self._desks.hub.journal),
+            stays=are_many and not is_moved and "prompt" in scopes,
             moves=is_moved or not (joins or watches),
             joins=joins,
         )
@@ -417,7 +436,7 @@ class SessionOpener(Struct, eq=False):
             opened = OpenSession(setup.params, told, lineage)
             is_line = self._client.offer.is_line
             leaving = self._client.hang_up() if is_line else self._follow(conversation.id, opened)
-            self._hub.undoing.start(leaving, "follow session")
+            self._desks.hub.undoing.start(leaving, "follow session")
 
         attachment.on_moved = follow
         conversation.open_to(attachment)
@@ -427,7 +446,7 @@ class SessionOpener(Struct, eq=False):
         otherwise the two would take it from each other for ever."""
         await self.openings.wait(session_id)
         try:
-            owner = other_owner(await self._hub.journal.owner(session_id))
+            owner = other_owner(await self._desks.hub.journal.owner(session_id))
         except errors.AcpError as exc:
             log.warning("cannot find the owner of session %s: %s", session_id, exc)
             return
@@ -437,9 +456,9 @@ class SessionOpener(Struct, eq=False):
 
     def is_open(self, session_id: str) -> bool:
         """Return True if the client has the session open, here or at its owner."""
-        if not self._hub.holds(session_id):
+        if not self._desks.hub.holds(session_id):
             return self.remote.has(session_id)
-        session = self._hub.conversation(session_id).session
+        session = self._desks.hub.conversation(session_id).session
         return session.attachments.find(self._client) is not None
 
     # -- answers --------------------------------------------------------------------------
@@ -448,8 +467,9 @@ class SessionOpener(Struct, eq=False):
         """Return the answer that opens a session, for a client with this attachment."""
         result = as_readable(result, self._client)
         if self.introduce is not None:  # `initialize` may have introduced another agent
-            introduced = self.introduce(conversation.shared.introduced or answer_without_agent())
-            result = with_meta(result, AGENT, encode(conversation.side.agent.key))
+            agent, introduced = conversation.side.agent, conversation.shared.introduced
+            introduced = self.introduce(introduced or answer_without_agent(), agent)
+            result = with_meta(result, AGENT, encode(agent.key))
             result = with_meta(result, INTRODUCTION, introduced)
         if not attachment.positions:
             return result

@@ -26,17 +26,17 @@ from acphold.journal.owners import Free, Whose
 from acphold.live.agents import capabilities
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.conversation import Conversation
-from acphold.live.hub.desk import Desk
-from acphold.live.hub.hub import Hub
 from acphold.live.hub.ownership import end_of_sent
 from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.router import Asker
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
+from acphold.live.server.desks import Desks
 from acphold.live.server.positions import Sent, find_sent, find_sent_in_meta, without_position
-from acphold.live.server.principals import Entrance
+from acphold.live.server.principals import Entrance, scope_for
 from acphold.live.server.remote_sessions import RemoteSessions
 from acphold.live.server.session_opener import Openings, as_readable
+from acphold.logs import heard_by
 
 SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
 """Methods after which an agent may let a person use its sessions, or no longer."""
@@ -51,8 +51,7 @@ class SessionRequests(Struct, eq=False):
     requests go to the agent itself. `_in_order` is held while a repeated prompt is looked up in the
     journal."""
 
-    _desk: Desk
-    _hub: Hub
+    _desks: Desks
     _client: Client
     _peer: Peer
     _entrance: Entrance
@@ -79,11 +78,12 @@ class SessionRequests(Struct, eq=False):
     def _prompt(self, request: Request, session_id: str, prompt: bytes, meta: bytes) -> None:
         """Begin a turn, or queue it; a prompt that was answered while its session was opened is
         cancelled, and reaches no agent."""
+        self._refuse_reader(session_id, request.method, b"{}")
         if self._remote.has(session_id):
             if not request.is_answered:
                 self._remote.ask(session_id, request)
             return
-        conversation = self._hub.conversation(session_id)
+        conversation = self._desks.conversation(session_id, request)
         sent = find_sent_in_meta(meta)
 
         def begin() -> None:
@@ -97,7 +97,8 @@ class SessionRequests(Struct, eq=False):
 
             turn = PromptTurn(params, prompt, author, reply, "" if sent is None else sent.id)
             self._give_up_on_cancel(conversation, request, turn)
-            conversation.turns.begin(turn, is_cancelled=request.is_answered)
+            with heard_by(conversation.shared.heard):  # also if it is of another desk
+                conversation.turns.begin(turn, is_cancelled=request.is_answered)
 
         if sent is None or sent.after is None:
             if sent is not None and conversation.turns.find(sent.id) is not None:
@@ -106,6 +107,11 @@ class SessionRequests(Struct, eq=False):
             begin()
         elif not self._join(conversation, request, sent):
             self._peer.continue_with(request, self._repeat(conversation, request, sent, begin))
+
+    def _refuse_reader(self, session_id: str, method: str, params: bytes) -> None:
+        """Refuse to act in a session that the client has open only to read; ForbiddenError."""
+        if session_id in self._openings.reading and scope_for(method, params) == "prompt":
+            raise errors.ForbiddenError(method, "prompt")
 
     def _join(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
         """Let the turn of a repeated prompt answer this request; False if no such turn waits or
@@ -132,7 +138,7 @@ class SessionRequests(Struct, eq=False):
         """Handle a prompt that its client has sent before: begin it if it never arrived here,
         otherwise answer it."""
         async with self._in_order:
-            journal, after = self._hub.journal, sent.after or 0
+            journal, after = self._desks.hub.journal, sent.after or 0
             ended = await end_of_sent(journal, conversation.id, sent.id, after)
             if self._join(conversation, request, sent):  # it has arrived meanwhile
                 return
@@ -155,8 +161,9 @@ class SessionRequests(Struct, eq=False):
 
     async def cancel(self, params: bytes) -> None:
         """Handle `session/cancel`, for one prompt if the params name it."""
-        session_id, hub = session_id_of(params), self._hub
+        session_id, hub = session_id_of(params), self._desks.hub
         self._openings.cancel(session_id)
+        self._refuse_reader(session_id, schema.CANCEL.name, params)
         if self._remote.has(session_id):
             self._remote.tell(session_id, schema.CANCEL.name, params)
         elif hub.holds(session_id) or not self._openings.has(session_id):
@@ -175,7 +182,10 @@ class SessionRequests(Struct, eq=False):
             self._remote.tell(session_id, method, params)
         else:
             check_words(method, params)
-            await self._desk.router.tell(method, params, session_id, self._client)
+            desk = self._desks.hub.desk_of(session_id or "") or self._desks.opened
+            if desk is None:  # a notification starts no agent
+                raise errors.UnknownSessionError(session_id or "")
+            await desk.router.tell(method, params, session_id, self._client)
 
     async def answer(self, request: Request) -> None:
         """Answer any other request, once its session is open; at once if the client leaves the
@@ -185,6 +195,7 @@ class SessionRequests(Struct, eq=False):
             named = session_id_of(request.params)
         elif named is not None:
             await self._openings.wait(named)
+            self._refuse_reader(named, request.method, request.params)
         session_id, client = named or "", self._client
         if self._remote.has(session_id):
             self._remote.ask(session_id, request)
@@ -192,17 +203,18 @@ class SessionRequests(Struct, eq=False):
         match request.method:
             case schema.CLOSE_SESSION.name:
                 await self._openings.abandon(session_id)
-                await self._hub.close(session_id, client)
+                await self._desks.hub.close(session_id, client)
                 request.answer(b"{}")
             case schema.DELETE_SESSION.name:
                 owner: Whose = Free(0)
                 with suppress(errors.UnknownSessionError):  # one that only the agent has
-                    owner = await self._hub.journal.owner(session_id)
-                await self._desk.delete(session_id, client)
+                    owner = await self._desks.hub.journal.owner(session_id)
+                async with self._desks.of(request, session_id, client.scopes_in("")) as desk:
+                    await desk.delete(session_id, client)
                 await tell_owner(owner, session_id)  # it notifies the clients there
                 request.answer(b"{}")
             case schema.SET_SESSION_MODE.name | schema.SET_SESSION_CONFIG_OPTION.name as method:
-                conversation = self._hub.conversation(session_id)
+                conversation = self._desks.conversation(session_id, request)
                 author = conversation.session.attachments.of(client)
                 is_mode = method == schema.SET_SESSION_MODE.name
                 set_ = conversation.set_mode if is_mode else conversation.set_config_option
@@ -212,20 +224,23 @@ class SessionRequests(Struct, eq=False):
                     lambda result: request.answer(as_readable(result, client)),
                 )
             case capabilities.QUEUE_METHOD:
-                conversation = self._hub.conversation(session_id)
+                conversation = self._desks.conversation(session_id, request)
                 request.answer(await self._queue(conversation, request.params))
             case _:
                 check_words(request.method, request.params)
                 asker = Asker(client, request.id)
+                scopes = client.scopes_in(session_id)
+                async with self._desks.of(request, named, scopes, acts=True) as desk:
 
-                def reply(result: bytes) -> None:
-                    if request.method in SIGN_IN:
-                        self._desk.sign_in_changed()
-                        # The result of these is an object, also if the agent answers `null`.
-                        result = b"{}" if result == b"null" else result
-                    request.answer(result)
+                    def reply(result: bytes) -> None:
+                        if request.method in SIGN_IN:
+                            desk.sign_in_changed()
+                            # The result of these is an object, also if the agent answers `null`.
+                            result = b"{}" if result == b"null" else result
+                        request.answer(result)
 
-                await self._desk.router.relay(request.method, request.params, named, asker, reply)
+                    relayed = request.method, request.params, named, asker, reply
+                    await desk.router.relay(*relayed)
 
     async def _queue(self, conversation: Conversation, params: bytes) -> bytes:
         """Return the queue, after a change of it if the params have one."""

@@ -31,6 +31,7 @@ from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import decode_params, require_absolute, session_id_of
+from acphold.live.server.desks import Desks
 from acphold.live.server.open_params import OpenParams
 from acphold.live.server.principals import Note, Principal
 from acphold.live.server.session_opener import SessionOpener
@@ -69,12 +70,10 @@ def archive_filter(params: bytes) -> Archived | None:
 
 
 class UnstableMethods:
-    """One client's requests of these methods; `handlers` has all but `fork`. `note` records its
-    actions."""
+    """One client's requests of these methods; `handlers` has all but `fork` and `copy`."""
 
-    def __init__(self, desk: Desk, client: Client, opener: SessionOpener, note: Note) -> None:
-        self._desk = desk
-        self._hub = desk.hub
+    def __init__(self, desks: Desks, client: Client, opener: SessionOpener, note: Note) -> None:
+        self._desks = desks
         self._client = client
         self._opener = opener
         self._note = note
@@ -88,23 +87,26 @@ class UnstableMethods:
 
     async def _set_title(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
-        answer = await self._answer_of_agent(request, archived=False)
-        if answer is None:
-            asked = decode(SetSessionTitleRequest, request.params).value
-            title = await self._desk.listed.rename(session_id, asked.title)
-            await self._tell(session_id, title, archived=False)
-            answer = encode({"title": title})
+        async with self._desks.of(request, session_id, self._client.scopes_in(session_id)) as desk:
+            answer = await self._answer_of_agent(desk, request, archived=False)
+            if answer is None:
+                asked = decode(SetSessionTitleRequest, request.params).value
+                title = await desk.listed.rename(session_id, asked.title)
+                await self._tell(desk, session_id, title, archived=False)
+                answer = encode({"title": title})
         return b"{}" if request.method == air.RENAME else answer
 
-    async def _answer_of_agent(self, request: Request, *, archived: bool) -> bytes | None:
+    async def _answer_of_agent(
+        self, desk: Desk, request: Request, *, archived: bool
+    ) -> bytes | None:
         """Let the agent answer about a session that only it has: it need not be taken over for
         that. None if it is ours, or the agent has no such method."""
-        agent, session_id = self._desk.agent, session_id_of(request.params)
+        agent, session_id = desk.agent, session_id_of(request.params)
         if request.method not in agent.index_methods or not agent.alive:
             return None
-        if await row_of(self._hub.journal, session_id) is not None:
+        if await row_of(self._desks.hub.journal, session_id) is not None:
             return None
-        agents = self._desk.sessions.agents
+        agents = desk.sessions.agents
         if not await agents.only_its([session_id]):
             return None
         answer = await ask(agent, request.method, request.params)
@@ -113,35 +115,41 @@ class UnstableMethods:
         agents.note(session_id, title, archived=archived)
         return answer
 
-    async def _tell(self, session_id: str, title: str | None, *, archived: bool) -> None:
+    async def _tell(
+        self, desk: Desk, session_id: str, title: str | None, *, archived: bool
+    ) -> None:
         """Report a change to another process in which the session is live, and to the agent: the
         next list shows what its own has."""
-        await tell_owner(await self._hub.journal.owner(session_id), session_id)
-        await self._desk.sessions.agents.tell(session_id, title, archived=archived)
+        await tell_owner(await self._desks.hub.journal.owner(session_id), session_id)
+        await desk.sessions.agents.tell(session_id, title, archived=archived)
 
     async def archive(self, request: Request, *, archived: bool = True) -> bytes:
         """Take a session out of the lists, and close it; or put it back into them."""
         session_id = session_id_of(request.params)
-        if (answer := await self._answer_of_agent(request, archived=archived)) is not None:
-            return answer
-        if archived:
-            await self._opener.remote.close(session_id)
-            await self._desk.listed.archive(session_id, self._client)
-        else:
-            await self._desk.listed.unarchive(session_id)
-        await self._tell(session_id, None, archived=archived)
+        async with self._desks.of(request, session_id, self._client.scopes_in(session_id)) as desk:
+            answer = await self._answer_of_agent(desk, request, archived=archived)
+            if answer is not None:
+                return answer
+            if archived:
+                await self._opener.remote.close(session_id)
+                await desk.listed.archive(session_id, self._client)
+            else:
+                await desk.listed.unarchive(session_id)
+            await self._tell(desk, session_id, None, archived=archived)
         return b"{}"
 
     async def _status(self, request: Request) -> bytes:
         """Answer if any process has the session open; changes nothing."""
         session_id = session_id_of(request.params)
-        is_open = self._hub.holds(session_id)
+        is_open = self._desks.hub.holds(session_id)
         if not is_open:
             try:
-                is_open = other_owner(await self._hub.journal.owner(session_id)) is not None
+                is_open = other_owner(await self._desks.hub.journal.owner(session_id)) is not None
             except UnknownSessionError:
-                if await self._desk.sessions.agents.look_up(session_id) is None:
-                    raise
+                scopes = self._client.scopes_in(session_id)
+                async with self._desks.of(request, session_id, scopes) as desk:
+                    if await desk.sessions.agents.look_up(session_id) is None:
+                        raise
         return encode({"status": "open" if is_open else "saved"})
 
     async def fork(self, request: Request) -> None:
@@ -156,51 +164,57 @@ class UnstableMethods:
         if at is not None and (not isinstance(at, int) or isinstance(at, bool) or at < 1):
             problem = f"{AT}: {at!r} is not the number of an entry"
             raise InvalidParamsError(problem, field=f"_meta.{AT}")
-        setup = await self._opener.setup(ResumeSessionRequest, OpenParams.decode(request.params))
-        try:
-            copy_id = await self._desk.listed.fork(session_id, setup, at)
-        except NothingSaidError:
-            row, agent = await self._hub.journal.session(session_id), self._desk.agent
-            known = row.downstream_id if row.agent == agent.key else None
-            if at is not None or known is None or not agent.can_fork:
+        opening, scopes = OpenParams.decode(request.params), self._client.scopes_in("")
+        agent = (await self._desks.find(session_id, opening)).agent_for(scopes)
+        if self._desks.are_many:
+            opening = opening.naming(agent)
+        async with self._desks.at(request, agent, scopes) as desk:
+            setup = await self._opener.setup(desk, ResumeSessionRequest, opening)
+            try:
+                copy_id = await desk.listed.fork(session_id, setup, at)
+            except NothingSaidError:
+                row = await self._desks.hub.journal.session(session_id)
+                known = row.downstream_id if row.agent == desk.agent.key else None
+                if at is not None or known is None or not desk.agent.can_fork:
+                    raise
+                await self._opener.make(desk, request, known)
+                return
+            self._note(request.method, copy_id)
+            try:
+                conversation, attachment = await desk.resume(self._client, copy_id, setup)
+            except BaseException:  # delete a copy that could not be opened
+                await desk.delete(copy_id, self._client)
                 raise
-            await self._opener.new(request, known)
-            return
-        self._note(request.method, copy_id)
-        try:
-            conversation, attachment = await self._desk.resume(self._client, copy_id, setup)
-        except BaseException:  # delete a copy that could not be opened
-            await self._desk.delete(copy_id, self._client)
-            raise
-        result = splice(conversation.load_result, {"sessionId": encode(copy_id)})
-        request.answer(self._opener.answer(result, conversation, attachment))
-        self._opener.go_live(conversation, attachment, setup)
+            result = splice(conversation.load_result, {"sessionId": encode(copy_id)})
+            request.answer(self._opener.answer(result, conversation, attachment))
+            self._opener.go_live(conversation, attachment, setup)
 
+    async def copy(self, request: Request, principal: Principal) -> bytes:
+        """Copy a session, perhaps with the files of a moment.
 
-async def copy_session(desk: Desk, principal: Principal, params: bytes) -> bytes:
-    """Copy a session, perhaps with the files of a moment; return the answer to `_acphold/fork`.
-
-    A client on this machine may name the folder of the files; for any other it is one beside the
-    project. Raises InvalidParamsError, WorkspaceError and what `hub.forks.fork` raises.
-    """
-    asked = decode_params(params, CopyRequest)
-    if asked.at is not None and asked.at < 1:
-        raise InvalidParamsError(f"at: {asked.at} is not the number of an entry", "at")
-    if asked.folder is not None:
-        if not principal.is_here:
-            only = "files: only clients on this machine can name a folder"
-            raise InvalidParamsError(only, "files")
-        require_absolute(asked.folder, "files")
-    copy, folder = await desk.listed.copy(asked)
-    principal.note(FORK_METHOD, copy.session_id)
-    if folder is None:
-        row = await desk.hub.journal.session(copy.session_id)
-        return encode(SessionCopy(copy.session_id, row.cwd, copy.turns))
-    files = CopiedFiles(
-        folder.laid.folder,
-        folder.laid.why_plain,
-        folder.snapshot.state,
-        folder.snapshot.left_out_count,
-        folder.included.count,
-    )
-    return encode(SessionCopy(copy.session_id, folder.cwd, copy.turns, files))
+        A client on this machine may name the folder of the files; for any other it is one beside
+        the project. Raises InvalidParamsError, WorkspaceError and what `hub.forks.fork` raises.
+        """
+        asked = decode_params(request.params, CopyRequest)
+        if asked.at is not None and asked.at < 1:
+            raise InvalidParamsError(f"at: {asked.at} is not the number of an entry", "at")
+        if asked.folder is not None:
+            if not principal.is_here:
+                only = "files: only clients on this machine can name a folder"
+                raise InvalidParamsError(only, "files")
+            require_absolute(asked.folder, "files")
+        scopes = self._client.scopes_in(asked.session_id)
+        async with self._desks.of(request, asked.session_id, scopes) as desk:
+            copy, folder = await desk.listed.copy(asked)
+        self._note(FORK_METHOD, copy.session_id)
+        if folder is None:
+            row = await self._desks.hub.journal.session(copy.session_id)
+            return encode(SessionCopy(copy.session_id, row.cwd, copy.turns))
+        files = CopiedFiles(
+            folder.laid.folder,
+            folder.laid.why_plain,
+            folder.snapshot.state,
+            folder.snapshot.left_out_count,
+            folder.included.count,
+        )
+        return encode(SessionCopy(copy.session_id, folder.cwd, copy.turns, files))
