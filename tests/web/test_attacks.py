@@ -157,11 +157,10 @@ async def test_a_name_that_is_not_ours_is_refused_however_it_is_sent(fortress: S
 # -- guesses --------------------------------------------------------------------------------
 
 
-async def test_wrong_tokens_are_limited_and_the_right_one_still_opens(
-    fortress: Served, token: str
-) -> None:
+async def test_wrong_tokens_are_limited_and_the_right_one_still_opens(served: Served) -> None:
+    token = served.token()  # of its own server: no new token is found there for a minute
     guessed = [token[:-6] + f"{number:06}" for number in range(bounds.GUESSES_OF_ALL + 1)]
-    async with httpx2.AsyncClient(base_url=fortress.url) as http:
+    async with httpx2.AsyncClient(base_url=served.url) as http:
         told = [(await http.get("/acp", headers=bearer(guess))).status_code for guess in guessed]
         assert told == [401] * bounds.GUESSES_OF_ALL + [429]
         headers = {**bearer(token), "Accept": "text/event-stream"}
