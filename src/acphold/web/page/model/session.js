@@ -628,11 +628,6 @@ export class Session {
     this.#line.opened(told._meta?.["acphold/lineage"], told._meta?.["acphold/answered"]);
     this.questions.value = this.questions.value.filter((each) => each.state === "open" || this.#line.given(each.id));
     for (const each of this.sending.value) this.#send(each.kept);
-    // Those that were asked over a line before are asked again over this one, or are over.
-    const before = this.questions.value.map((each) => each.request);
-    void this.queueRequest().catch(() => {}).then(() => {
-      this.questions.value = this.questions.value.filter((each) => each.state === "answering" || !before.includes(each.request));
-    });
     this.#changed();
   }
 }
