@@ -138,7 +138,15 @@ class _CopilotConverter(AgentConverter):
                 self._call(data, meta)
             case "tool.execution_complete":
                 if call := self._call_of(text(data, "toolCallId"), data):
-                    self._result(data, *call)
+                    call_id, name, arguments = call
+                    result = obj(data, "result")
+                    words = text(result, "content")
+                    if data.get("success") is True:
+                        produced = _changes(name, arguments) or contents(words)
+                        self._end_call(call_id, failed=False, produced=produced, rawOutput=result)
+                    else:
+                        output = data.get("error") or result
+                        self._end_call(call_id, failed=True, rawOutput=output)
             case "abort":
                 writer.end_turn("cancelled")
             case "session.error":
@@ -208,15 +216,6 @@ class _CopilotConverter(AgentConverter):
         if changes := _changes(name, arguments):
             fields["content"] = changes
         self._writer.call(call_id, fields | ({"_meta": meta} if meta else {}))
-
-    def _result(self, data: Object, call_id: str, name: str, arguments: Object) -> None:
-        result = obj(data, "result")
-        if data.get("success") is not True:
-            self._end_call(call_id, failed=True, rawOutput=data.get("error") or result)
-            return
-        words = text(result, "content")
-        produced = _changes(name, arguments) or contents(words)
-        self._end_call(call_id, failed=False, produced=produced, rawOutput=result)
 
 
 def _changes(name: str, arguments: Object) -> list[Object]:

@@ -43,7 +43,6 @@ from acphold.imports import (
     reader,
 )
 from acphold.journal import stores
-from acphold.journal.journal import Journal
 from acphold.journal.stores import open_journal
 from acphold.known_agents import short_name
 
@@ -127,16 +126,6 @@ def import_conversations(
                 raise
 
 
-async def _finish(journal: Journal) -> None:
-    """Make everything searchable; on a terminal, say how many sessions are left."""
-    shows = sys.stderr.isatty()
-    async for left in finish_index(journal):
-        if shows:
-            print(f"\r\x1b[K{quantity(left, 'session')} to go", end="", file=sys.stderr)
-    if shows:
-        print("\r\x1b[K", end="", file=sys.stderr)
-
-
 async def _read_listed(session_id: str, *, redact: bool) -> None:
     async with existing_journal() as journal:
         await imports.read_listed(journal, session_id, redact=redact)
@@ -177,7 +166,13 @@ class _ImportRun(Struct):
                 notice = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
                 if wait:
                     indexing.end()
-                    await _finish(journal)
+                    shows = sys.stderr.isatty()
+                    async for left in finish_index(journal):
+                        if shows:
+                            told = f"\r\x1b[K{quantity(left, 'session')} to go"
+                            print(told, end="", file=sys.stderr)
+                    if shows:
+                        print("\r\x1b[K", end="", file=sys.stderr)
                     notice("Everything is searchable.")
                 elif await indexing.lags(journal.index):
                     notice(BESIDE)

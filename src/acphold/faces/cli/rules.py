@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
 
@@ -141,7 +141,14 @@ async def rules(
             case "try":
                 await _try(kept, rule)
             case "rm":
-                await _revoke(kept, person, [int(word) for word in words])
+                numbers = [int(word) for word in words]
+                known = {it.number for it in await kept.access.rules(person) if not it.ended_at}
+                if missing := [number for number in numbers if number not in known]:
+                    raise UsageError(f"there is no rule {missing[0]}; see `acphold rules`")
+                end = RuleChange(ended_at=now_ms())
+                for ended in await kept.access.change_rules(person, numbers, end):
+                    await note_deed(kept, "revoke rule", ended.text)
+                    print(f"revoked: {visible(on_one_line(ended.sentence))}")
             case "off" | "on":
                 await _switch(kept, person, is_off=deed == "off")
             case "why":
@@ -166,15 +173,6 @@ async def _add(
     await note_deed(journal, "add rule", added.text)
     print(_describe(added, added.places[0]))
     print(f"   {visible(added.meaning)}")
-
-
-async def _revoke(journal: Journal, user: str, numbers: Sequence[int]) -> None:
-    known = {rule.number for rule in await journal.access.rules(user) if not rule.ended_at}
-    if missing := [number for number in numbers if number not in known]:
-        raise UsageError(f"there is no rule {missing[0]}; see `acphold rules`")
-    for rule in await journal.access.change_rules(user, numbers, RuleChange(ended_at=now_ms())):
-        await note_deed(journal, "revoke rule", rule.text)
-        print(f"revoked: {visible(on_one_line(rule.sentence))}")
 
 
 async def _switch(journal: Journal, user: str, *, is_off: bool) -> None:

@@ -194,7 +194,11 @@ class ChatFrontend:
             elif on_terminal() and not self.reads_only:
                 await self._on_lines()
             else:
-                await self._in_pipe()
+                from acphold.faces.screen.plain import PlainFace
+
+                face = PlainFace(self.flow, sys.stdout)
+                prompt_each = partial(face.prompt_each, self.chat.turns)
+                await self._print_on(face, face.wait_closed if self.reads_only else prompt_each)
         finally:
             await self.answers.aclose()
         error, end = self.chat.turns.error, self.chat.turns.last_end
@@ -272,13 +276,6 @@ class ChatFrontend:
                 loop.remove_signal_handler(signal.SIGINT)
 
         await self._print_on(face, run, bounds.HISTORY_PASSAGES)
-
-    async def _in_pipe(self) -> None:
-        from acphold.faces.screen.plain import PlainFace
-
-        face = PlainFace(self.flow, sys.stdout)
-        prompt_each = partial(face.prompt_each, self.chat.turns)
-        await self._print_on(face, face.wait_closed if self.reads_only else prompt_each)
 
     async def _print_on(
         self, face: PlainFace, run: Callable[[], Awaitable[None]], most: int | None = None

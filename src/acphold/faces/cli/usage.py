@@ -74,7 +74,12 @@ async def usage(
             names = [await _first_cell(reader, sum_, grouping) for sum_ in shown]
             # Not the sum of the lines: a session may count in several days.
             total = found.total if len(found.groups) > 1 else None
-            _print(names, shown, total, grouping)
+            if shown:
+                table = Table((Column(grouping.upper(), ""), *COLUMNS), is_right=True)
+                named = zip(names, shown, strict=True)
+                for name, sum_ in chain(named, [] if total is None else [("total", total)]):
+                    table.add([name, *_cells(sum_, short=sys.stdout.isatty())])
+                table.print()
         unread = await unread_and_resumed(reader)
     if as_json:
         return Exit.OK
@@ -130,19 +135,6 @@ COLUMNS = (
     *(Column(heading, "", from_width=110) for heading in ("INPUT", "OUTPUT", "CACHED")),
     Column("COST", ""),
 )
-
-
-def _print(
-    names: Sequence[str], sums: Sequence[UsageSum], total: UsageSum | None, grouping: str
-) -> None:
-    """Print a line for each name with its sum, and one for the total if there is one."""
-    if not sums:
-        return
-    table = Table((Column(grouping.upper(), ""), *COLUMNS), is_right=True)
-    lines = zip(names, sums, strict=True)
-    for name, sum_ in chain(lines, [("total", total)] if total is not None else []):
-        table.add([name, *_cells(sum_, short=sys.stdout.isatty())])
-    table.print()
 
 
 def _cells(sum_: UsageSum, *, short: bool) -> list[str]:

@@ -53,6 +53,7 @@ def restore_file(path: str, backup: str, *, carries_over: bool) -> Restored:
     if os.path.exists(path) and os.path.samefile(path, backup):
         raise JournalUnavailableError(f"{backup} is the journal itself; name its backup")
     folder = os.path.dirname(path)
+    aside: str | None = None
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         with TemporaryDirectory(dir=folder, prefix=".acphold-restore-") as made:
@@ -64,7 +65,11 @@ def restore_file(path: str, backup: str, *, carries_over: bool) -> Restored:
             with _alone(path) as former:
                 is_known = carries_over and _carry_over(former, ready)
                 in_file.write_out(ready)
-                aside = _set_aside(path)
+                if os.path.exists(path):
+                    aside = f"{path}-before-{datetime.now():%Y-%m-%d-%H%M%S.%f}"
+                    for file in log_files(path):
+                        os.replace(file, f"{aside}{file.removeprefix(path)}")
+                    os.link(path, aside)  # a link: there is a journal under the name at all times
                 os.replace(ready, path)
         in_file.write_out(folder)
     except OSError as error:
@@ -178,14 +183,3 @@ def _busy(path: str) -> JournalBusyError:
         f"the journal {path} is in use; close the editors that use it, stop `acphold serve`, and "
         "try again with --stop, which also stops background processes"
     )
-
-
-def _set_aside(path: str) -> str | None:
-    """Give the journal another name, together with its other files; None if there is no journal."""
-    if not os.path.exists(path):
-        return None
-    aside = f"{path}-before-{datetime.now():%Y-%m-%d-%H%M%S.%f}"
-    for file in log_files(path):
-        os.replace(file, f"{aside}{file.removeprefix(path)}")
-    os.link(path, aside)  # a link, so that there is a journal under the name at all times
-    return aside

@@ -85,7 +85,8 @@ class SessionList(Struct, eq=False):
         """Return the result of `session/list` for a client that may see only this session, if this
         tenant has access to it."""
         row = await _row_for(tenant, self._journal, session_id, as_guest=True)
-        return _result([] if row is None else [await self._ours(row)])
+        lines = [] if row is None else [(await self._ours(row)).raw]
+        return splice(b"{}", {"sessions": array(lines)})
 
     async def page(
         self, filter: ListFilter, cursor: str | None, *, marked: bool, limit: int = bounds.LIST_PAGE
@@ -194,10 +195,6 @@ async def _row_for(
     row = await row_of(journal, session_id)
     is_there = row is not None and row.is_there_for(tenant)
     return row.seen_by(tenant, as_guest=as_guest) if row is not None and is_there else None
-
-
-def _result(lines: Sequence[ListLine]) -> bytes:
-    return splice(b"{}", {"sessions": array([line.raw for line in lines])})
 
 
 async def _page(

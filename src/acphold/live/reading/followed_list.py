@@ -22,7 +22,7 @@ from acphold.errors import RewrittenError
 from acphold.journal.journal import Journal, row_of
 from acphold.journal.rows import ListFilter, SessionRow
 from acphold.live.reading import bounds
-from acphold.live.reading.neighbours import Live, LiveSession, live_anywhere
+from acphold.live.reading.neighbours import Live, live_anywhere
 
 
 class Changed(Struct, frozen=True):
@@ -107,7 +107,11 @@ async def _follow(
                 await asyncio.wait([asking], timeout=0 if is_more else bounds.JOURNAL_LOOK_SECONDS)
             if asking is not None and asking.done():
                 before, live, asking = live, asking.result(), None
-                different = _different(before, live)
+                was, now_is = (
+                    {id_: (session, process.pid) for id_, (session, process) in of.items()}
+                    for of in (before, live)
+                )
+                different = [id_ for id_ in was | now_is if was.get(id_) != now_is.get(id_)]
                 for session_id, row in due_turns.items():
                     is_over = not _is_running(live, session_id)
                     if is_over and await _row(journal, session_id, live) != row:
@@ -167,13 +171,3 @@ async def _row(journal: Journal, session_id: str, live: Live) -> SessionRow | No
 
 def _is_running(live: Live, session_id: str) -> bool:
     return session_id in live and live[session_id][0].running
-
-
-def _different(before: Live, live: Live) -> list[str]:
-    """Return the sessions with another live state, or in another process, than before."""
-
-    def state(of: Live, session_id: str) -> tuple[LiveSession, int] | None:
-        found = of.get(session_id)
-        return None if found is None else (found[0], found[1].pid)
-
-    return [id_ for id_ in before.keys() | live.keys() if state(before, id_) != state(live, id_)]
