@@ -628,6 +628,7 @@ export class Session {
     this.#line.opened(told._meta?.["acphold/lineage"], told._meta?.["acphold/answered"]);
     this.questions.value = this.questions.value.filter((each) => each.state === "open" || this.#line.given(each.id));
     for (const each of this.sending.value) this.#send(each.kept);
+    void this.queueRequest().catch(() => {}); // its answer has the queue
     this.#changed();
   }
 }
