@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
-import acp.schema
-import pydantic
 from hypothesis import assume, given, settings, strategies as st
 from msgspec import Struct
 
@@ -22,6 +21,9 @@ from acp_wire.schema import (
 )
 from tests.schema.strategies import instances
 
+if TYPE_CHECKING:
+    import pydantic
+
 NEWER = (Notice, CompactionUpdate, CompactionSummaryChunk)
 """Updates that release 0.12.1 of the SDK does not have yet."""
 
@@ -29,6 +31,9 @@ NEWER = (Notice, CompactionUpdate, CompactionSummaryChunk)
 @cache
 def in_both() -> dict[type[Struct], pydantic.TypeAdapter[object]]:
     """The SDK's reader of each of our params and results, as far as it has one of that name."""
+    import acp.schema  # half a second, which each worker would take to collect the tests
+    import pydantic
+
     found: dict[type[Struct], pydantic.TypeAdapter[object]] = {}
     for method in (*AGENT_METHODS.values(), *CLIENT_METHODS.values()):
         kinds = [method.params, *([method.result] if isinstance(method, Method) else [])]
@@ -45,7 +50,7 @@ def test_the_sdk_has_nearly_all_of_our_messages() -> None:
 
 @given(
     data=st.data(),
-    kind=st.sampled_from(list(in_both())) | st.just(SessionNotification),
+    kind=st.deferred(lambda: st.sampled_from(list(in_both()))) | st.just(SessionNotification),
 )
 @settings(max_examples=200)
 def test_messages_travel_through_the_sdk_and_back(data: st.DataObject, kind: type[Struct]) -> None:
