@@ -151,7 +151,7 @@ $(VENV)/.compiled: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml wire/pyproject.toml safety/pyproject.toml mcp_servers/pyproject.toml conversation/pyproject.toml check/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	ACPHOLD_PINS=1 $(BIN)/python -m pip install --quiet --editable wire --editable safety --editable mcp_servers --editable conversation --editable check --editable '.[all]' --group dev
+	ACPHOLD_PINS=1 $(BIN)/python -m pip install --quiet --no-compile --editable wire --editable safety --editable mcp_servers --editable conversation --editable check --editable '.[all]' --group dev
 	touch $@
 
 clean:
