@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from acp_wire.tasks import TaskSet, beside, end, finish, first
+from acp_wire.tasks import TaskSet, beside, end, finish, first, timeout
 
 
 class Endless:
@@ -171,3 +171,59 @@ def test_closing_that_does_not_end_is_left_after_its_time(caplog: pytest.LogCapt
 
     asyncio.run(run())
     assert "closing does not end within 0.01 s" in caplog.text
+
+
+async def test_a_task_that_is_cancelled_has_its_time_to_clean_up_and_goes_on_behind_it() -> None:
+    begun, said = asyncio.Event(), list[str]()
+
+    async def run() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            try:
+                async with timeout(0):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                said.append("late")
+
+    running = asyncio.create_task(run())
+    await begun.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    assert said == ["late"]
+    assert running.cancelled()
+
+
+async def test_who_is_cancelled_within_its_time_is_cancelled() -> None:
+    begun = asyncio.Event()
+
+    async def run() -> None:
+        async with timeout(60):
+            begun.set()
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(run())
+    await begun.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+
+
+async def test_a_timeout_and_a_cancellation_in_one_step_are_a_cancellation() -> None:
+    begun = asyncio.Event()
+
+    async def run() -> None:
+        async with timeout(None) as limit:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                limit.reschedule(0)
+                await asyncio.Event().wait()
+
+    running = asyncio.create_task(run())
+    await begun.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()

@@ -47,7 +47,7 @@ from acp_check.stage import CheckSettings, Stage, part_of, playing
 from acp_check.subject import Subject
 from acp_wire.errors import AgentStartError
 from acp_wire.schema import Implementation
-from acp_wire.tasks import TaskSet, first
+from acp_wire.tasks import TaskSet, first, timeout
 
 MUST, SHOULD, EXPECTED = verdicts.Level.MUST, verdicts.Level.SHOULD, verdicts.Level.EXPECTED
 
@@ -431,7 +431,7 @@ async def _finding(
     began = loop.time()
     limit = bounds.CASE_TIMEOUTS * stage.settings.timeout
     try:
-        async with asyncio.timeout(limit):
+        async with timeout(limit):
             if check.rule.only not in (None, stage.subject.reach):
                 raise verdicts.NotApplied(OTHERS[stage.subject.reach])
             await look(stage, check)

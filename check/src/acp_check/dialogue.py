@@ -26,7 +26,7 @@ from acp_wire import errors
 from acp_wire.schema import TerminalExitStatus, TerminalOutputResponse, decode, encode
 from acp_wire.schema.updates import has_capability
 from acp_wire.surroundings import Surroundings
-from acp_wire.tasks import TaskSet, beside
+from acp_wire.tasks import TaskSet, beside, timeout
 from acp_wire.workspace.roots import Roots
 from acp_wire.workspace.terminals import Terminals
 
@@ -407,7 +407,7 @@ class Dialogue:
         """
         limit = self.timeout if seconds is None else seconds
         try:
-            async with asyncio.timeout(limit):
+            async with timeout(limit):
                 while (value := found()) is None:
                     if self.ended:
                         raise AgentGone(f"the agent ended ({await self._end_in_words()})")

@@ -17,7 +17,7 @@ from acp_check.record import Json
 from acp_wire.errors import INVALID_REQUEST, PARSE_ERROR, AcpError, ConnectionLostError
 from acp_wire.rpc.framing import LineBuffer, Oversize
 from acp_wire.rpc.transport import Transport
-from acp_wire.tasks import TaskSet
+from acp_wire.tasks import TaskSet, timeout
 
 
 class ExemplarError(Exception):
@@ -169,7 +169,7 @@ class ExemplarLine:
         self.send({"id": number, "method": method, "params": params})
         try:
             limit = bounds.CANCELLED_ANSWER_SECONDS if is_cancelled else seconds
-            async with asyncio.timeout(limit) as wait:
+            async with timeout(limit) as wait:
                 waits.add(wait)
                 message = await asked
         except TimeoutError:

@@ -14,6 +14,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from acp_check.record import Json
+from acp_wire.tasks import timeout
 
 INTRODUCTION: Json = {
     "protocolVersion": "2025-06-18",
@@ -167,7 +168,7 @@ async def connect(server: Json, seconds: float) -> ServerLink | None:
     """Return a server that was initialized and listed its tools in time, or None."""
     link: ServerLink | None = None
     try:
-        async with asyncio.timeout(seconds):
+        async with timeout(seconds):
             match server.get("type"):
                 case "http":
                     link = HttpLink(server["url"], _headers(server))

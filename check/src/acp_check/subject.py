@@ -20,6 +20,7 @@ from acp_wire.errors import AcpError, AgentStartError
 from acp_wire.extras import require_remote
 from acp_wire.processes.program import Program, launch
 from acp_wire.rpc import MAX_MESSAGE
+from acp_wire.tasks import timeout
 from acp_wire.transports.child import ChildProcess
 from acp_wire.transports.known_servers import ca_for, token_for, transport_of
 
@@ -107,7 +108,7 @@ class _RunningProgram(RunningAgent):
 
     async def wait(self, seconds: float) -> str | None:
         try:
-            async with asyncio.timeout(seconds):
+            async with timeout(seconds):
                 return await self._child.wait()
         except TimeoutError:
             return None

@@ -37,6 +37,7 @@ from acp_wire.errors import INVALID_PARAMS
 from acp_wire.rpc.transport import Transport
 from acp_wire.schema import Implementation
 from acp_wire.schema.updates import has_capability
+from acp_wire.tasks import timeout
 
 FENCE = "_acphold.check/fence"
 """A request that no client knows; its `behind` names the message that was sent before."""
@@ -288,7 +289,7 @@ class Tour(Script):
 async def fence(agent: Speaker, session_id: str, behind: str) -> bool:
     """Return True if the client still answers."""
     try:
-        async with asyncio.timeout(bounds.FENCE_SECONDS):
+        async with timeout(bounds.FENCE_SECONDS):
             await agent.ask(FENCE, {"sessionId": session_id, "behind": behind})
     except InVainError:
         return True

@@ -58,7 +58,7 @@ from acp_mcp_servers.transports import StdioServer
 from acp_wire.errors import MissingExtraError
 from acp_wire.extras import has_packages
 from acp_wire.schema import McpServerStdio
-from acp_wire.tasks import beside, end, first
+from acp_wire.tasks import beside, end, first, timeout
 
 if TYPE_CHECKING:
     from acp_mcp_servers.link import Link
@@ -360,7 +360,7 @@ class McpConnection:
         seen: set[object] = set()  # some servers repeat the same cursor for ever
         cursor: object = None
         try:
-            async with asyncio.timeout(self._ours.deadline):
+            async with timeout(self._ours.deadline):
                 for _ in range(bounds.LIST_PAGES):
                     result = await self.request(
                         method, {} if cursor is None else {"cursor": cursor}

@@ -29,7 +29,7 @@ from acp_mcp_servers.faults import AnswerError, FaultError, LostError, UnsentErr
 from acp_mcp_servers.messages import FORGOTTEN, UNSENT, fault_mark
 from acp_mcp_servers.offers import OurSide, Progress
 from acp_mcp_servers.streams import Wire, root_cause
-from acp_wire.tasks import end
+from acp_wire.tasks import end, timeout
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
@@ -58,7 +58,7 @@ class Patience:
         """Raise TimeoutError after `seconds`, or CALL_SECONDS after the last call of what it
         yields.
         """
-        async with asyncio.timeout(seconds) as limit:
+        async with timeout(seconds) as limit:
             if seconds is not None:
                 yield lambda: None
                 return

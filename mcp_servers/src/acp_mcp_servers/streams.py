@@ -52,7 +52,7 @@ from acp_mcp_servers.transports import Channel, InnerError, StdioServer
 from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.schema import McpServerHttp, McpServerSse
-from acp_wire.tasks import end
+from acp_wire.tasks import end, timeout
 
 LONGEST_SEGMENT = 24
 """Longest part of a path that is shown, in characters; a longer one may be a key."""
@@ -92,7 +92,7 @@ class GuardedClient(httpx2.AsyncClient):
             asked = None if ours.method is None else ours.id
         wait = bounds.NOTICE_SECONDS if request.method == "POST" and asked is None else None
         try:
-            async with asyncio.timeout(wait):
+            async with timeout(wait):
                 return await self._send_safely(request, asked)
         except TimeoutError:
             return self._failure(request, f"it accepted no message for {wait:g} s", REFUSED)
@@ -356,7 +356,7 @@ class StdioWire(Wire):
 
     async def _send(self, message: SessionMessage, line: bytes) -> None:
         with suppress(ConnectionLostError):  # the reader knows the reason
-            async with asyncio.timeout(bounds.TAKE_SECONDS):
+            async with timeout(bounds.TAKE_SECONDS):
                 await self._server.send(line)
 
 
@@ -392,7 +392,7 @@ class HttpWire(Wire):
         # (NaN).
         sent = decode_message(line)
         sent.metadata = message.metadata
-        async with asyncio.timeout(bounds.TAKE_SECONDS):
+        async with timeout(bounds.TAKE_SECONDS):
             await self._writing.send(sent)
 
     def _listening(self) -> None:
@@ -448,7 +448,7 @@ class SseWire(Wire):
         address = await asyncio.shield(self._address)  # limited by the deadline of connecting
         headers = {"content-type": "application/json"}
         post = self._client.build_request("POST", address, content=line, headers=headers)
-        async with asyncio.timeout(bounds.TAKE_SECONDS):  # its answer comes on the event stream
+        async with timeout(bounds.TAKE_SECONDS):  # its answer comes on the event stream
             response = await self._client.send(post, stream=True)
             await response.aclose()
         if response.is_success:

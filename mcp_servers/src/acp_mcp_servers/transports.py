@@ -12,7 +12,6 @@ MessageMcpNotification.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -29,6 +28,7 @@ from acp_wire.processes.program import launch
 from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.rpc.framing import LineBuffer, Oversize
 from acp_wire.schema.splice import json_value
+from acp_wire.tasks import timeout
 
 if TYPE_CHECKING:
     from acp_wire.schema import McpServerStdio
@@ -110,7 +110,7 @@ class StdioServer:
         if self._child is None:
             return otherwise
         with suppress(TimeoutError):
-            async with asyncio.timeout(bounds.EXIT_SECONDS if self._silenced else 0):
+            async with timeout(bounds.EXIT_SECONDS if self._silenced else 0):
                 return f"it ended with {await self._child.wait()}{self._last_words()}"
         if self._noise:
             first = self._redact.one_line(self._first_noise)

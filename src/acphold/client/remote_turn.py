@@ -46,7 +46,7 @@ from acp_conversation.history.timeline import Item, Message, ToolCall, end_entry
 from acp_wire.rpc.requests import SILENCE_CHECKS, Answer
 from acp_wire.schema import PROMPT, Update, decode_update
 from acp_wire.schema.updates import UnknownUpdate
-from acp_wire.tasks import finish
+from acp_wire.tasks import finish, timeout
 from acphold import errors
 from acphold.client.inbox import Inbox
 from acphold.live.hub.annotations import repeats
@@ -271,7 +271,7 @@ class TurnFeed:
     async def wait_until_free(self) -> None:
         """Return once another prompt may be sent; AgentBusyError if the agent stays silent."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._uplink.settings.silence):
+            async with timeout(self._uplink.settings.silence):
                 await self.free.wait()
         if not self.is_free:
             raise errors.AgentBusyError(

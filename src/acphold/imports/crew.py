@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from acp_wire.processes.exit_status import describe
 from acp_wire.processes.own_program import own_python, run_beside, start_beside
+from acp_wire.tasks import timeout
 from acphold.errors import AcpError, TranscriptError
 from acphold.imports.heads import unread_in
 from acphold.imports.intake import OUTCOMES, ImportSelection, Intake, PieceReader, read_here
@@ -205,7 +206,7 @@ class _Worker:
             # Not killed at once: that would collect the status of an ended process, which asyncio
             # then misses.
             with suppress(TimeoutError):
-                async with asyncio.timeout(END_SECONDS):
+                async with timeout(END_SECONDS):
                     await process.wait()
             status = await _end(process)
             return ReadingFailed(f"the process reading it ended: {describe(status)}")

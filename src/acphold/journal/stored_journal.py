@@ -20,6 +20,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from acp_wire.tasks import timeout
 from acphold.errors import TranscriptError, UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.rows import SessionRow
@@ -94,7 +95,7 @@ class Transcripts:
                     f"session {session_id!r} was listed by an import, but not read yet"
                 )
             try:
-                async with asyncio.timeout(bounds.TRANSCRIPT_SECONDS):
+                async with timeout(bounds.TRANSCRIPT_SECONDS):
                     await self._read_transcript(self._location, session_id)
             except TimeoutError:
                 raise TranscriptError(
@@ -109,7 +110,7 @@ class Transcripts:
     async def _is_read_elsewhere(self, session_id: str) -> bool:
         """Wait while an import of another process reads it; True if it was read to its end."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(bounds.TRANSCRIPT_SECONDS):
+            async with timeout(bounds.TRANSCRIPT_SECONDS):
                 seen, quiet = -1, 0.0
                 while (row := await self._find(session_id)) is not None and row.is_unread:
                     quiet = 0.0 if row.last_seq != seen else quiet + bounds.IMPORT_LOOK_SECONDS

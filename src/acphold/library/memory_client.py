@@ -28,7 +28,7 @@ from acp_wire.schema import (
     Update,
     decode,
 )
-from acp_wire.tasks import end, finish
+from acp_wire.tasks import end, finish, timeout
 from acp_wire.transports.streams import memory_pair
 from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, RemoteTurn
 from acphold.client.advertised import Content, Folder, OpenOptions, require_folder
@@ -149,7 +149,7 @@ class Recording:
 
     async def until(self, found: Callable[[], T | None]) -> T:
         """See `WatchedAgent.until`."""
-        async with asyncio.timeout(self.deadline):
+        async with timeout(self.deadline):
             while (value := found()) is None:
                 self._news.clear()
                 await self._news.wait()

@@ -31,6 +31,7 @@ from acp_wire.schema import (
     ToolKind,
     encode,
 )
+from acp_wire.tasks import timeout
 from acphold.errors import AcpError, DeclarationError
 from acphold.library import bounds
 from acphold.library.store import to_json
@@ -334,7 +335,7 @@ class RunningTool:
 
     async def _keep_output(self, command: RunningCommand) -> None:
         try:
-            async with asyncio.timeout(bounds.OUTPUT_SECONDS):
+            async with timeout(bounds.OUTPUT_SECONDS):
                 output = await command.output()
         except (AcpError, TimeoutError):
             return  # the client has gone, and the terminal with it

@@ -36,6 +36,7 @@ from acp_wire.schema import (
     decode,
     encode,
 )
+from acp_wire.tasks import timeout
 from acphold import errors
 from acphold.library import bounds
 from acphold.live.agents.interface import AgentListener, AgentRequest, Notified
@@ -325,7 +326,7 @@ class ClientCommand(RunningCommand):
     async def _release(self) -> None:
         # What fails here, the client says to the release too.
         with suppress(errors.AcpError, TimeoutError):
-            async with asyncio.timeout(bounds.OUTPUT_SECONDS):
+            async with timeout(bounds.OUTPUT_SECONDS):
                 self._last = await self._output()
         await self._ask(RELEASE_TERMINAL)
 
@@ -463,7 +464,7 @@ class TurnCommands:
 
     async def _release(self, command: RunningCommand) -> None:
         try:
-            async with asyncio.timeout(bounds.COMMANDS_END_SECONDS):
+            async with timeout(bounds.COMMANDS_END_SECONDS):
                 await command.release()
         except (errors.AcpError, TimeoutError) as exc:
             log.warning("terminal %s was not released: %r", command.id, exc)

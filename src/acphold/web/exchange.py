@@ -18,7 +18,7 @@ from msgspec.json import decode, encode
 
 from acp_safety.errors import RuleError
 from acp_wire.rpc.eager_tasks import EagerTasks
-from acp_wire.tasks import end, first
+from acp_wire.tasks import end, first, timeout
 from acp_wire.transports.messages import POLICY
 from acp_wire.transports.pipes import FLUSH_SECONDS
 from acphold import errors
@@ -192,7 +192,7 @@ class EventStream:
                     self._news.clear()
                     self._waiting = mine
                     try:
-                        async with asyncio.timeout(bounds.STREAM_HEARTBEAT_SECONDS):
+                        async with timeout(bounds.STREAM_HEARTBEAT_SECONDS):
                             await self._news.wait()
                     except TimeoutError:
                         yield HEARTBEAT
@@ -408,14 +408,14 @@ class HttpExchange:
     async def _end_early(self) -> None:
         """End an answer after the last event sent, without waiting long for a slow reader."""
         try:
-            async with asyncio.timeout(FLUSH_SECONDS):
+            async with timeout(FLUSH_SECONDS):
                 await self._complete()
         except TimeoutError:
             if self.connection is None:
                 return
             self.connection.abort()
             with suppress(TimeoutError):
-                async with asyncio.timeout(FLUSH_SECONDS):
+                async with timeout(FLUSH_SECONDS):
                     await self._wait_disconnect()  # otherwise its server logs an error of ours
 
     async def _more(self, body: bytes) -> None:

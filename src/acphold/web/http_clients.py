@@ -54,7 +54,7 @@ from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode
 from acp_wire.schema.methods import CANCEL_REQUEST, LEAVING, MAKING, OPENING, REOPENING
 from acp_wire.schema.salvage import repair
 from acp_wire.schema.splice import session_id_in, splice
-from acp_wire.tasks import END_SECONDS, TaskSet, end
+from acp_wire.tasks import END_SECONDS, TaskSet, end, timeout
 from acp_wire.transports.known_servers import ONE_STREAM
 from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, InvalidParamsError
@@ -374,7 +374,7 @@ class HttpTransport(Offering):
     async def aclose(self) -> None:
         """Flush for at most FLUSH_SECONDS, then end; may be called again."""
         try:
-            async with asyncio.timeout(FLUSH_SECONDS):
+            async with timeout(FLUSH_SECONDS):
                 while self.buffered and not self.is_over:
                     await self._change()
         except TimeoutError:

@@ -35,6 +35,7 @@ from msgspec.json import encode as json_encode
 from acp_conversation.history.entries import SENT, TURN_END, id_of_sent
 from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION, encode
 from acp_wire.schema.splice import splice
+from acp_wire.tasks import timeout
 from acphold.errors import JournalUnavailableError, RewrittenError
 from acphold.journal.hits import terms
 from acphold.journal.journal import Journal
@@ -101,7 +102,7 @@ class JournalReader:
             raise RefusedError(503, "too many requests read the journal at once; try again")
         self._asked += 1
         try:
-            async with asyncio.timeout(bounds.QUESTION_SECONDS):
+            async with timeout(bounds.QUESTION_SECONDS):
                 return await self.run(answer())
         except TimeoutError:
             raise RefusedError(503, "the journal takes too long to answer; try again") from None

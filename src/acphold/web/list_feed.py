@@ -27,7 +27,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from acp_wire.schema import LIST_SESSIONS
-from acp_wire.tasks import end
+from acp_wire.tasks import end, timeout_at
 from acphold.errors import JournalError
 from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter, SessionRow
@@ -184,7 +184,7 @@ class ListFeed:
                 yield events
                 heartbeat_at = loop.time() + bounds.STREAM_HEARTBEAT_SECONDS
             try:
-                async with asyncio.timeout_at(heartbeat_at):
+                async with timeout_at(heartbeat_at):
                     await news.wait()
             except TimeoutError:
                 yield HEARTBEAT

@@ -39,7 +39,7 @@ from acp_conversation.history.entries import now_ms
 from acp_conversation.history.prompt_queue import describe_queue
 from acp_conversation.presentation.visible_text import on_one_line
 from acp_wire.schema import LIST_SESSIONS
-from acp_wire.tasks import end
+from acp_wire.tasks import end, timeout_at
 from acphold.errors import JournalError
 from acphold.journal.journal import Journal
 from acphold.journal.rows import SessionRow
@@ -208,7 +208,7 @@ class Notices:
                 opens = [at + bounds.NOTICE_HOLD_SECONDS for at in self._seen_at.values()]
                 due = [at for at in opens if at > began]
                 with suppress(TimeoutError):
-                    async with asyncio.timeout_at(min([*due, began + bounds.NOTICE_CHECK_SECONDS])):
+                    async with timeout_at(min([*due, began + bounds.NOTICE_CHECK_SECONDS])):
                         await activity.wait()
                 soonest = min(bounds.STIRRED_SECONDS, bounds.NOTICE_CHECK_SECONDS)
                 await asyncio.sleep(began + soonest - self._now())

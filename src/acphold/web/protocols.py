@@ -25,6 +25,7 @@ from websockets.frames import Frame
 from websockets.http11 import Request
 from websockets.protocol import State
 
+from acp_wire.tasks import timeout
 from acp_wire.transports.messages import AT_ONCE, NORMAL
 from acp_wire.transports.pipes import FLUSH_SECONDS
 from acphold.errors import ConnectionLostError
@@ -408,7 +409,7 @@ class SocketTransport(Offering):
         """Flush for at most FLUSH_SECONDS, then close; may be called again."""
         if self.is_read:
             try:
-                async with asyncio.timeout(FLUSH_SECONDS):
+                async with timeout(FLUSH_SECONDS):
                     self._protocol.transport.set_write_buffer_limits(high=0)
                     await self._protocol.send({"type": "websocket.close", "code": NORMAL})
             except TimeoutError:  # nobody reads it

@@ -32,6 +32,7 @@ from urllib.parse import urlsplit
 from msgspec import MsgspecError, Struct
 from msgspec.json import decode, encode
 
+from acp_wire.tasks import timeout
 from acp_wire.transports.runtime_folder import state_folder, write_private
 from acp_wire.workspace.threads import Threads
 from acphold.web import bounds
@@ -203,8 +204,8 @@ def is_public(address: str) -> bool:
         inside.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
     if not all(is_public(str(it)) for it in inside if it is not None):
         return False
-    if found.ipv4_mapped is not None:
-        return True
+    if found.ipv4_mapped is not None or found.sixtofour is not None:
+        return True  # all of 6to4 is private to Python 3.11.2
     is_private = any(found in network for network in _PRIVATE)
     return found.is_global and not found.is_multicast and not is_private
 
@@ -224,7 +225,7 @@ async def send(
 
     host = urlsplit(order.to.endpoint).hostname or ""
     try:
-        async with asyncio.timeout(bounds.PUSH_SECONDS):
+        async with timeout(bounds.PUSH_SECONDS):
             # Not by the loop: at its end it would wait for a name server that does not answer.
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             addresses = [str(it[4][0]) for it in found]
@@ -264,7 +265,7 @@ class PushSender:
     async def send(self, order: Order) -> PushOutcome:
         """Send one message; never raises for errors of others."""
         try:
-            async with asyncio.timeout(bounds.PUSH_PATIENCE_SECONDS):
+            async with timeout(bounds.PUSH_PATIENCE_SECONDS):
                 return await self._threads.run(lambda: asyncio.run(send(order)))
         except TimeoutError:
             return PushOutcome(0, "the push service does not answer")

@@ -27,7 +27,7 @@ from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.rpc.transport import OfferingTransport
 from acp_wire.schema import encode
-from acp_wire.tasks import TaskSet, beside, finish, first
+from acp_wire.tasks import TaskSet, beside, finish, first, timeout
 from acphold import errors
 from acphold.journal.stored_journal import Durations
 from acphold.live.hub.alerts import Activity
@@ -242,7 +242,7 @@ class DaemonLine:
     async def wait_until_registered(self) -> tuple[ReachedDaemon, Peer, relay_protocol.Registered]:
         """Wait for the daemon; raises the AcpError for which there is none."""
         try:
-            async with asyncio.timeout(bounds.DAEMON_SECONDS):
+            async with timeout(bounds.DAEMON_SECONDS):
                 while self._registered is None:
                     if self._problem is not None:
                         raise self._problem

@@ -48,6 +48,7 @@ from acp_conversation.history.words import document
 from acp_conversation.presentation.present_diffs import present_diffs, present_files
 from acp_conversation.reports.file_edits import diffs_in
 from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION
+from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold.errors import ForbiddenError, RewrittenError, UnknownSessionError
 from acphold.journal.hits import Held, hit, patterns_of, speaker, terms
@@ -307,7 +308,7 @@ class Reports:
             if call is None:
                 raise RefusedError(404, "this question is not open")
             try:
-                async with asyncio.timeout(bounds.PRESENT_SECONDS):
+                async with timeout(bounds.PRESENT_SECONDS):
                     diffs = await self._threads.run(
                         present_diffs, call, present_files(row.cwd, row.additional_directories)
                     )

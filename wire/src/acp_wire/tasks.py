@@ -16,7 +16,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,40 @@ FINISH_SECONDS = 2 * END_SECONDS
 
 RUNS = 3
 """Times that `finish` begins: a program's end cancels all tasks once, or twice."""
+
+
+class _Timeout(asyncio.Timeout):  # type: ignore[misc]
+    """With what Python 3.11.3 mends (its issue 102780): it raises TimeoutError also in a task that
+    was cancelled before it began, as all are that clean up. Debian 12 has 3.11.2."""
+
+    async def __aenter__(self) -> Self:
+        self._cancelled_before = _this_task().cancelling()
+        await super().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, at: Any
+    ) -> None:
+        await super().__aexit__(kind, raised, at)
+        is_late = self.expired() and kind is asyncio.CancelledError
+        if is_late and _this_task().cancelling() <= self._cancelled_before:
+            raise TimeoutError from raised
+
+
+def _this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+def timeout_at(when: float | None) -> asyncio.Timeout:
+    """Return what `asyncio.timeout_at` returns, in every Python 3.11."""
+    return _Timeout(when) if sys.version_info < (3, 12) else asyncio.timeout_at(when)
+
+
+def timeout(seconds: float | None) -> asyncio.Timeout:
+    """Return what `asyncio.timeout` returns, in every Python 3.11."""
+    return timeout_at(None if seconds is None else asyncio.get_running_loop().time() + seconds)
 
 
 async def end(*tasks: asyncio.Future[Any] | None, seconds: float = END_SECONDS) -> None:

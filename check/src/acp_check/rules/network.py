@@ -22,7 +22,7 @@ from acp_check.record import Json, WireLine, line
 from acp_check.stage import Stage
 from acp_check.subject import ServerSubject
 from acp_check.verdicts import NotAdvertised, NotObservable, Reach, RuleSource, Violation
-from acp_wire.tasks import end
+from acp_wire.tasks import end, timeout
 from acp_wire.transports.route import Route
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Streams:
     async def until(self, found: Callable[[], object]) -> bool:
         """Wait until `found()` is true; return False if that does not come in time."""
         try:
-            async with asyncio.timeout(self.http.seconds):
+            async with timeout(self.http.seconds):
                 while not found():
                     self._news.clear()
                     await self._news.wait()
@@ -501,7 +501,7 @@ async def text_frames(stage: Stage) -> None:
         ):
             await socket.send(message_of(method, params, id).decode())
             try:
-                async with asyncio.timeout(stage.settings.timeout):
+                async with timeout(stage.settings.timeout):
                     while (await _frame(socket)).get("id") != id:
                         pass
             except TimeoutError:
@@ -529,7 +529,7 @@ async def binary(stage: Stage) -> None:
         await socket.send(asked.decode())
         loop, is_answered = asyncio.get_running_loop(), False
         try:
-            async with asyncio.timeout(stage.settings.timeout) as wait:
+            async with timeout(stage.settings.timeout) as wait:
                 while True:
                     message = line(1, 0.0, "agent", _bytes(await socket.recv()))
                     answered = message.message.get("id")

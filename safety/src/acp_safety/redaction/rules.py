@@ -215,7 +215,7 @@ _FORMS: Final = (
         "-----BEGIN ",
         # Up to its end, or if that is missing, as far as it looks like one.
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:(?:(?!-----)[\s\S]){16,20000}+-?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?>(?:(?!-----)[\s\S]){16,20000})-?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
         rf"|(?:{_NEXT_LINE}(?:Proc-Type|DEK-Info|Version|Comment):[^\n\\]{{0,80}})*"
         rf"(?:{_NEXT_LINE}[A-Za-z0-9+/=]{{16,}})+)",
     ),

@@ -24,6 +24,7 @@ from acp_wire.processes.folder_watch import (
 )
 from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.own_program import own_command, run_beside
+from acp_wire.tasks import timeout
 from acphold.faces.cli import bounds
 from acphold.faces.cli.index_beside import growth, memory_file
 from acphold.journal import stores
@@ -42,7 +43,7 @@ async def watch_agents() -> None:
         while not is_replaced():
             pause = await _look(watch, stores.journal_name())
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                async with timeout(pause):
                     await watch.changed.wait()
             # An agent writes several times in a moment.
             await asyncio.sleep(bounds.WATCH_QUIET_SECONDS)

@@ -19,6 +19,7 @@ from acp_conversation.history.timeline import turn_end
 from acp_wire.rpc import MAX_MESSAGE, Transport
 from acp_wire.schema import Implementation
 from acp_wire.schema.initialize import AuthCapabilities
+from acp_wire.tasks import timeout
 from acp_wire.transports.pipes import PipeTransport
 from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, RemoteTurn, connected_to
 from acphold.client.answers import Answers, PermissionAnswer, leave_to_others, rule_for
@@ -302,6 +303,6 @@ class FrontEndpoint(Endpoint):
                 connection.setblocking(False)
                 # The daemon was killed, or the agent does not end.
                 with suppress(OSError, TimeoutError):
-                    async with asyncio.timeout(bounds.BRIEF_END_SECONDS):
+                    async with timeout(bounds.BRIEF_END_SECONDS):
                         await asyncio.get_running_loop().sock_recv(connection, 1)
         self._front.close()

@@ -6,7 +6,6 @@ journal here, or a server far away.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -27,6 +26,7 @@ from acp_conversation.presentation.present_diffs import (
 from acp_conversation.reports.transcript import DecidedQuestion
 from acp_safety.errors import RuleError
 from acp_safety.standing.decision import allowance
+from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold.errors import AcpError
 from acphold.faces.cli import bounds
@@ -55,7 +55,7 @@ class KnownCalls:
             return tool
         try:
             async with (
-                asyncio.timeout(bounds.PRESENT_SECONDS),
+                timeout(bounds.PRESENT_SECONDS),
                 existing_journal() as journal,
             ):
                 row = await journal.session(session_id)

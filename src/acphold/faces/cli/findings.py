@@ -20,6 +20,7 @@ from acp_safety.snapshots.checkouts import checkout_of
 from acp_safety.snapshots.git import program
 from acp_safety.snapshots.snapshot import is_too_high
 from acp_wire.surroundings import Surroundings
+from acp_wire.tasks import timeout
 from acphold import errors
 from acphold.faces.cli import bounds
 from acphold.faces.cli.journals import existing_journal, file_of, sessions, unread_remark
@@ -296,7 +297,7 @@ def _is_off() -> bool:
 async def remove_from_disk(journal: Journal) -> None:
     """Remove the files of deleted sessions, and say so if that takes too long."""
     try:
-        async with asyncio.timeout(bounds.FILES_GONE_SECONDS):
+        async with timeout(bounds.FILES_GONE_SECONDS):
             await tidy(journal)
     except TimeoutError:
         tell("Removing kept files takes a while; acphold removes the rest later.")

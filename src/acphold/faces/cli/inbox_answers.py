@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from acp_conversation.history.entries import now_ms
 from acp_conversation.history.timeline import ToolCall
+from acp_wire.tasks import timeout
 from acp_wire.transports.known_servers import names_no_agent
 from acphold.client import PermissionQuestion, RemoteAgent, connected_to
 from acphold.client.answers import Answers, PermissionAnswer
@@ -145,7 +146,7 @@ class InboxVisit:
                 while self._asks or (self._answers.is_offering and self._elsewhere <= known):
                     self._changed.clear()
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(bounds.INBOX_LOOK_SECONDS):
+                        async with timeout(bounds.INBOX_LOOK_SECONDS):
                             if self._asks:
                                 known = self._elsewhere
                                 await self._changed.wait()

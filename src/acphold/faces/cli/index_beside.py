@@ -23,6 +23,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self
 
 from acp_wire.processes.own_program import own_command, start_detached
+from acp_wire.tasks import timeout
 from acp_wire.transports.runtime_folder import lock, runtime_folder, state_folder
 from acphold.errors import AcpError, JournalUnavailableError, RuntimeFolderError
 from acphold.faces.cli import bounds, options
@@ -140,7 +141,7 @@ async def index_beside() -> None:
     """
     path = stores.journal_name()
     with suppress(TimeoutError):
-        async with existing_journal() as found, asyncio.timeout(bounds.INDEX_BESIDE_SECONDS):
+        async with existing_journal() as found, timeout(bounds.INDEX_BESIDE_SECONDS):
             # A process that found another one at work relied on it, so look again after unlocking.
             while (lock_file := alone(path)) is not None:
                 try:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from acp_wire.processes.program import launch
 from acp_wire.rpc.transport import Transport
 from acp_wire.surroundings import Surroundings
+from acp_wire.tasks import timeout
 from acp_wire.transports.child import ChildProcess
 from acp_wire.transports.known_servers import MOVES, origin_of
 from acp_wire.transports.pipes import PipeTransport
@@ -118,7 +119,7 @@ async def over_ssh(host: str, words: Sequence[str], work: Work) -> MovedSession:
         return await work(child.transport)
     except ConnectionLostError as error:
         try:
-            async with asyncio.timeout(bounds.MOVE_END_SECONDS):
+            async with timeout(bounds.MOVE_END_SECONDS):
                 how = await child.wait()
         except TimeoutError:
             how = "it does not exit"

@@ -19,7 +19,7 @@ from acp_conversation.presentation.visible_text import on_one_line, visible
 from acp_conversation.reports.transcript import DecidedQuestion
 from acp_wire.processes.foreground import ForegroundProgram
 from acp_wire.schema import ElicitationContentValue
-from acp_wire.tasks import TaskSet, end
+from acp_wire.tasks import TaskSet, end, timeout
 from acphold.errors import AcpError, DeclarationError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.flow import Flow
@@ -313,7 +313,7 @@ class PersonAnswers:
     async def _tell_outcome(self, calls: AskedCalls, asked: PermissionQuestion) -> None:
         call, decided = asked.tool_call.tool_call_id, None
         try:
-            async with asyncio.timeout(bounds.OUTCOME_SECONDS):
+            async with timeout(bounds.OUTCOME_SECONDS):
                 while True:
                     if (decided := await calls.outcome(asked.session_id, call)) is not None:
                         break

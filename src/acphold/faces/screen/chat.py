@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acp_conversation.history.children import child_entry
 from acp_conversation.presentation.visible_text import on_one_line, quantity
+from acp_wire.tasks import timeout
 from acphold.errors import AcpError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.answers import Face
@@ -110,7 +111,7 @@ class Chat:
     async def _watch(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(bounds.CLIENTS_LOOK_SECONDS):
+                async with timeout(bounds.CLIENTS_LOOK_SECONDS):
                     await self._has_news.wait()
             await asyncio.sleep(bounds.TURN_LOOK_SECONDS)
             self._has_news.clear()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from acp_conversation.history.prompt_queue import NO_QUEUE, PromptQueue
 from acp_conversation.presentation.visible_text import visible
 from acp_wire.processes.foreground import ForegroundProgram, run_in_front
-from acp_wire.tasks import beside, first
+from acp_wire.tasks import beside, first, timeout
 from acphold.errors import AgentStartError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.flow import Flow
@@ -109,7 +109,7 @@ class PlainFace:
         """Return when the chat is over, or nobody reads the output any more."""
         while not self._closed.is_set() and not is_unread(self._stream):
             with suppress(TimeoutError):
-                async with asyncio.timeout(bounds.READER_LOOK_SECONDS):
+                async with timeout(bounds.READER_LOOK_SECONDS):
                     await self._closed.wait()
 
     async def prompt_each(self, turns: ShownTurns) -> None:

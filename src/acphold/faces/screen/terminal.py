@@ -24,6 +24,7 @@ from select import select as select_readable
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from acp_wire.processes.foreground import InFront, start_in_front
+from acp_wire.tasks import timeout
 from acphold.faces.screen import bounds
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class TypedLines:
         at = asyncio.get_running_loop().time()
         while not self._is_over:
             try:
-                async with asyncio.timeout(bounds.PASTE_SECONDS):
+                async with timeout(bounds.PASTE_SECONDS):
                     text += await self._piece()
             except TimeoutError:
                 # On a busy machine the time may be over although the next line has arrived.

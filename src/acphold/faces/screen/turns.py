@@ -18,7 +18,7 @@ from acp_conversation.history.raw_update import PROMPT_BEGUN
 from acp_conversation.history.timeline import TurnEnd, TurnOutcome, turn_end
 from acp_conversation.presentation.visible_text import on_one_line
 from acp_wire.schema import ContentBlock, ResourceLink, TextContent, encode
-from acp_wire.tasks import TaskSet
+from acp_wire.tasks import TaskSet, timeout
 from acphold.errors import AcpError, AuthRequiredError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.answers import Face
@@ -350,7 +350,7 @@ class ShownTurns:
         self.last_end = self.failure = None
         if self._flow.is_open:  # is another client's turn running?
             with suppress(TimeoutError):
-                async with asyncio.timeout(bounds.TURN_LOOK_SECONDS):
+                async with timeout(bounds.TURN_LOOK_SECONDS):
                     await self.refresh()
         self._unshown = encode(content)
         if not (self._flow.is_open and self.live.running):

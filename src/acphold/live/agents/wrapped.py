@@ -34,7 +34,7 @@ from acp_wire.rpc.requests import Answer, Request
 from acp_wire.schema.methods import OPENING
 from acp_wire.schema.splice import items, members, splice
 from acp_wire.surroundings import Surroundings
-from acp_wire.tasks import TaskSet, finish
+from acp_wire.tasks import TaskSet, finish, timeout
 from acp_wire.transports.child import ChildProcess
 from acphold import errors
 from acphold.journal.lineage import identity
@@ -75,7 +75,7 @@ async def exit_error(name: str, process: ChildProcess | None) -> errors.AgentExi
     """Return the error for the program `name` once it has ended, within STATUS_TIMEOUT."""
     if process is not None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(STATUS_TIMEOUT):
+            async with timeout(STATUS_TIMEOUT):
                 await process.wait()
     return how_it_ended(name, process)
 
@@ -382,7 +382,7 @@ class ProcessAgent:
             self._stuck = False
         elif not self._stuck:  # wait for a slow program, not for one that hangs
             try:
-                async with asyncio.timeout(STUCK_SECONDS):
+                async with timeout(STUCK_SECONDS):
                     await peer.drain()
             except TimeoutError:
                 self._stuck = True

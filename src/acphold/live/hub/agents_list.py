@@ -13,7 +13,6 @@ title counts. A change that is made here is told to an agent that has a method f
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
@@ -29,6 +28,7 @@ from acp_wire.newest import Newest
 from acp_wire.schema import LIST_SESSIONS, SessionInfo, decode, encode
 from acp_wire.schema.splice import splice
 from acp_wire.surroundings import resolve_folder
+from acp_wire.tasks import timeout
 from acphold.errors import AcpError, InvalidParamsError, UnknownSessionError
 from acphold.journal.journal import Journal
 from acphold.journal.rows import NO_CHANGE, ListKey, SessionRow
@@ -175,7 +175,7 @@ class AgentsList:
         can_list = self._agent.capabilities.session_capabilities.list is not None
         try:
             if self._agent.alive and can_list:
-                async with asyncio.timeout(bounds.AGENT_LIST_SECONDS):
+                async with timeout(bounds.AGENT_LIST_SECONDS):
                     for folder in (*_spellings(cwd), *beside):
                         await self._collect(folder, found)
         except TimeoutError:

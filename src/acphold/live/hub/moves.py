@@ -34,7 +34,6 @@ had lost it; after the mark the taker notes that it has no modes and options yet
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
@@ -51,6 +50,7 @@ from acp_safety.snapshots.checkouts import COMMIT, ProjectMarks
 from acp_safety.snapshots.packs import OBJECT
 from acp_wire.rpc.framing import LineBuffer, Oversize
 from acp_wire.rpc.transport import Transport
+from acp_wire.tasks import timeout
 from acphold import errors
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.journal import Journal, history
@@ -220,7 +220,7 @@ class MoveLine:
         """Send a frame; raises ConnectionLostError."""
         self._transport.send(msgspec.json.encode(frame) + b"\n")
         try:
-            async with asyncio.timeout(bounds.MOVE_WORK_SECONDS):
+            async with timeout(bounds.MOVE_WORK_SECONDS):
                 await self._transport.drain()
         except TimeoutError:
             raise errors.ConnectionLostError("the other machine has stopped reading") from None
@@ -231,7 +231,7 @@ class MoveLine:
         Raises ConnectionLostError, and MoveRefusedError with the reason of the other side.
         """
         try:
-            async with asyncio.timeout(seconds):
+            async with timeout(seconds):
                 while not self._arrived:
                     if not (data := await self._transport.receive()):
                         raise errors.ConnectionLostError("lost the connection to the other machine")

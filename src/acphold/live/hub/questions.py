@@ -42,7 +42,7 @@ from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.schema.initialize import ElicitationCapabilities
 from acp_wire.schema.splice import in_meta, members, splice, with_meta, without_meta
 from acp_wire.schema.updates import CHILD
-from acp_wire.tasks import end
+from acp_wire.tasks import end, timeout
 from acphold import errors
 from acphold.live.agents.interface import AgentRequest
 from acphold.live.hub import bounds
@@ -467,7 +467,7 @@ class Questions(Struct, eq=False):
         """Close, and wait until the outcomes of all questions are journalled."""
         self.close()
         with suppress(TimeoutError):
-            async with asyncio.timeout(bounds.QUESTIONS_CLOSE_SECONDS):
+            async with timeout(bounds.QUESTIONS_CLOSE_SECONDS):
                 while waiting := self._questions:
                     waiting[0].changed.clear()
                     await waiting[0].changed.wait()

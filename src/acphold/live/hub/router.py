@@ -29,7 +29,7 @@ from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.schema import encode
 from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.schema.updates import OPENCODE_CHILD
-from acp_wire.tasks import end
+from acp_wire.tasks import end, timeout
 from acphold import errors
 from acphold.journal.journal import Journal, row_of, session_of
 from acphold.live.agents import air
@@ -205,7 +205,7 @@ class Router(Struct, eq=False):
             self._stuck.discard(client)
         elif client not in self._stuck:
             try:
-                async with asyncio.timeout(bounds.STUCK_SECONDS):
+                async with timeout(bounds.STUCK_SECONDS):
                     await client.drain()
             except TimeoutError:
                 self._stuck.add(client)

@@ -37,6 +37,7 @@ from acp_wire import schema
 from acp_wire.newest import Newest
 from acp_wire.schema.updates import TOOL_KINDS
 from acp_wire.surroundings import Surroundings
+from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold import errors
 from acphold.live.agents.interface import AgentRequest, update_of
@@ -94,7 +95,7 @@ class TerminalTexts:
                 id_ = terminal_id(asked.params)
                 params = schema.encode({"sessionId": self._session.id, "terminalId": id_})
                 try:
-                    async with asyncio.timeout(bounds.LAST_OUTPUT_SECONDS):
+                    async with timeout(bounds.LAST_OUTPUT_SECONDS):
                         self._note_output(
                             id_, terminal, await ask(schema.TERMINAL_OUTPUT.name, params)
                         )

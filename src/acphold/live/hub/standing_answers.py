@@ -23,6 +23,7 @@ from acp_conversation.history.entries import Entry, now_ms
 from acp_conversation.history.raw_update import items, members, string
 from acp_wire.schema import REQUEST_PERMISSION, encode
 from acp_wire.schema.splice import array, splice, with_meta
+from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold.errors import JournalError
 from acphold.journal.access import Deed
@@ -192,7 +193,7 @@ class StandingAnswers(Struct, eq=False):
             self._turns().is_unruled,
         )
         watched = b""
-        async with asyncio.timeout(bounds.RULES_LOOK_SECONDS):
+        async with timeout(bounds.RULES_LOOK_SECONDS):
             counting = [rule for rule in rules if not rule.watches]
             verdict = await self._threads.run(decide, action, counting, at)
             if len(counting) < len(rules):

@@ -41,7 +41,7 @@ from acp_wire.rpc.requests import Answer
 from acp_wire.rpc.wire_errors import incident
 from acp_wire.schema import CANCEL, ClientCapabilities
 from acp_wire.schema.splice import splice
-from acp_wire.tasks import TaskSet
+from acp_wire.tasks import TaskSet, timeout
 from acphold import errors
 from acphold.journal.journal import Journal
 from acphold.live.agents.interface import HubAgent
@@ -235,7 +235,7 @@ class Turns(Struct, eq=False):
     async def _make_ready(self, turn: PromptTurn) -> None:
         """Make the agent ready for the prompt; a cancellation ends the wait."""
         try:
-            async with asyncio.timeout(None) as turn.starting:
+            async with timeout(None) as turn.starting:
                 if turn.stage is TurnStage.STARTING:
                     await self._agent_is_free()
                     await self._restoration.ready()
@@ -311,7 +311,7 @@ class Turns(Struct, eq=False):
         if ended is None:
             return
         try:
-            async with asyncio.timeout(self._shared.options.cancel_grace):
+            async with timeout(self._shared.options.cancel_grace):
                 await ended.wait()
         except TimeoutError:
             if self._shared.routes.is_at_work_in_another(self._side.id):
@@ -530,7 +530,7 @@ class Turns(Struct, eq=False):
         """Give the agent its grace, then end the turn, whatever the agent still does."""
         assert turn.at_agent is not None
         try:
-            async with asyncio.timeout(self._shared.options.cancel_grace):
+            async with timeout(self._shared.options.cancel_grace):
                 await turn.at_agent.wait()
         except TimeoutError:
             log.warning(
@@ -542,9 +542,7 @@ class Turns(Struct, eq=False):
     async def _ends(self, turns: Sequence[PromptTurn]) -> None:
         """Wait a moment for these turns to end."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(
-                min(self._shared.options.cancel_grace, bounds.TURNS_CLOSE_SECONDS)
-            ):
+            async with timeout(min(self._shared.options.cancel_grace, bounds.TURNS_CLOSE_SECONDS)):
                 for turn in tuple(turns):
                     await turn.over()
 

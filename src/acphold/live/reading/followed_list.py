@@ -17,7 +17,7 @@ from contextlib import aclosing, suppress
 
 from msgspec import Struct
 
-from acp_wire.tasks import end
+from acp_wire.tasks import end, timeout_at
 from acphold.errors import RewrittenError
 from acphold.journal.journal import Journal, row_of
 from acphold.journal.rows import ListFilter, SessionRow
@@ -124,7 +124,7 @@ async def _follow(
 
             if not is_more:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout_at(read_at + look_at_journal):
+                    async with timeout_at(read_at + look_at_journal):
                         await activity.wait()
                 await asyncio.sleep(now + bounds.LOOKS_APART_SECONDS - loop.time())
     finally:

@@ -28,6 +28,7 @@ from acp_conversation.history.entries import Entry, iso
 from acp_conversation.history.raw_update import string
 from acp_safety.errors import RuleError
 from acp_wire.schema.splice import members
+from acp_wire.tasks import timeout
 from acp_wire.transports.http_client import beginning, http_client
 from acp_wire.transports.known_servers import ca_for, origin_of, token_for
 from acp_wire.transports.route import Route, explanation, why
@@ -357,7 +358,7 @@ class ServerReader:
         body = bytearray()
         with self._translate_errors():
             async with (
-                asyncio.timeout(bounds.WHOLE_ANSWER_SECONDS),
+                timeout(bounds.WHOLE_ANSWER_SECONDS),
                 self._http.stream(method, address, **request) as answer,
             ):
                 async for chunk in answer.aiter_bytes():

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from acp_conversation.history.prompt_queue import describe_queue
 from acp_wire.schema import encode
-from acp_wire.tasks import TaskSet, beside
+from acp_wire.tasks import TaskSet, beside, timeout
 from acphold.errors import AcpError
 from acphold.known_agents import short_name
 from acphold.live.hub.alerts import Alert, Alerts, LookUp
@@ -75,7 +75,7 @@ class AlertCommands(Alerts):
             process = ChildProcess(await self._launch(command, env), relay_to=())
             reader = _read(process, printed)
             async with aclosing(process), beside(reader, "alert output") as reading:
-                async with asyncio.timeout(bounds.ALERT_SECONDS):
+                async with timeout(bounds.ALERT_SECONDS):
                     process.transport.send(stdin_json(alert, url))
                     await process.transport.hang_up()
                     status = await process.wait()

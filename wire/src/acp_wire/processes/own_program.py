@@ -80,6 +80,8 @@ async def run_beside(
     import asyncio
     from asyncio.subprocess import DEVNULL, Process, SubprocessStreamProtocol
 
+    from acp_wire.tasks import timeout
+
     loop = asyncio.get_running_loop()
 
     class BoundedStreams(SubprocessStreamProtocol):
@@ -101,7 +103,7 @@ async def run_beside(
                 os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
             except OSError:
                 pass  # it has ended
-        async with asyncio.timeout(seconds):
+        async with timeout(seconds):
             output, errors = await process.communicate()
         return process.returncode, output, errors
     finally:

@@ -28,7 +28,7 @@ from acp_wire.rpc.wire_errors import to_wire
 from acp_wire.schema.decode import decode, encode
 from acp_wire.schema.methods import CANCEL_REQUEST, Method
 from acp_wire.schema.splice import json_value
-from acp_wire.tasks import beside, end, finish
+from acp_wire.tasks import beside, end, finish, timeout
 
 log = logging.getLogger(__name__)
 
@@ -351,7 +351,7 @@ class Peer:
         while self._is_to_hold:
             self._open.changed.clear()
             try:
-                async with asyncio.timeout(HOLD_SECONDS):
+                async with timeout(HOLD_SECONDS):
                     await self._open.changed.wait()
             except TimeoutError:
                 log.warning("no request of the %s was answered for long; reading on", self.name)

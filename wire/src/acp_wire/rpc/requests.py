@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from acp_wire.errors import AcpError, ConnectionLostError
 from acp_wire.rpc.protocol import Protocol, RequestReceived, refusal
 from acp_wire.rpc.wire_errors import to_wire
+from acp_wire.tasks import timeout
 
 Answer = bytes | AcpError
 """The result of a call as JSON bytes; or RemoteError, or ConnectionLostError."""
@@ -72,7 +73,7 @@ class PendingCall:
         """
         try:
             if heard is None:
-                async with asyncio.timeout(seconds):
+                async with timeout(seconds):
                     return await self._answer
             # In several steps: if our process was paused, messages that have arrived meanwhile are
             # counted before the silence is.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -10,6 +9,7 @@ from http.cookiejar import CookieJar
 
 from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc import Transport
+from acp_wire.tasks import timeout
 from acp_wire.transports.known_servers import Token, ca_for, token_for, transport_of
 from acp_wire.transports.route import Route
 
@@ -69,7 +69,7 @@ class Dial:
     async def _renew(self, token: Callable[[], str | Awaitable[str]]) -> None:
         """Ask the program for its token; ConnectionLostError if it has none now."""
         try:
-            async with asyncio.timeout(self._route.seconds):
+            async with timeout(self._route.seconds):
                 found = token()
                 self._route.token = found if isinstance(found, str) else await found
         except Exception as exc:  # the program's own: we try again, as after any loss

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from acp_wire.errors import ConnectionLostError
 from acp_wire.rpc.eager_tasks import EagerTasks
-from acp_wire.tasks import end
+from acp_wire.tasks import end, timeout
 from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class MessageTransport:
     async def aclose(self) -> None:
         """Flush for at most FLUSH_SECONDS, then close; may be called again."""
         try:
-            async with asyncio.timeout(FLUSH_SECONDS):
+            async with timeout(FLUSH_SECONDS):
                 await self._queue_below(1)
         except TimeoutError:
             pass  # the other side does not read: the rest is lost
@@ -231,7 +231,7 @@ class _PlainConnection:
 
     async def aclose(self, *why: int | str) -> None:
         try:
-            async with asyncio.timeout(CLOSE_SECONDS):
+            async with timeout(CLOSE_SECONDS):
                 await self._socket.close(*why)
         except TimeoutError:  # its own timeout starts only after it has sent its close
             self._socket.transport.abort()

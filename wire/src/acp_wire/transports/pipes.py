@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from acp_wire.errors import ConnectionLostError
+from acp_wire.tasks import timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +144,7 @@ class PipeTransport:
         away, and all later ones, so that a full pipe does not keep the other side from ending.
         """
         try:
-            async with asyncio.timeout(seconds):
+            async with timeout(seconds):
                 await self._queue_below(1)
         except TimeoutError:
             self._queue.clear()  # the other side does not read: the rest is lost

@@ -10,6 +10,7 @@ import asyncio
 from contextlib import suppress
 
 from acp_wire.errors import ConnectionLostError
+from acp_wire.tasks import timeout
 from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER, READ_SIZE
 
 CAPACITY = 64 * 1024
@@ -55,7 +56,7 @@ class MemoryTransport:
         """Wait at most FLUSH_SECONDS for the buffered bytes, then close; may be called again."""
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(FLUSH_SECONDS):
+                async with timeout(FLUSH_SECONDS):
                     await self._sink.excess_below(1)
         finally:
             self._sink.close(self._sink.capacity)

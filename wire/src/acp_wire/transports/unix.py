@@ -33,7 +33,7 @@ from acp_wire.processes.folder_watch import (
     MOVED_FROM,
     FolderWatch,
 )
-from acp_wire.tasks import TaskSet, beside, finish, tick
+from acp_wire.tasks import TaskSet, beside, finish, tick, timeout
 from acp_wire.transports.first_frame import HANDED_OVER, LARGEST, STREAMS, FirstFrame, decode_frame
 from acp_wire.transports.pipes import READ_SIZE, PipeTransport
 from acp_wire.transports.runtime_folder import runtime_folder, sweep
@@ -133,7 +133,7 @@ async def connect(path: str, seconds: float) -> PipeTransport:
     try:
         with connection:  # which the transport takes
             connection.setblocking(False)
-            async with asyncio.timeout(seconds):
+            async with timeout(seconds):
                 while (status := connection.connect_ex(path)) == errno.EAGAIN:  # noqa: ASYNC110 - no event
                     await asyncio.sleep(ROOM_SECONDS)
             if status:
@@ -388,7 +388,7 @@ async def _first_words(connection: socket.socket) -> tuple[bytes, Front | None]:
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
         # The frame stands behind its length.
-        async with asyncio.timeout(FRAME_SECONDS):
+        async with timeout(FRAME_SECONDS):
             while len(words) < 5 or len(words) < (wanted := 5 + int.from_bytes(words[1:5], "big")):
                 if len(words) >= 5 and wanted > 5 + LARGEST:
                     raise ValueError(f"a front sent a frame of {wanted} bytes")
