@@ -74,10 +74,10 @@ def _lines(size: int) -> bytes:
 
 async def _received(transport: Transport, size: int) -> bytes:
     """Return exactly `size` bytes, however they are cut; fewer at the end."""
-    data = b""
+    data = bytearray()
     while len(data) < size and (chunk := await transport.receive()):
         data += chunk
-    return data
+    return bytes(data)
 
 
 @_promised("what one sends the other receives in order")
