@@ -111,11 +111,11 @@ def unpack(store: SnapshotStore, tree: str, pack: BinaryIO) -> None:
         # Every object has to be there, within the limits.
         names = _objects(git, tree)
         if len(names) > PACK_LIMITS.files:
-            raise WorkspaceError(f"there are more than {PACK_LIMITS.files:,} files")
+            raise WorkspaceError(_TOO_MANY.format(PACK_LIMITS.files))
         if git.objects(names).keys() != {*names}:
             raise WorkspaceError("some of the files are missing")
-        if not _is_within(git, tree):
-            raise WorkspaceError(f"the files are more than {PACK_LIMITS.size >> 20:,} MB")
+        if excess := _excess(git, tree):
+            raise WorkspaceError(excess)
 
 
 def here(store: SnapshotStore, trees: Sequence[str]) -> set[str]:
@@ -141,17 +141,25 @@ def whole(store: SnapshotStore, trees: Sequence[str]) -> set[str]:
         git = store.git(group)
         for tree in trees:
             with suppress(GitError, BufferError):
-                if len(_objects(git, tree)) <= PACK_LIMITS.files and _is_within(git, tree):
+                if len(_objects(git, tree)) <= PACK_LIMITS.files and not _excess(git, tree):
                     found.add(tree)
     return found
 
 
-def _is_within(git: Git, tree: str) -> bool:
-    """True if a snapshot has no more than these files and bytes: one object may stand for many."""
+_TOO_MANY = "there are more than {:,} files"
+
+
+def _excess(git: Git, tree: str) -> str:
+    """Return what a snapshot, laid out, has too much of; "" if nothing. One object may stand for
+    many files."""
     listed = git.run("ls-tree", "-r", "-l", "-z", "--full-tree", tree).split(b"\0")
     sizes = [line.split(None, 4)[3] for line in listed if line]
     size = sum(int(size) for size in sizes if size != b"-")
-    return len(sizes) <= PACK_LIMITS.files and size <= PACK_LIMITS.size
+    if len(sizes) > PACK_LIMITS.files:
+        return _TOO_MANY.format(PACK_LIMITS.files)
+    if size > PACK_LIMITS.size:
+        return f"the files are more than {PACK_LIMITS.size >> 20:,} MB"
+    return ""
 
 
 def _objects(git: Git, *trees: str) -> list[str]:
