@@ -21,6 +21,8 @@ from tests.editor import editor, scripted_agent, wrap_command
 from tests.hidden_packages import without
 from tests.web.conftest import serving
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 ECHO = PROJECT.parent / "examples" / "echo.py"
 DEMO_AGENT = (sys.executable, "-m", "acphold", "agent", "demo")

@@ -18,6 +18,8 @@ from tests.oddities import ODDITIES
 from tests.played_shell import PlayedShell
 from tests.virtual_time import play
 
+pytestmark = pytest.mark.slow
+
 IN_MEMORY = [check for check in CHECKS if check.rule.group not in ("mcp", "pressure")]
 """Without MCP servers, which are programs, and without thousands of messages."""
 
@@ -77,7 +79,6 @@ def test_a_rule_about_messages_takes_no_floods_and_no_servers() -> None:
     assert taking == whole
 
 
-@pytest.mark.slow
 def test_a_rule_alone_gets_the_verdict_of_a_whole_check() -> None:
     whole = verdicts(Exemplar, IN_MEMORY)
     alone = [verdicts(Exemplar, [check]) for check in IN_MEMORY]

@@ -29,6 +29,8 @@ from tests.played_shell import PlayedShell
 from tests.plugin import Until
 from tests.virtual_time import play
 
+pytestmark = pytest.mark.slow
+
 CHECK = (sys.executable, "-m", "acp_check")
 SECONDS = 60.0
 """Longest run of any command."""

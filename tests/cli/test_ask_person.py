@@ -14,6 +14,8 @@ from tests.cli.test_chat import Place, ask, place  # noqa: F401 (a fixture)
 from tests.editor import scripted_agent
 from tests.screen_terminal import Terminal
 
+pytestmark = pytest.mark.slow
+
 ASKED = "press a key, then Enter"
 
 TERMS = pytest.mark.parametrize("term", ["xterm-256color", "dumb"])

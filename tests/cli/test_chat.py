@@ -24,6 +24,8 @@ from tests.editor import DEADLINE, say, scripted_agent, update_line
 from tests.raw_entries import ended, prompt
 from tests.screen_terminal import Terminal, terminal
 
+pytestmark = pytest.mark.slow
+
 ACPHOLD = (sys.executable, "-m", "acphold")
 
 

@@ -18,6 +18,8 @@ from tests.cli.command_line import CommandLine
 from tests.cli.test_demo_agent import COMMAND
 from tests.editor import Editor, introduced
 
+pytestmark = pytest.mark.slow
+
 FRIENDLIER = '    return f"Hello, dear {name}!"'
 
 

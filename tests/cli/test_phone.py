@@ -23,6 +23,8 @@ from tests.screen_terminal import Terminal, terminal
 from tests.web.conftest import ACPHOLD, AGENT
 from tests.web.network import own_port
 
+pytestmark = pytest.mark.slow
+
 RUNNING = {
     "BackendState": "Running",
     "Self": {"DNSName": "desk.tail1234.ts.net."},

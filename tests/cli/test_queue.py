@@ -41,6 +41,8 @@ from tests.failures.test_journal import file_limit
 from tests.owners import lone_command, program
 from tests.watched_processes import until
 
+pytestmark = pytest.mark.slow
+
 
 def acphold(journal: Path, *arguments: str) -> Finished:
     return run_here((*arguments, "--journal", str(journal)), os.environ.copy())
@@ -139,7 +141,6 @@ async def test_a_prompt_whose_process_was_killed_is_interrupted_and_not_running(
     assert printed["ended"][0]["state"] == "interrupted"
 
 
-@pytest.mark.slow
 async def test_go_opens_a_session_that_no_process_has_in_the_background_and_it_begins(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,8 @@ from tests.owners import lone_command
 from tests.postgresql import Databases
 from tests.raw_entries import CONVERSATION, prompt, said
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def backup(journal: Path, acphold: CommandLine, tmp_path: Path) -> Path:

@@ -12,6 +12,8 @@ from tests.cli.test_inbox import asking
 from tests.editor import scripted_agent, under_name
 from tests.screen_terminal import Terminal
 
+pytestmark = pytest.mark.slow
+
 CLAUDE = {"info": {"name": "@agentclientprotocol/claude-agent-acp", "version": "1"}}
 OFFER = "Allow it from now on?"
 
@@ -81,7 +83,6 @@ def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  #
     assert place.here("rules").out.startswith("No rules.")
 
 
-@pytest.mark.slow
 def test_a_yes_in_the_inbox_is_made_standing_for_every_agent(
     place: Place,  # noqa: F811
 ) -> None:

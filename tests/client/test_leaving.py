@@ -37,6 +37,8 @@ from tests.leaving import (
 )
 from tests.library.conftest import mcp_server
 
+pytestmark = pytest.mark.slow
+
 SAMPLE = (0, 1, 3, 8)
 
 
@@ -159,7 +161,7 @@ EVERY = [*cuts(range(31), (2,))]
 SOME = [*cuts((0, 3, 8), (2,))]
 MANY = [*cuts(range(5, 31, 8), (3,))]
 
-at_steps = pytest.mark.parametrize("found", [SOME, pytest.param(MANY, marks=pytest.mark.slow)])
+at_steps = pytest.mark.parametrize("found", [SOME, MANY])
 in_every_way = pytest.mark.parametrize("way", WAYS)
 """With real processes and journals: at some steps, or slowly at more of them."""
 

@@ -13,6 +13,8 @@ from tests.cli.test_terminal_text import obeyed
 from tests.raw_entries import prompt, said
 from tests.screen_terminal import terminal
 
+pytestmark = pytest.mark.slow
+
 LONG = "\n\n".join(f"Line {number}." for number in range(200))
 
 

@@ -21,6 +21,8 @@ from tests.editor import Editor, Refused, open_params, scripted_agent
 from tests.owners import program
 from tests.served import Guest, guest, wrapped
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def stopped(one: Editor) -> Iterator[None]:

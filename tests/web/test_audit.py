@@ -25,6 +25,8 @@ from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.in_process import request
 from tests.web.test_gate import bearer
 
+pytestmark = pytest.mark.slow
+
 
 def audited(served: Served, *words: str) -> list[dict[str, Any]]:
     lines = served.run("access", "audit", "--json", *words).splitlines()

@@ -21,6 +21,8 @@ from tests.web.conftest import Served, serving
 from tests.web.test_all_agents import Client, client_of
 from tests.web.test_audit import audited
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:

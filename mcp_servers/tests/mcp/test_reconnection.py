@@ -13,6 +13,8 @@ from acp_mcp_servers import bounds, connections
 from acp_mcp_servers.errors import McpConnectError
 from tests.mcp.conftest import Connect, Faulty
 
+pytestmark = pytest.mark.slow
+
 HEAVY = "{'mcp', 'pydantic', 'httpx2', 'anyio', 'subprocess', 'urllib', 'ssl', 'shutil'}"
 
 

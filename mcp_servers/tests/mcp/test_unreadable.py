@@ -14,6 +14,8 @@ from tests.mcp.conftest import Connect, Faulty, bridged
 from tests.mcp.fault_server import UNREADABLE
 from tests.mcp.http_faults import FaultyHttp
 
+pytestmark = pytest.mark.slow
+
 READ_ALL_THE_SAME = {
     "half_surrogate": "cut \ufffd",
     "bad_byte": "cut \ufffd",

@@ -18,6 +18,8 @@ from acp_safety.snapshots.store import Stores
 
 from .conftest import Project, age, digest, files
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("sha1", "sha256")
 
 NAMES = ("a", "b.txt", "sub/c", "sub/d e", "deep/er/f", "é", "e\u0301", "x.log", "-q", "\udcff")
@@ -243,7 +245,6 @@ def test_a_snapshot_of_few_changes_is_the_one_of_everything_read_anew(
     assert "missing" not in project.git("-C", project.store(taken).path, "fsck", "--full")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_more_random_histories_are_laid_out_as_they_were(tmp_path: Path, seed: int) -> None:
     play(tmp_path, seed, KINDS[seed % 4 == 0])
