@@ -87,10 +87,11 @@ slow: export PYTHONDONTWRITEBYTECODE =
 slow: $(VENV)/.compiled
 	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist load --maxschedchunk 1 -m slow $(PYTEST)
 
-# All programs of the held-out corpus; `slow` tries a sixteenth, another one at each commit.
+# All programs of the held-out corpus, and all faulty agents with all rules; `slow` tries a sixteenth,
+# another one at each commit.
 heldout: export HELDOUT = all
 heldout: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist load --maxschedchunk 1 -m slow check/tests/heldout $(PYTEST)
+	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist load --maxschedchunk 1 -m slow check/tests/heldout check/tests/test_faulty_agent.py $(PYTEST)
 
 # What `serve` shows in a browser, from src/acphold/web/page: it takes packages of npm, and is no
 # part of the repository. A wheel and an sdist get theirs by hatch_build.py.
