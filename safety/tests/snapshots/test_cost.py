@@ -292,6 +292,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # the upkeep leaves the processors to others
 def test_the_upkeep_of_large_binaries_takes_little_memory(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
