@@ -150,7 +150,7 @@ $(VENV)/.compiled: $(VENV)/.installed
 	touch $@
 
 $(VENV)/.installed: pyproject.toml wire/pyproject.toml safety/pyproject.toml mcp_servers/pyproject.toml conversation/pyproject.toml check/pyproject.toml
-	$(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)  # one that is there keeps its Python
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	ACPHOLD_PINS=1 $(BIN)/python -m pip install --quiet --no-compile --editable wire --editable safety --editable mcp_servers --editable conversation --editable check --editable '.[all]' --group dev
 	touch $@
