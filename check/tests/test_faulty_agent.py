@@ -133,8 +133,8 @@ def failed(report: CheckReport) -> list[str]:
 
 AGENT_FAULTS = [it for it in FAULTS if not it.startswith("mcp.")]
 ALL_RULES = frozenset(sample(AGENT_FAULTS))
-"""Faults that are tried with all rules. The others are with those of their own subject, if theirs
-does not look at what is said in the cases of others."""
+"""Faults that are tried with all rules. The others are tried with the rules of their group, unless
+the broken rule also looks at the cases of other rules."""
 
 
 @pytest.mark.parametrize("fault", AGENT_FAULTS)

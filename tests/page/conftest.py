@@ -201,7 +201,7 @@ async def launched(playwright: Playwright, *flags: str, program: str | None = No
 async def device(browser: Browser) -> AsyncIterator[BrowserContext]:
     """A phone, or another screen as small as one.
 
-    Nothing moves on it: the mark of a running turn takes each page a tenth of a core.
+    Nothing moves on it: the mark of a running turn takes 7 % of a core for each page.
     """
     small: ViewportSize = {"width": 360, "height": 760}
     context = await browser.new_context(viewport=small, reduced_motion="reduce")
