@@ -612,6 +612,54 @@ async def test_a_session_that_the_agent_archives_or_puts_back_follows(journal: P
         assert listed == [True, False, True]
 
 
+async def test_what_the_agent_tells_late_takes_back_no_change_that_it_made_for_us(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        there, archived = (
+            theirs("/", sessionId=session, air={"archived": it}) for it in (False, True)
+        )
+
+        async def is_archived_once_told(info: dict[str, Any]) -> bool:
+            await house.desk.sessions.agents.hear([json.dumps(info).encode()])
+            return (await house.journal.session(session)).archived
+
+        house.agent.lists = [there]
+        await sessions(client, Path("/"))
+        await client.call("_session/archive", {"sessionId": session})
+        house.agent.lists = [archived]
+        assert await is_archived_once_told(there)  # it was on its way already
+        house.agent.lists = [there]
+        assert not await is_archived_once_told(there)  # somebody has put it back there
+        await client.call("_session/archive", {"sessionId": session})
+        await client.call("_session/unarchive", {"sessionId": session})
+        assert not await is_archived_once_told(archived)
+        house.agent.lists = [archived]
+        assert await is_archived_once_told(archived)
+
+
+async def test_a_list_asked_for_before_a_change_does_not_take_it_back(journal: Path) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        before = theirs("/", sessionId=session, air={"archived": False})
+        house.agent.lists = [before]
+        await sessions(client, Path("/"))
+        house.agent.asked.clear()
+        house.agent.hangs_after["session/list"] = 0
+        looking = asyncio.create_task(house.desk.sessions.agents.look_for_news("/"))
+        await house.agent.was_asked("session/list")
+        call = house.agent.calls[-1]
+        await client.call("_session/archive", {"sessionId": session})
+        await call.take(json.dumps({"sessions": [before]}).encode())
+        await looking
+        assert (await house.journal.session(session)).archived
+
+
 async def test_that_a_session_is_archived_is_no_part_of_its_history(journal: Path) -> None:
     async with shared(journal) as house:
         client, session = await house.opened(_meta=INDEX)

@@ -67,14 +67,14 @@ class _Known(Struct, eq=False):
     """A session of the agent's: the newest line of it, and the number of the news with which that
     came; and the word that ours was compared with last, `first` if it never was.
 
-    `is_archived_by_us` is set from a change that the agent was told until ours is put back.
+    `put` is whether the agent was told last that the session is archived; None if it never was.
     """
 
     line: ListLine
     number: int
     first: AgentsWord
     compared: AgentsWord | None = None
-    is_archived_by_us: bool = False
+    put: bool | None = None
 
     @property
     def is_news(self) -> bool:
@@ -143,20 +143,33 @@ class AgentsList:
         Return the ids of ours among the former, and the sessions that only the agent has.
         """
         self._number += 1
-        heard = {line.info.session_id: line for raw in infos if (line := _read(raw)) is not None}
+        number = self._number
+        heard = _by_id(infos)
         for agents_id in removed:
             self._known.pop(agents_id, None)
+        is_in_doubt = False
         for agents_id, line in heard.items():
-            self._note(agents_id, line, self._number)
+            known = self._known.get(agents_id)
+            if known is not None and known.put is not None and known.put != line.archived:
+                is_in_doubt = True  # it may have been on its way when we had the agent change this
+            else:
+                self._note(agents_id, line, number)
+        if is_in_doubt:
+            await self._ask((None, ()))
         linked = await self._follow_news(heard, with_first=True)
         others = [line.raw for agents_id, line in heard.items() if agents_id not in linked]
         return [it for it in linked.values() if it is not None], others
 
     async def look_for_news(self, cwd: str) -> None:
         """Ask for the newest sessions in a folder, and have ours follow; raises AcpError."""
+        self._number += 1
+        number = self._number
         params = encode({"cwd": cwd})
         raw = await ask(self._agent, LIST_SESSIONS.name, params, bounds.AGENT_LIST_SECONDS)
-        await self.hear(decode(_Page, raw).value.sessions)
+        listed = _by_id(decode(_Page, raw).value.sessions)
+        for agents_id, line in listed.items():
+            self._note(agents_id, line, number)
+        await self._follow_news(listed, with_first=True)
 
     def _note(self, agents_id: str, line: ListLine, number: int) -> None:
         known = self._known.get(agents_id)
@@ -234,7 +247,7 @@ class AgentsList:
         word, before, is_first = _word(known.line), known.compared or known.first, False
         if known.compared is None:
             is_first = before == word
-        elif before == word and not known.is_archived_by_us:
+        elif before == word and not known.put:
             return False
         known.compared = word
         change = NO_CHANGE
@@ -244,7 +257,7 @@ class AgentsList:
                 change = replace(change, title=title)
         if before.archived != word.archived != row.archived:
             change = replace(change, archived=word.archived)
-        elif known.is_archived_by_us and not row.archived:  # a prompt has put it back
+        elif known.put and not row.archived:  # a prompt has put it back
             await self.tell(row.session_id, None, archived=False)
         if change == NO_CHANGE:
             return False
@@ -310,7 +323,7 @@ class AgentsList:
             raw = splice(raw, {"title": encode(title)})
         elif air.INDEX in self._agent.index_methods:
             raw = air.with_fields(raw, {"archived": encode(archived)})
-            known.is_archived_by_us = archived
+            known.put = archived
         self._number += 1
         known.line, known.number = _read(raw) or known.line, self._number
         known.compared = _word(known.line)
@@ -322,6 +335,10 @@ class _Page(Struct, rename="camel"):
 
     sessions: list[Raw] = []
     next_cursor: str | None = None
+
+
+def _by_id(infos: Sequence[bytes | Raw]) -> dict[str, ListLine]:
+    return {line.info.session_id: line for raw in infos if (line := _read(raw)) is not None}
 
 
 def _read(raw: bytes | Raw) -> ListLine | None:
