@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Many tests wait, so two more run at once than there are cores; of the quick ones of `test` four
-# more, of `interop` six, and of `slow` three times as many.
+# more, of `interop` six, and of `slow` three times as many. ONE_IN=3 tries a third of what is asked.
 # Each worker first imports all tests, which takes 6 s of CPU.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 CODE := src wire safety mcp_servers conversation check tests bench examples docs release
@@ -102,10 +102,10 @@ $(PAGE)/node_modules/.package-lock.json: $(PAGE)/package-lock.json | $(VENV)/.in
 	PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(PAGE) ci --ignore-scripts --silent
 	touch $@
 
-# The tests of the hub, of the server and of all stores once more, on a real PostgreSQL. The slow
-# ones of them are run by `slow`, on both stores.
+# What needs a real PostgreSQL: its own tests, and those of the hub, of the server and of all stores
+# once more. The slow ones of them are run by `slow`, on both stores.
 postgresql: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "postgresql and not slow" $(PYTEST)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "postgresql and not slow and not interop" $(PYTEST)
 
 # Real agents and clients of others, some hundred megabytes of downloads, kept in .interop; and the
 # film of the README. Most of it is waiting, for registries, agents and a browser. In the order of

@@ -35,6 +35,8 @@ from tests.conftest import Defaults
 from tests.editor import scripted_agent, under_name
 from tests.failures.test_journal import file_limit
 
+pytestmark = pytest.mark.slow
+
 PERMISSION = [
     "session/request_permission",
     {

@@ -7,7 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cli.test_chat import Place, ask, place, steps  # noqa: F401 (a fixture)
+
+pytestmark = pytest.mark.slow
 
 
 def call(tool_call_id: str, text: str, **fields: Any) -> dict[str, Any]:

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import Transcript
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def newcomer(acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:

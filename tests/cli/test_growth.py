@@ -28,6 +28,8 @@ from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.imports.claude_home import Transcript
 from tests.plugin import Until
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 30.0
 
 

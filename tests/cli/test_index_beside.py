@@ -21,6 +21,8 @@ from tests.imports.told import sources
 from tests.journal.conversations import open_file
 from tests.plugin import Until
 
+pytestmark = pytest.mark.slow
+
 DEADLINE = 30.0
 
 

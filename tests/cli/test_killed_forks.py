@@ -16,6 +16,8 @@ from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.origins.kept import KeptSession
 from tests.snapshots.conftest import begun
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_next_fork_takes_the_same_folder_and_nothing_is_left_of_the_killed_one(
     acphold: CommandLine, journal: Path, tmp_path: Path

@@ -13,6 +13,8 @@ import acphold as library
 from acphold.sync import connect
 from tests.cli.command_line import CommandLine
 
+pytestmark = pytest.mark.slow
+
 AGENT = """\
 import acphold
 

@@ -18,6 +18,8 @@ from tests.cli.test_library_agent import AGENT
 from tests.postgresql import Databases
 from tests.raw_entries import CONVERSATION
 
+pytestmark = pytest.mark.postgresql
+
 PASSWORD = "geheim"
 
 

@@ -15,6 +15,8 @@ from acphold.faces.cli.session_setup import setup_of
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.library.conftest import SERVER
 
+pytestmark = pytest.mark.slow
+
 AGENT = """\
 import acphold
 

@@ -11,6 +11,8 @@ import pytest
 import acphold
 from acp_wire.schema import AgentMessageChunk
 
+pytestmark = pytest.mark.slow
+
 AGENT = Path(__file__).parents[2] / "bench" / "peers" / "sdk_agent.py"
 
 

@@ -20,7 +20,10 @@ from tests.timelines import TIMELINES, Database, Timeline, database
 DEADLINE = 90
 
 
-@pytest.fixture(params=TIMELINES)
+MARKS = {"postgresql": pytest.mark.postgresql}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in TIMELINES])
 def timeline(request: pytest.FixtureRequest) -> Iterator[Timeline]:
     with TIMELINES[request.param]() as found:
         yield found

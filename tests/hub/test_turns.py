@@ -77,6 +77,7 @@ async def test_a_session_that_rests_keeps_neither_its_last_prompt_nor_who_sent_i
             assert {id(it) for it in turns()} <= others.keys()
 
 
+@pytest.mark.postgresql
 async def test_in_a_database_a_prompt_is_committed_before_it_is_sent_and_nothing_is_asked_beside(
     databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,8 @@ import pytest
 from tests.editor import Talker
 from tests.owners import program
 
+pytestmark = pytest.mark.slow
+
 OFFERS: dict[str, Any] = {"session": {"compaction": {}}}
 
 BEGUN = {"sessionUpdate": "compaction_update", "compactionId": "c", "status": "in_progress"}

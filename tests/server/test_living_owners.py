@@ -20,6 +20,8 @@ from tests.owners import lone_command, owning, program
 from tests.served import Guest, guest, wrapped
 from tests.server.test_owner_ends import kept
 
+pytestmark = pytest.mark.slow
+
 CONTAINER = "unshare --user --map-root-user --uts --pid --fork --kill-child --mount"
 """Other names for hosts and processes, as a container has them, and the same files."""
 

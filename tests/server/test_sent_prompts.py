@@ -23,6 +23,8 @@ from tests.editor import Editor, Refused, received, scripted_agent
 from tests.owners import program
 from tests.served import Guest, guest
 
+pytestmark = pytest.mark.slow
+
 
 @asynccontextmanager
 async def sharing(

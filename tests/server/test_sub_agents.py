@@ -19,6 +19,8 @@ from tests.hub.test_positions import POSITIONS, after
 from tests.owners import program
 from tests.served import wrapped
 
+pytestmark = pytest.mark.slow
+
 SHOWS: dict[str, Any] = {"subagents": {}}
 AIR: dict[str, Any] = {
     "_meta": {"jetbrains": {"air": {"version": 1, "capabilities": ["nativeSubagentSessions"]}}}

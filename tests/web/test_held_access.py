@@ -27,6 +27,8 @@ from tests.web.conftest import SECONDS, Served, serving
 from tests.web.in_process import site
 from tests.web.test_journal_pages import said
 
+pytestmark = pytest.mark.slow
+
 Copy = Callable[[], str]
 
 

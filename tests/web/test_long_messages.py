@@ -14,6 +14,8 @@ from acphold.web.connections import whole
 from acphold.web.protocols import SocketTransport
 from tests.web.conftest import Served
 
+pytestmark = pytest.mark.slow
+
 PIECE = bounds.MESSAGE_PIECE_BYTES
 
 

@@ -18,6 +18,8 @@ import acphold
 from tests.editor import scripted_agent
 from tests.web.conftest import ACPHOLD
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 30.0
 
 

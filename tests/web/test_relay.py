@@ -26,6 +26,8 @@ from tests.editor import DEADLINE, received, scripted_agent
 from tests.watched_processes import until
 from tests.web.conftest import Served, serving
 
+pytestmark = pytest.mark.slow
+
 CLIENT = RelayedClient("mark", 7, "agent", 1 << 20, "phone", ("watch",), "alice", None, False)
 
 

@@ -23,6 +23,8 @@ from tests.editor import SCRIPTED
 from tests.web.conftest import Served, serving
 from tests.web.network import network, own_port
 
+pytestmark = pytest.mark.slow
+
 PERMISSION = {
     "toolCall": {"toolCallId": "t"},
     "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}],
@@ -154,7 +156,6 @@ async def test_a_cancellation_that_names_its_prompt_ends_no_other(served: Served
         assert (await second)["stopReason"] == "cancelled"
 
 
-@pytest.mark.slow
 async def test_a_cancellation_and_an_answer_that_a_connection_lost_arrive_over_the_next(
     tmp_path: Path,
 ) -> None:

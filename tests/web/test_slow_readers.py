@@ -20,6 +20,8 @@ from tests.web.test_attacks import frame, have_a_turn, raw_socket
 from tests.web.test_gate import INITIALIZE, bearer
 from tests.web.test_streams import HttpClient, opened
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 WITHOUT_HASTE = (
     "import sys; from acphold.web import bounds; bounds.PATIENCE_SECONDS = 1e9;"
@@ -69,7 +71,6 @@ async def read_all(reader: asyncio.StreamReader, until: bytes) -> int:
     return number
 
 
-@pytest.mark.slow
 async def test_a_stream_of_a_session_that_nobody_reads_keeps_little_and_has_all_when_it_is_read(
     patient: Served,
 ) -> None:
@@ -97,7 +98,6 @@ async def test_a_stream_of_a_session_that_nobody_reads_keeps_little_and_has_all_
             assert number > 32 * 2 * MIB  # each prompt, and its echo
 
 
-@pytest.mark.slow
 async def test_a_feed_of_the_list_that_nobody_reads_keeps_little_and_others_are_told(
     patient: Served,
 ) -> None:
@@ -143,7 +143,6 @@ async def test_a_token_that_is_revoked_ends_what_its_client_does_not_read(patien
                 await until_nobody_is_connected(patient)
 
 
-@pytest.mark.slow
 async def test_a_server_ends_as_it_should_while_somebody_who_reads_nothing_takes_their_leave(
     patient: Served,
 ) -> None:

@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
-from itertools import combinations
+from itertools import combinations, compress
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.samples import choose, commit_number
 
 # A busy machine is no fault of an example; pytest-timeout bounds each test.
 # The same examples at every run: a failure repeats. `pytest --hypothesis-profile=search`, as in
@@ -43,6 +45,9 @@ Agent = Callable[[str], list[str]]
 
 MARKS = frozenset({"interop", "postgresql", "slow"})
 """Those by which the runs of the Makefile choose."""
+
+ONE_IN = int(os.environ.get("ONE_IN", "1"))
+"""Of so many tests, one is tried; see `tests.samples`."""
 
 MARKED: list[tuple[Path, str]] = []
 """Folders whose tests may have a mark that their files do not name; conftest.py fills it."""
@@ -86,12 +91,29 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A mark that comes from elsewhere would leave its test out of every run."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
+    """A mark that comes from elsewhere would leave its test out of every run.
+
+    With ONE_IN=3, a third of those that `-m` leaves is tried, another one at each commit; what has
+    failed is repeated, whichever third it is in.
+    """
     for test in items:
         has = MARKS.intersection(mark.name for mark in test.iter_markers())
         if lacking := has - marks_of(test.path)[1]:
             raise pytest.UsageError(f"{test.nodeid}: write `mark.{min(lacking)}` in its file")
+    yield
+    if ONE_IN > 1 and not config.getoption("lf"):
+        chosen = choose([test.nodeid for test in items], ONE_IN, commit_number())
+        left_out = [test for test, is_chosen in zip(items, chosen, strict=True) if not is_chosen]
+        items[:] = compress(items, chosen)
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_report_header() -> str | None:
+    return f"one test in {ONE_IN}, others at each commit" if ONE_IN > 1 else None
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -16,6 +16,8 @@ from acphold.journal.stores import open_journal
 from tests.conversations import chunk, encode
 from tests.postgresql import Databases
 
+pytestmark = pytest.mark.postgresql
+
 SAID = [
     "The quick brown fox jumps over the lazy dog",
     "call getUserName(id) and get_user_name, please",

@@ -28,6 +28,8 @@ from tests.conversations import chunk
 from tests.journal.promises.promise import append, turn
 from tests.postgresql import Databases
 
+pytestmark = pytest.mark.postgresql
+
 EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 
 

@@ -35,6 +35,8 @@ from tests.journal.conftest import opened
 from tests.journal.conversations import begun
 from tests.postgresql import Databases, Server
 
+pytestmark = pytest.mark.postgresql
+
 
 @pytest.fixture
 def location(databases: Databases) -> Iterator[str]:

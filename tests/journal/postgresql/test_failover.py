@@ -20,6 +20,8 @@ from tests.journal.conftest import opened
 from tests.journal.conversations import begun
 from tests.postgresql import Databases, Server
 
+pytestmark = pytest.mark.postgresql
+
 DEADLINE = 90.0
 
 

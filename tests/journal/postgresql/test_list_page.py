@@ -9,6 +9,8 @@ from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.rows import ListFilter
 from tests.postgresql import Databases
 
+pytestmark = pytest.mark.postgresql
+
 SESSIONS = 20_000
 UNREAD = "n % 4 = 1 OR n % 2000 = 8"
 """Many of nobody's, few of the big tenant's."""

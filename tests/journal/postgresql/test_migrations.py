@@ -27,6 +27,8 @@ from acphold.journal.rows import NewSession, RowChange
 from tests.journal.postgresql.earlier_tables import STEPS
 from tests.postgresql import Databases
 
+pytestmark = pytest.mark.postgresql
+
 FIRST, VERSION = migrations.FIRST, migrations.VERSION
 
 MADE = (12, "f27fb5ca6d6fcfc9")

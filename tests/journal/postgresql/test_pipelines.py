@@ -18,6 +18,8 @@ from acphold.journal.rows import NewSession
 from tests.conversations import entries_of
 from tests.postgresql import Databases
 
+pytestmark = pytest.mark.postgresql
+
 
 @pytest.fixture
 def location(databases: Databases) -> Iterator[str]:

@@ -16,6 +16,8 @@ from tests.editor import DEADLINE
 from tests.journal.conversations import begun
 from tests.postgresql import Databases
 
+pytestmark = pytest.mark.postgresql
+
 
 def seems(whose: Whose) -> str:
     """What another owner seems to be."""

@@ -19,6 +19,8 @@ from tests.conversations import chunk
 from tests.journal.promises.promise import append, running, text, turn
 from tests.postgresql import Databases
 
+pytestmark = pytest.mark.postgresql
+
 
 @pytest.mark.parametrize("walked", [0, 3, 1000])
 async def test_what_is_sought_is_found_newest_first_however_rare_it_is(

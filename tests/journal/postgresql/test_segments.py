@@ -15,6 +15,8 @@ from tests.conversations import entries_of
 from tests.journal.conversations import begun
 from tests.postgresql import Databases
 
+pytestmark = pytest.mark.postgresql
+
 
 async def test_what_is_long_takes_less_room_at_once_and_says_the_same(databases: Databases) -> None:
     random = Random(1)

@@ -20,6 +20,8 @@ from tests.conversations import chunk, encode
 from tests.journal.conversations import begun
 from tests.postgresql import Databases
 
+pytestmark = pytest.mark.postgresql
+
 OF_NO_SESSION = {"meta", "owners", "links", "access_tokens", "rules", "deeds"}
 """Tables that are small, and would be copied to each database."""
 

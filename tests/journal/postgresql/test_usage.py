@@ -16,6 +16,8 @@ from acphold.journal.token_reports import SessionUsage
 from tests.journal.sqlite.test_usage_sums import HOUR, expected, fill
 from tests.postgresql import Databases
 
+pytestmark = pytest.mark.postgresql
+
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
