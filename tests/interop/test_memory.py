@@ -17,6 +17,8 @@ from tests.interop.wire import Json
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 WORD = "The word is ALBATROSS."
+MADE = "ECHO: Generate a short title for the above messages."
+"""The title that goose has its model make beside a turn; it may be there later than the answer."""
 
 
 async def load(client: Client, place: Place, session_id: str) -> list[Json]:
@@ -103,7 +105,7 @@ async def test_a_conversation_that_was_handed_over_reaches_the_model_also_two_re
             assert WORD in given
             assert HANDED_OVER in given
             assert text(client.updates(session_id)).endswith(f"ECHO: {said}")
-            assert (await listed(client, place, session_id))["title"] == title
+            assert (await listed(client, place, session_id))["title"] in {title, MADE}
             await client.leave()
         await place.family.gone()
         assert HANDED_OVER not in text(client.updates(session_id), "user_message_chunk")
