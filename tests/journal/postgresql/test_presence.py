@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import pytest
 
 from acphold.journal import bounds
 from acphold.journal.owners import At, Free, Whose
+from acphold.journal.postgresql.session_rows import PostgresqlTables
 from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE
 from tests.journal.conversations import begun
@@ -31,6 +34,31 @@ def end_connections(url: str) -> None:
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+
+
+async def test_a_session_in_which_much_is_written_is_not_lost_to_who_looks_meanwhile(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: Callable[..., Any] = PostgresqlTables.execute
+    loop = asyncio.get_running_loop()
+    with databases.new() as url:
+        journal = open_journal(url)
+        try:
+            lease = await begun(journal, "s1")
+
+            def read_and_write(*given: Any) -> Any:
+                """The agent goes on as soon as the leases are read."""
+                found = read(*given)
+                if "JOIN acphold.leases" in given[1] and lease.next_seq < 3:
+                    writing = journal.append(lease, [("update", [b"1", b"2"])])
+                    asyncio.run_coroutine_threadsafe(writing, loop).result(DEADLINE)
+                return found
+
+            monkeypatch.setattr(PostgresqlTables, "execute", read_and_write)
+            assert await journal.renew([lease]) == []
+            assert lease.next_seq == 3
+        finally:
+            await journal.aclose()
 
 
 async def test_what_an_owner_has_is_not_free_when_its_connection_alone_has_ended(

@@ -104,8 +104,10 @@ class RecentAppends:
         If another server answers than last time, also checks that no entries are missing.
         """
         wanted = [*held]
+        # Before anything is read: the loop goes on to write, and what it writes now is not there.
+        written = {lease.session_id: lease.next_seq - 1 for lease in wanted}
         server, was = leases.server(tables), self._server
-        lost = all_lost(tables, wanted, whole=server != was)
+        lost = all_lost(tables, wanted, written if server != was else None)
         self._server = server
         by_id = {lease.session_id: lease for lease in wanted}
         left = [it for it in lost if not self.write_again(tables, by_id[it.session_id], it)]

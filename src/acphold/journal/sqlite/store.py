@@ -294,7 +294,8 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             lost: list[errors.LeaseLostError] = []
             if tables.connection.executemany(appending(1), rows).rowcount < len(rows):
                 held = [append.lease for append in appends]
-                lost = session_tables.all_lost(tables, held, whole=True)
+                written = {lease.session_id: lease.next_seq - 1 for lease in held}
+                lost = session_tables.all_lost(tables, held, written)
                 if any(isinstance(error, errors.HistoryLostError) for error in lost):
                     leases.renew_era(tables.connection)  # positions after the last entry are void
             lost_by_id = {error.session_id: error for error in lost}

@@ -67,7 +67,8 @@ class _Known(Struct, eq=False):
     """A session of the agent's: the newest line of it, and the number of the news with which that
     came; and the word that ours was compared with last, `first` if it never was.
 
-    `put` is whether the agent was told last that the session is archived; None if it never was.
+    `put` is whether the agent has archived the session or put it back when it was told to, None
+    once its list says otherwise.
     """
 
     line: ListLine
@@ -177,6 +178,8 @@ class AgentsList:
             self._known[agents_id] = _Known(line, number, _word(line))
         elif known.number <= number:  # else something newer came while the list was on its way
             known.line, known.number = line, number
+            if known.put is not line.archived:
+                known.put = None
 
     async def _ask(self, place: Place) -> dict[str, ListLine]:
         """Fetch the agent's list; if that fails, ours goes without."""
