@@ -67,15 +67,15 @@ class _Known(Struct, eq=False):
     """A session of the agent's: the newest line of it, and the number of the news with which that
     came; and the word that ours was compared with last, `first` if it never was.
 
-    `put` is whether the agent has archived the session or put it back when it was told to, None
-    once its list says otherwise.
+    `as_told` is whether the session is archived, as the agent was told to have it; None if it was
+    not told, or says otherwise by now.
     """
 
     line: ListLine
     number: int
     first: AgentsWord
     compared: AgentsWord | None = None
-    put: bool | None = None
+    as_told: bool | None = None
 
     @property
     def is_news(self) -> bool:
@@ -151,7 +151,7 @@ class AgentsList:
         is_in_doubt = False
         for agents_id, line in heard.items():
             known = self._known.get(agents_id)
-            if known is not None and known.put is not None and known.put != line.archived:
+            if known is not None and known.as_told is not None and known.as_told != line.archived:
                 is_in_doubt = True  # it may have been on its way when we had the agent change this
             else:
                 self._note(agents_id, line, number)
@@ -178,8 +178,8 @@ class AgentsList:
             self._known[agents_id] = _Known(line, number, _word(line))
         elif known.number <= number:  # else something newer came while the list was on its way
             known.line, known.number = line, number
-            if known.put is not line.archived:
-                known.put = None
+            if known.as_told is not line.archived:
+                known.as_told = None
 
     async def _ask(self, place: Place) -> dict[str, ListLine]:
         """Fetch the agent's list; if that fails, ours goes without."""
@@ -250,7 +250,7 @@ class AgentsList:
         word, before, is_first = _word(known.line), known.compared or known.first, False
         if known.compared is None:
             is_first = before == word
-        elif before == word and not known.put:
+        elif before == word and not known.as_told:
             return False
         known.compared = word
         change = NO_CHANGE
@@ -260,7 +260,7 @@ class AgentsList:
                 change = replace(change, title=title)
         if before.archived != word.archived != row.archived:
             change = replace(change, archived=word.archived)
-        elif known.put and not row.archived:  # a prompt has put it back
+        elif known.as_told and not row.archived:  # a prompt has put it back
             await self.tell(row.session_id, None, archived=False)
         if change == NO_CHANGE:
             return False
@@ -326,7 +326,7 @@ class AgentsList:
             raw = splice(raw, {"title": encode(title)})
         elif air.INDEX in self._agent.index_methods:
             raw = air.with_fields(raw, {"archived": encode(archived)})
-            known.put = archived
+            known.as_told = archived
         self._number += 1
         known.line, known.number = _read(raw) or known.line, self._number
         known.compared = _word(known.line)
