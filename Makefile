@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Many tests wait, so two more run at once than there are cores; of the quick ones of `test` four
-# more, of `interop` six, and of `slow` three times as many. ONE_IN=3 tries a third of what is asked.
+# more, of `interop` six, and of `slow` three times as many. ONE_IN=3 runs a third of the chosen tests.
 # Each worker first imports all tests, which takes 6 s of CPU.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 CODE := src wire safety mcp_servers conversation check tests bench examples docs release
@@ -87,8 +87,8 @@ slow: export PYTHONDONTWRITEBYTECODE =
 slow: $(VENV)/.compiled
 	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist load --maxschedchunk 1 -m slow $(PYTEST)
 
-# All programs of the held-out corpus, and all faulty agents with all rules; `slow` tries a sixteenth,
-# another one at each commit.
+# All programs of the held-out corpus, and all faulty agents with all rules; `slow` has a sixteenth of
+# them at each commit, in turn.
 heldout: export HELDOUT = all
 heldout: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $$(($(JOBS) * 3)) --dist load --maxschedchunk 1 -m slow check/tests/heldout check/tests/test_faulty_agent.py $(PYTEST)

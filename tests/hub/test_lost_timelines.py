@@ -20,10 +20,7 @@ from tests.timelines import TIMELINES, Database, Timeline, database
 DEADLINE = 90
 
 
-MARKS = {"postgresql": pytest.mark.postgresql}
-
-
-@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in TIMELINES])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
 def timeline(request: pytest.FixtureRequest) -> Iterator[Timeline]:
     with TIMELINES[request.param]() as found:
         yield found

@@ -88,7 +88,9 @@ async def test_a_conversation_that_was_handed_over_reaches_the_model_also_two_re
         await client.call("initialize", introduction())
         session_id = (await client.call("session/new", opening(place.work)))["sessionId"]
         await client.call("session/prompt", prompt(session_id, WORD))
-        title = (await listed(client, place, session_id))["title"]
+        titles = {(await listed(client, place, session_id))["title"]}
+        if agent is GOOSE:
+            titles.add(MADE)
         await client.leave()
     await place.family.gone()
 
@@ -105,7 +107,7 @@ async def test_a_conversation_that_was_handed_over_reaches_the_model_also_two_re
             assert WORD in given
             assert HANDED_OVER in given
             assert text(client.updates(session_id)).endswith(f"ECHO: {said}")
-            assert (await listed(client, place, session_id))["title"] in {title, MADE}
+            assert (await listed(client, place, session_id))["title"] in titles
             await client.leave()
         await place.family.gone()
         assert HANDED_OVER not in text(client.updates(session_id), "user_message_chunk")

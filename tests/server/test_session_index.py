@@ -612,7 +612,7 @@ async def test_a_session_that_the_agent_archives_or_puts_back_follows(journal: P
         assert listed == [True, False, True]
 
 
-async def test_what_the_agent_tells_late_takes_back_no_change_that_it_made_for_us(
+async def test_late_news_from_the_agent_undoes_no_change_that_it_made_for_us(
     journal: Path,
 ) -> None:
     async with shared(journal) as house:
@@ -641,7 +641,22 @@ async def test_what_the_agent_tells_late_takes_back_no_change_that_it_made_for_u
         assert await is_archived_once_told(archived)
 
 
-async def test_a_list_asked_for_before_a_change_does_not_take_it_back(journal: Path) -> None:
+async def test_late_news_of_a_session_that_only_the_agent_has_is_told_as_it_is_by_now(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client = await house.client(_meta=INDEX)
+        there, archived = (theirs("/", air={"archived": it}) for it in (False, True))
+        house.agent.lists = [there]
+        await sessions(client, Path("/"))
+        await client.call("_session/archive", {"sessionId": "theirs"})
+        house.agent.lists = [archived]
+        _, told = await house.desk.sessions.agents.hear([json.dumps(there).encode()])
+        assert [members(json.loads(info))["archived"] for info in told] == [True]
+
+
+async def test_a_list_asked_for_before_a_change_does_not_undo_it(journal: Path) -> None:
     async with shared(journal) as house:
         with_index(house)
         client, session = await house.opened(_meta=INDEX)

@@ -46,8 +46,8 @@ Agent = Callable[[str], list[str]]
 MARKS = frozenset({"interop", "postgresql", "slow"})
 """Those by which the runs of the Makefile choose."""
 
-ONE_IN = int(os.environ.get("ONE_IN", "1"))
-"""Of so many tests, one is tried; see `tests.samples`."""
+ONE_IN = int(os.environ.get("ONE_IN") or 1)
+"""One in this many tests is run; see `tests.samples`."""
 
 MARKED: list[tuple[Path, str]] = []
 """Folders whose tests may have a mark that their files do not name; conftest.py fills it."""
@@ -97,23 +97,24 @@ def pytest_collection_modifyitems(
 ) -> Iterator[None]:
     """A mark that comes from elsewhere would leave its test out of every run.
 
-    With ONE_IN=3, a third of those that `-m` leaves is tried, another one at each commit; what has
-    failed is repeated, whichever third it is in.
+    With ONE_IN=3, a third of the tests that `-m` selects is run, and those that failed last.
     """
     for test in items:
         has = MARKS.intersection(mark.name for mark in test.iter_markers())
         if lacking := has - marks_of(test.path)[1]:
             raise pytest.UsageError(f"{test.nodeid}: write `mark.{min(lacking)}` in its file")
     yield
-    if ONE_IN > 1 and not config.getoption("lf"):
-        chosen = choose([test.nodeid for test in items], ONE_IN, commit_number())
-        left_out = [test for test, is_chosen in zip(items, chosen, strict=True) if not is_chosen]
+    if ONE_IN > 1:
+        cache = getattr(config, "cache", None)
+        failed = {} if cache is None else cache.get("cache/lastfailed", {})
+        has_turn = choose([test.nodeid for test in items], ONE_IN, commit_number())
+        chosen = [it or test.nodeid in failed for it, test in zip(has_turn, items, strict=True)]
+        config.hook.pytest_deselected(items=[*compress(items, (not it for it in chosen))])
         items[:] = compress(items, chosen)
-        config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_report_header() -> str | None:
-    return f"one test in {ONE_IN}, others at each commit" if ONE_IN > 1 else None
+    return f"one test in {ONE_IN}, in turn" if ONE_IN > 1 else None
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,4 +1,4 @@
-"""A part of many tests at each commit: another one with the next, and all where all are wanted."""
+"""A part of many tests at each commit, in turn."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from zlib import crc32
 
 T = TypeVar("T")
 
-SIXTEENTH = 16
+PARTS = 16
 
 
 def sample(cases: Iterable[T]) -> list[T]:
     """Return a sixteenth of these, or all with HELDOUT=all, which takes longer."""
     if os.environ.get("HELDOUT") == "all":
         return [*cases]
-    return [*cases][commit_number() % SIXTEENTH :: SIXTEENTH]
+    return [*cases][commit_number() % PARTS :: PARTS]
 
 
 def choose(names: Sequence[str], one_in: int, number: int) -> list[bool]:
-    """Tell which of these tests are tried: one in so many, with each number others, and all of them
-    with as many numbers on end. A test of so many cases is tried each time, with some of them."""
+    """Return True for each test that has its turn at this number: each has one in `one_in` numbers
+    in a row. Of a test with as many cases, some have theirs at each number."""
     cases: Counter[str] = Counter()
     chosen: list[bool] = []
     for name in names:
@@ -37,10 +37,10 @@ def choose(names: Sequence[str], one_in: int, number: int) -> list[bool]:
 
 @cache
 def commit_number() -> int:
-    """Return the same number at one commit, for each worker and for a test that is repeated."""
+    """Return the number of this commit, which is one more than that of the commit before it."""
     try:
         told = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
+            ["git", "rev-list", "--count", "HEAD"],
             cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
@@ -48,4 +48,4 @@ def commit_number() -> int:
         )
     except (OSError, subprocess.CalledProcessError):
         return 0  # an sdist, or a machine without git
-    return int(told.stdout, 16)
+    return int(told.stdout)

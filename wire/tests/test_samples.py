@@ -31,33 +31,35 @@ def chosen(number: int) -> list[str]:
     return [*compress(NAMES, choose(NAMES, 3, number))]
 
 
-def test_each_test_is_tried_once_in_as_many_commits_on_end() -> None:
+def test_each_test_has_its_turn_once_in_three_numbers_in_a_row() -> None:
     tried = [name for number in (7, 8, 9) for name in chosen(number)]
     assert sorted(tried) == sorted(NAMES)
 
 
-def test_a_test_with_many_cases_is_tried_at_each_commit() -> None:
+def test_of_a_test_with_many_cases_some_have_their_turn_at_each_number() -> None:
     for number in range(3):
         assert 2 <= sum("one_of_many" in name for name in chosen(number)) <= 3
 
 
-def test_each_commit_tries_about_as_many_as_another() -> None:
+def test_about_as_many_have_their_turn_at_each_number() -> None:
     assert all(80 <= len(chosen(number)) <= 125 for number in range(3))
 
 
-def test_a_test_that_has_failed_is_repeated_whichever_part_it_is_in(tmp_path: Path) -> None:
+def test_a_test_that_failed_last_is_run_until_it_passes(tmp_path: Path) -> None:
     (tmp_path / "test_nine.py").write_text(NINE)
 
-    def tried(*options: str, **env: str) -> str:
+    def tried(**env: str) -> str:
         told = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "tests.plugin", *options],
+            [sys.executable, "-m", "pytest", "-q", "-p", "tests.plugin"],
             cwd=tmp_path,
-            env={**os.environ, "ONE_IN": "3", "PYTHONPATH": str(WIRE), **env},
+            env={**os.environ, "PYTHONPATH": str(WIRE), **env},
             capture_output=True,
             text=True,
             check=False,
         )
         return told.stdout.splitlines()[-1]
 
-    assert tried().startswith("1 failed, 2 passed, 6 deselected")
-    assert tried("--last-failed", PASSES="yes").startswith("1 passed")
+    assert tried(ONE_IN="1").startswith("3 failed, 6 passed")
+    # One of the three that failed is among the three that have their turn.
+    assert tried(ONE_IN="3", PASSES="yes").startswith("5 passed, 4 deselected")
+    assert tried(ONE_IN="3", PASSES="yes").startswith("3 passed, 6 deselected")

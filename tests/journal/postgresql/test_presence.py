@@ -36,7 +36,7 @@ def end_connections(url: str) -> None:
         )
 
 
-async def test_a_session_in_which_much_is_written_is_not_lost_to_who_looks_meanwhile(
+async def test_entries_appended_while_the_leases_are_checked_do_not_look_lost(
     databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: Callable[..., Any] = PostgresqlTables.execute

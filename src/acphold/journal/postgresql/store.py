@@ -20,6 +20,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -79,7 +80,8 @@ class RecentAppends:
         through, end = lost.last_seq, lease.next_seq - 1
         due = []
         for session_id, made, change, _ in self._kept.copy():
-            if session_id == lease.session_id and made[0].first_seq == through + 1:
+            is_next = session_id == lease.session_id and made[0].first_seq == through + 1
+            if is_next and through < end:
                 due.append((made, change))
                 through = made[-1].last_seq
         if through == end:
@@ -103,11 +105,10 @@ class RecentAppends:
 
         If another server answers than last time, also checks that no entries are missing.
         """
-        wanted = [*held]
-        # Before anything is read: the loop goes on to write, and what it writes now is not there.
-        written = {lease.session_id: lease.next_seq - 1 for lease in wanted}
+        # As they are before the database is asked: the loop goes on to append meanwhile.
+        wanted = [copy(lease) for lease in held]
         server, was = leases.server(tables), self._server
-        lost = all_lost(tables, wanted, written if server != was else None)
+        lost = all_lost(tables, wanted, whole=server != was)
         self._server = server
         by_id = {lease.session_id: lease for lease in wanted}
         left = [it for it in lost if not self.write_again(tables, by_id[it.session_id], it)]

@@ -139,13 +139,11 @@ def unregister(tables: Tables, owner_id: str) -> None:
     tables.execute("DELETE FROM acphold.owners WHERE id = %s", (owner_id,))
 
 
-def all_lost(
-    tables: Tables, held: Sequence[Lease], written: Mapping[str, int] | None = None
-) -> list[LeaseLostError]:
-    """The errors for leases that are lost; with `written`, the last entry that was written of each
-    session, also for those of which the journal has less."""
+def all_lost(tables: Tables, held: Sequence[Lease], *, whole: bool = False) -> list[LeaseLostError]:
+    """The errors for leases that are lost. With `whole`, also for leases under which more was
+    written than the journal has."""
     rows = tables.execute(
-        f"SELECT sessions.session_id, epoch, {tables.last_seq() if written else 'NULL'}"
+        f"SELECT sessions.session_id, epoch, {tables.last_seq() if whole else 'NULL'}"
         f" FROM acphold.sessions JOIN acphold.leases ON leases.{tables.KEY} ="
         f" sessions.{tables.OWN_KEY} WHERE {tables.among(f'leases.{tables.KEY}', 'held')}",
         {"held": tables.array(tables.key(lease) for lease in held)},
@@ -154,7 +152,7 @@ def all_lost(
     found = []
     for lease in held:
         epoch, last = stand.get(lease.session_id, (None, None))
-        if epoch != lease.epoch or (written and last < written[lease.session_id]):
+        if epoch != lease.epoch or (last is not None and last < lease.next_seq - 1):
             found.append(loss(tables, lease))
     return found
 

@@ -294,8 +294,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
             lost: list[errors.LeaseLostError] = []
             if tables.connection.executemany(appending(1), rows).rowcount < len(rows):
                 held = [append.lease for append in appends]
-                written = {lease.session_id: lease.next_seq - 1 for lease in held}
-                lost = session_tables.all_lost(tables, held, written)
+                lost = session_tables.all_lost(tables, held, whole=True)
                 if any(isinstance(error, errors.HistoryLostError) for error in lost):
                     leases.renew_era(tables.connection)  # positions after the last entry are void
             lost_by_id = {error.session_id: error for error in lost}

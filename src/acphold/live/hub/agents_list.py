@@ -67,8 +67,8 @@ class _Known(Struct, eq=False):
     """A session of the agent's: the newest line of it, and the number of the news with which that
     came; and the word that ours was compared with last, `first` if it never was.
 
-    `as_told` is whether the session is archived, as the agent was told to have it; None if it was
-    not told, or says otherwise by now.
+    `as_told` is True if we last had the agent archive the session, False if we had it put back,
+    None if neither, or if its list has said otherwise since.
     """
 
     line: ListLine
@@ -144,21 +144,24 @@ class AgentsList:
         Return the ids of ours among the former, and the sessions that only the agent has.
         """
         self._number += 1
-        number = self._number
         heard = _by_id(infos)
         for agents_id in removed:
             self._known.pop(agents_id, None)
-        is_in_doubt = False
+        in_doubt: set[str] = set()
         for agents_id, line in heard.items():
             known = self._known.get(agents_id)
-            if known is not None and known.as_told is not None and known.as_told != line.archived:
-                is_in_doubt = True  # it may have been on its way when we had the agent change this
+            if known is not None and known.as_told not in {None, line.archived}:
+                in_doubt.add(line.info.cwd)  # maybe said before it made our change
             else:
-                self._note(agents_id, line, number)
-        if is_in_doubt:
-            await self._ask((None, ()))
+                self._note(agents_id, line, self._number)
+        for cwd in in_doubt:
+            await self._ask((cwd, ()))
         linked = await self._follow_news(heard, with_first=True)
-        others = [line.raw for agents_id, line in heard.items() if agents_id not in linked]
+        others = [
+            (self.line(agents_id) or line).raw
+            for agents_id, line in heard.items()
+            if agents_id not in linked
+        ]
         return [it for it in linked.values() if it is not None], others
 
     async def look_for_news(self, cwd: str) -> None:
@@ -188,19 +191,22 @@ class AgentsList:
         self._number += 1
         number = self._number
         found: dict[str, ListLine] = {}
+        is_whole = False
         can_list = self._agent.capabilities.session_capabilities.list is not None
         try:
             if self._agent.alive and can_list:
                 async with timeout(bounds.AGENT_LIST_SECONDS):
                     for folder in (*_spellings(cwd), *beside):
                         await self._collect(folder, found)
+                is_whole = True
         except TimeoutError:
             seconds = bounds.AGENT_LIST_SECONDS
             log.warning("the agent did not list all its sessions within %s s", seconds)
         except AcpError as exc:
             log.warning("the agent could not list its sessions: %s", exc)
         for agents_id in self._lists.pop(place, {}).keys() - found.keys():
-            if (known := self._known.get(agents_id)) is not None and known.number < number:
+            known = self._known.get(agents_id)
+            if is_whole and known is not None and known.number < number:
                 del self._known[agents_id]
         self._lists[place] = found
         for agents_id, line in found.items():
@@ -295,6 +301,8 @@ class AgentsList:
         row = await self._journal.session(session_id)
         if row.agent != self._agent.key or (agents_id := row.downstream_id) is None:
             return
+        if title is None and row.archived != archived:
+            return  # somebody has changed it again meanwhile
         params = {"sessionId": agents_id, **({} if title is None else {"title": title})}
         try:
             await ask(self._agent, method, encode(params), bounds.AGENT_LIST_SECONDS)
