@@ -37,15 +37,18 @@ def choose(names: Sequence[str], one_in: int, number: int) -> list[bool]:
 
 @cache
 def commit_number() -> int:
-    """Return the number of this commit, which is one more than that of the commit before it."""
+    """Return the number of this commit, which is one more than that of the commit before it; where
+    those before it are not known, any number that is always the same."""
     try:
-        told = subprocess.run(
-            ["git", "rev-list", "--count", "HEAD"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        is_shallow, name = _git("rev-parse", "--is-shallow-repository", "HEAD").split()
+        if is_shallow == "true":
+            return int(name, 16)
+        return int(_git("rev-list", "--count", "HEAD"))
     except (OSError, subprocess.CalledProcessError):
         return 0  # an sdist, or a machine without git
-    return int(told.stdout)
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
+    folder = Path(__file__).parent
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
