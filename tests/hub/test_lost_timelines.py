@@ -151,6 +151,7 @@ async def test_what_cannot_be_written_again_is_said_to_be_lost_and_no_turn_ends_
     standby: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.journal.bounds.REMEMBERED_BYTES", 0)
+    monkeypatch.setattr("acphold.journal.bounds.RENEW_SECONDS", 600)  # the turn finds it out
     async with shared(standby.url) as house, asyncio.timeout(DEADLINE):
         client, session = await failed_over(house, standby)
         before = lineage_of(house, session)
