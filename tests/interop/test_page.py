@@ -238,7 +238,8 @@ def test_a_page_that_slept_shows_what_it_missed(
 def test_two_pages_agree_and_what_waits_in_one_that_is_closed_is_sent_once_by_the_other(
     page: Page, served: Served, tmp_path: Path, context: BrowserContext
 ) -> None:
-    begin(page, served, tmp_path / "rows", "flood 3000")
+    end = tmp_path / "end"
+    begin(page, served, tmp_path / "rows", f"flood until {end}")
     expect(page.get_by_text("word9 ")).to_be_visible()
     prompt(page, "Which disagree?")
     expect(page.locator(".sending")).to_contain_text("Sent; waiting for the current turn")
@@ -248,10 +249,30 @@ def test_two_pages_agree_and_what_waits_in_one_that_is_closed_is_sent_once_by_th
     other.get_by_role("button", name="Previous prompt").click()
     expect(other.locator("article.prompt", has_text="flood")).to_have_count(1)
     page.close()
-    expect(other.get_by_text("That was all.")).to_be_visible(timeout=60_000)
-    expect(other.get_by_role("cell", name="when.py")).to_have_count(1)
+    end.touch()
+    said = other.locator(".of-said")  # beside it, a screen reader is told the same
+    expect(said.get_by_text("That was all.")).to_be_visible(timeout=60_000)
+    expect(said.get_by_role("cell", name="when.py")).to_have_count(1)
     expect(other.locator("article.prompt", has_text="Which disagree?")).to_have_count(1)
     expect(other.locator(".sending")).to_have_count(0)
+
+
+def test_a_page_that_begins_to_act_in_the_middle_of_a_turn_shows_nothing_twice(
+    page: Page, served: Served, tmp_path: Path, context: BrowserContext
+) -> None:
+    end = tmp_path / "end"
+    begin(page, served, tmp_path / "rows", f"flood until {end}")
+    expect(page.get_by_text("word9 ")).to_be_visible()
+    other = context.new_page()  # it only reads, until somebody writes there
+    other.goto(page.url)
+    said = other.locator(".of-said")
+    expect(said).to_be_visible()
+    prompt(other, "Which disagree?")
+    expect(other.locator(".sending")).to_contain_text("Sent; waiting for the current turn")
+    end.touch()
+    expect(said.get_by_role("cell", name="when.py")).to_have_count(1)
+    words = (said.first.text_content() or "").partition("That")[0].split()
+    assert words[-1] == f"word{len(words) - 1 + int(words[0][4:])}"
 
 
 def test_a_long_session_opens_at_its_end_and_finds_what_was_said_at_its_beginning(

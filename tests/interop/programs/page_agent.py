@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 import threading
 import time
@@ -70,7 +71,10 @@ def turn(session: str, words: str) -> None:
         say(session, "B" * 10_000_000)
         say(session, "\n\nThat was all.")
     elif "flood" in words:
-        for number in range(int(words.split()[-1])):
+        *_, length = words.split()  # a number of words, or the file with which it ends
+        for number in itertools.count():
+            if number == int(length) if length.isdigit() else os.path.exists(length):
+                break
             say(session, f"word{number} ")
             time.sleep(0.001)
         say(session, "\n\nThat was all.")

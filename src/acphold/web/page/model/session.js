@@ -115,6 +115,8 @@ export class Session {
   #line = new SessionLine();
   /** @type {Received[]} */
   #pending = [];
+  /** Up to this entry the server says again what it has told whoever only read. */
+  #saidAgain = 0;
   #flushing = false;
   #frameMs = 0;
   /** @type {Promise<void> | null} */
@@ -207,6 +209,7 @@ export class Session {
   /** The connection is lost: its questions are void, and prompts may not have arrived. */
   detach() {
     this.#flush();  // what had come still means what it meant then
+    this.#saidAgain = 0;
     this.isAttached.value = this.#acts = false;
     this.questions.value = this.questions.value.filter((each) => each.state === "answering");
     this.#line.lost();
@@ -291,6 +294,8 @@ export class Session {
     this.#pending = [];
     for (const params of due) {
       const seq = params._meta?.["acphold/seq"] ?? 0;
+      if (seq && seq <= this.#saidAgain) continue;
+      if (seq) this.#saidAgain = 0;
       const place = now(seq);
       this.timeline.guarded(place, () => {
         if (params.childSessionId !== undefined) this.timeline.addChild({ method: "opencode", params }, place);
@@ -558,6 +563,7 @@ export class Session {
     const timeline = new Timeline();
     for (const entry of page.entries.toReversed()) timeline.addEntry(entry);
     this.#pending = [];
+    this.#saidAgain = 0;
     this.timeline = timeline;
     const { modes, configOptions, availableCommands } = page.state ?? {};
     timeline.hasModes(modes);
@@ -618,6 +624,10 @@ export class Session {
 
   /** @param {Received} told  the answer of session/resume, or of session/new @param {boolean} reads */
   #attached(told, reads) {
+    if (this.isAttached.value) {  // it was read over this connection, also while this was asked
+      this.#flush();
+      this.#saidAgain = this.#line.position;
+    }
     this.problem.value = "";
     this.otherAgent.value = null;
     this.#acts = !reads;
