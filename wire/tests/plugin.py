@@ -97,7 +97,8 @@ def pytest_collection_modifyitems(
 ) -> Iterator[None]:
     """A mark that comes from elsewhere would leave its test out of every run.
 
-    With ONE_IN=3, a third of the tests that `-m` selects is run, and those that failed last.
+    With ONE_IN=3, a third of the tests that `-m` selects is run. Those that failed last are always
+    run, and those that may be skipped: that they are not shows what the machine has.
     """
     for test in items:
         has = MARKS.intersection(mark.name for mark in test.iter_markers())
@@ -108,7 +109,10 @@ def pytest_collection_modifyitems(
         cache = getattr(config, "cache", None)
         failed = {} if cache is None else cache.get("cache/lastfailed", {})
         has_turn = choose([test.nodeid for test in items], ONE_IN, commit_number())
-        chosen = [it or test.nodeid in failed for it, test in zip(has_turn, items, strict=True)]
+        chosen = [
+            turn or test.nodeid in failed or test.get_closest_marker("skipif") is not None
+            for turn, test in zip(has_turn, items, strict=True)
+        ]
         config.hook.pytest_deselected(items=[*compress(items, (not it for it in chosen))])
         items[:] = compress(items, chosen)
 

@@ -24,6 +24,10 @@ import os, pytest
 @pytest.mark.parametrize("case", range(9))
 def test_of_nine(case):
     assert case < 6 or "PASSES" in os.environ
+
+@pytest.mark.skipif(os.name == "nt", reason="a file has no owner")
+def test_that_may_be_skipped():
+    pass
 """
 
 
@@ -45,7 +49,7 @@ def test_about_as_many_have_their_turn_at_each_number() -> None:
     assert all(80 <= len(chosen(number)) <= 125 for number in range(3))
 
 
-def test_a_test_that_failed_last_is_run_until_it_passes(tmp_path: Path) -> None:
+def test_a_test_that_failed_last_or_may_be_skipped_is_run_each_time(tmp_path: Path) -> None:
     (tmp_path / "test_nine.py").write_text(NINE)
 
     def tried(**env: str) -> str:
@@ -59,7 +63,7 @@ def test_a_test_that_failed_last_is_run_until_it_passes(tmp_path: Path) -> None:
         )
         return told.stdout.splitlines()[-1]
 
-    assert tried(ONE_IN="1").startswith("3 failed, 6 passed")
+    assert tried(ONE_IN="1").startswith("3 failed, 7 passed")
     # One of the three that failed is among the three that have their turn.
-    assert tried(ONE_IN="3", PASSES="yes").startswith("5 passed, 4 deselected")
-    assert tried(ONE_IN="3", PASSES="yes").startswith("3 passed, 6 deselected")
+    assert tried(ONE_IN="3", PASSES="yes").startswith("6 passed, 4 deselected")
+    assert tried(ONE_IN="3", PASSES="yes").startswith("4 passed, 6 deselected")

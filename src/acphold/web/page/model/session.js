@@ -115,7 +115,7 @@ export class Session {
   #line = new SessionLine();
   /** @type {Received[]} */
   #pending = [];
-  /** Up to this entry the server says again what it has told whoever only read. */
+  /** Up to this entry, the server repeats what this page has been told as a reader. */
   #saidAgain = 0;
   #flushing = false;
   #frameMs = 0;
@@ -209,7 +209,6 @@ export class Session {
   /** The connection is lost: its questions are void, and prompts may not have arrived. */
   detach() {
     this.#flush();  // what had come still means what it meant then
-    this.#saidAgain = 0;
     this.isAttached.value = this.#acts = false;
     this.questions.value = this.questions.value.filter((each) => each.state === "answering");
     this.#line.lost();
@@ -624,7 +623,7 @@ export class Session {
 
   /** @param {Received} told  the answer of session/resume, or of session/new @param {boolean} reads */
   #attached(told, reads) {
-    if (this.isAttached.value) {  // it was read over this connection, also while this was asked
+    if (this.isAttached.value) {  // it was told what happened until this answer
       this.#flush();
       this.#saidAgain = this.#line.position;
     }
