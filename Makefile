@@ -37,11 +37,13 @@ mypy-darwin:; $(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin src
 pyright:; $(BIN)/pyright
 public-types:; $(BIN)/python -m tests.public_types
 
-# The API page, from the docstrings; the page of rules, from the rules; the tables of options.
+# The API page, from the docstrings; the page of rules, from the rules; the tables of options, and those
+# that the page shares with the terminal.
 docs: $(VENV)/.installed
 	$(BIN)/python -m docs.api_reference
 	cd check && ../$(BIN)/python -m docs.rule_tables
 	$(BIN)/python -m docs.option_tables
+	$(BIN)/python -m docs.page_tables
 
 # Those of the README, of a real run. A test says when they are not what a run gives.
 pictures: $(VENV)/.installed

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
 from acp_conversation.history.entries import iso
+from acp_wire.visible_text import exact
 from acphold.faces.cli.terminal_text import (
     age,
     cut,
@@ -31,13 +32,13 @@ DIRECTIONS = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 
 
 UNDRAWN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2028\u2029\u3164\ufe00-\ufe0f\uffa0"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2028\u2029\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
 """Invisible characters beside the format characters; from Unicode's DerivedCoreProperties."""
 
-DRAWN = re.compile("[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U00010000-\U00016fff]")
-"""Format characters that are seen, as the signs that stand below Arabic numbers."""
+DRAWN = re.compile("[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2]")
+"""Signs below the Arabic number behind them."""
 
 
 def obeyed(text: str) -> list[str]:
@@ -85,6 +86,7 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
         "1\ufe0f\u20e3 \u2702\ufe0e",
         "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian, with its space of no width
         "\u0915\u094d\u200d\u0937",
+        "\u0600\u0661\u0662",
         "\u845b\U000e0100\u57ce",  # one way to write a name in Japanese
         "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f",  # Scotland
     ],
@@ -104,11 +106,27 @@ def test_what_languages_and_pictures_are_written_with_stays(text: str) -> None:
         ("\u845b\U000e0100\U000e0101", "\u845b\U000e0100\\U000e0101"),
         ("\u0645\u200c\u200d\u200c", "\u0645\\u200c\\u200d\\u200c"),
         ("one\u2028two", "one\\u2028two"),
+        ("a\u2800b\u0600c\U00013430", "a\\u2800b\\u0600c\\U00013430"),
     ],
 )
 def test_what_a_model_reads_and_nobody_sees_is_shown(text: str, shown: str) -> None:
     assert visible(text) == shown
     assert json.loads(visible_json(json.dumps(text, ensure_ascii=False))) == text
+
+
+def test_a_command_shows_each_character_that_somebody_could_overlook() -> None:
+    for code in range(0x110000):
+        character = chr(code)
+        is_hidden = unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp", "Zs")
+        if is_hidden and character not in " \t\n":
+            assert exact(f"a{character}b") == f"a{exact(character)}b" != f"a{character}b"
+            assert exact(character).isascii()
+    assert exact("\u2764\ufe0f\u200d\U0001f525") == "\u2764\\ufe0f\\u200d\U0001f525"
+    assert exact("\u0645\u06cc\u200c\u062e") == "\u0645\u06cc\\u200c\u062e"
+    assert exact("a\r\nb\u00a0c") == "a\\x0d\nb\\xa0c"
+    assert exact("rm -rf \u2800\u3164\U000e0100 'ü' 木 😀") == (
+        "rm -rf \\u2800\\u3164\\U000e0100 'ü' 木 😀"
+    )
 
 
 @given(ANY_TEXT)

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 import acphold
+from acp_wire.visible_text import exact, visible
+from docs.page_tables import FILE, tables
 from tests.history import fold_corpus
 from tests.lines import line_cases
 from tests.npm import NODE
 from tests.presentation.test_permissions import CASES
 
 HERE = Path(__file__).parent / "model"
-MODEL = Path(acphold.__file__).parent / "web" / "page" / "model" / "permission.js"
+PAGE = Path(acphold.__file__).parent / "web" / "page" / "model"
+MODEL = PAGE / "permission.js"
 RANDOM = range(1_000, 2_500)
 
 
@@ -68,6 +71,43 @@ def test_the_smaller_parts_of_the_page_do_what_they_say() -> None:
         [NODE, "--test", *files], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+MARKED = """
+import { readFileSync } from "node:fs";
+const { exact, visible } = await import(process.argv[1]);
+const marked = {};
+for (let code = 0; code < 0x110000; code++) {
+  const character = String.fromCodePoint(code);
+  const [one, other] = [visible(character), exact(character)];
+  if (one !== character || other !== character) marked[code] = [one, other];
+}
+const words = JSON.parse(readFileSync(0, "utf8"));
+console.log(JSON.stringify([marked, words.map((each) => [visible(each), exact(each)])]));
+"""
+NOT_ALONE = (
+    "a\u200b1 \u2764\ufe0f\u200d\U0001f525\ufe01\u0645\u06cc\u200c\u062e\u200c\u845b\U000e0100"
+    "\U000e0101\u0600\u0660\u20e3"
+)
+
+
+def test_the_page_marks_the_characters_that_the_terminal_marks() -> None:
+    words = [NOT_ALONE[at:] for at in range(len(NOT_ALONE))]
+    command = [NODE, "--input-type=module", "--eval", MARKED, (PAGE / "text.js").as_uri()]
+    done = subprocess.run(
+        command, input=json.dumps(words), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    alone = {chr(code): [visible(chr(code)), exact(chr(code))] for code in range(0x110000)}
+    marked, told = json.loads(done.stdout)
+    assert marked == {str(ord(it)): shown for it, shown in alone.items() if shown != [it, it]} | {
+        "13": ["\n", "\\x0d"]
+    }
+    assert told == [[visible(it), exact(it)] for it in words]
+
+
+def test_the_tables_of_the_page_are_current() -> None:
+    assert FILE.read_text(encoding="utf-8") == tables(), "run `make docs`"
 
 
 SHOWN = """

@@ -1,4 +1,8 @@
-"""Text of others that plays no tricks on its reader."""
+"""Text of others that plays no tricks on its reader.
+
+Prose keeps what belongs to emoji and letters. A command, a path or an argument is `exact`: every
+character that somebody could overlook is marked. The page has these tables, too: `make docs`.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,20 @@ direction of text (Unicode, UAX 9).
 """
 
 _UNDRAWN = (
-    "\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028\u2029\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\xad\u034f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u2028\u2029\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff"
 )
 """Characters that nobody sees and a model reads.
 
 They are characters without width, fillers, variation selectors, tags (Unicode,
-`Default_Ignorable_Code_Point`), line and paragraph separators, and annotation marks.
+`Default_Ignorable_Code_Point`), line and paragraph separators, the blank Braille pattern, and all
+other format characters (`Cf`).
 """
+
+_BLANK = "\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
+"""Spaces that a shell takes for letters (Unicode, `Zs`)."""
 
 _HIDDEN = f"[{_OBEYED}{_UNDRAWN}]+"
 
@@ -37,6 +46,7 @@ _IN_PLACE = (
     f"(?:(?<={_EMOJI})|(?<={_EMOJI}\ufe0f))\u200d(?={_EMOJI})"
     f"|(?<={_EMOJI})[\ufe0e\ufe0f]|(?<=[0-9#*])\ufe0f(?=\u20e3)"
     f"|(?<={_CURSIVE})[\u200c\u200d](?![{_UNDRAWN}])"
+    "|[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2](?=[\u0660-\u0669\u06f0-\u06f9\u0710-\u072f])"
     f"|(?<={_IDEOGRAPH})[\ufe00-\ufe02\U000e0100-\U000e01ef]"
     "|(?<=[\u1820-\u18aa])[\u180b-\u180f]"
     "|(?<=\U0001f3f4)\U000e0067\U000e0062"
@@ -45,8 +55,8 @@ _IN_PLACE = (
 )
 """Legitimate uses of such characters, which hide nothing.
 
-They are one between two emoji, or after a letter or an emoji whose look it changes, and the flags
-of England, Scotland and Wales.
+They are one between two emoji, or after a letter or an emoji whose look it changes, a sign over the
+number behind it, and the flags of England, Scotland and Wales.
 """
 
 
@@ -58,8 +68,27 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     # Uncompiled patterns: most commands need none of them, and compiling takes milliseconds.
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return re.sub(_HIDDEN, _escape, whole)
+    return re.sub(_HIDDEN, _escape, _whole(text))
+
+
+def exact(text: str) -> str:
+    """Return a command, a path or an argument with each control or hidden character marked.
+
+    So are carriage returns, and spaces other than the usual one. Line ends and tabs stay.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return re.sub(f"[{_OBEYED}{_UNDRAWN}{_BLANK}]", lambda it: _mark(it[0]), _whole(text))
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _mark(character: str) -> str:
+    code = ord(character)
+    escape = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return escape if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -71,9 +100,8 @@ def _escape(found: re.Match[str]) -> str:
             shown.append(kept[0])
             place = kept.end()
             continue
-        code = ord(found.string[place])
-        escape = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-        shown.append("" if code == 0x0D else escape if code < 0x10000 else f"\\U{code:08x}")
+        character = found.string[place]
+        shown.append("" if character == "\r" else _mark(character))
         place += 1
     return "".join(shown)
 
@@ -97,3 +125,7 @@ def on_one_line(text: str) -> str:
 def quantity(count: int, noun: str) -> str:
     """Return a number with its noun: `1 session`, `2,000 sessions`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+TABLES = {"HIDDEN": _HIDDEN, "IN_PLACE": _IN_PLACE, "INEXACT": f"[{_OBEYED}{_UNDRAWN}{_BLANK}]"}
+"""The patterns by the names that the page has for them."""

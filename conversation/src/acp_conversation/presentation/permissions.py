@@ -23,7 +23,7 @@ from acp_conversation.history.raw_update import items, members, string
 from acp_conversation.history.timeline import ToolCall
 from acp_conversation.presentation.diffs import diff_lines, is_shown
 from acp_conversation.presentation.scenes import says_more, without_fence
-from acp_conversation.presentation.visible_text import on_one_line, visible
+from acp_conversation.presentation.visible_text import exact, on_one_line, visible
 
 OFFERED: Final = {
     "allow_once": "allow once",
@@ -281,7 +281,7 @@ def argument_lines(shown: Sequence[Argument]) -> list[str]:
     """Return the arguments as lines for a terminal, with continuation lines indented."""
     lines = []
     for each in shown:
-        name = f"{on_one_line(each.name)}: " if each.name else ""
-        first, *rest = visible(each.text).splitlines() or [""]
+        name = f"{exact(on_one_line(each.name))}: " if each.name else ""
+        first, *rest = exact(each.text).splitlines() or [""]
         lines += [f"{name}{first}", *(f"  {line}" if name else line for line in rest)]
     return lines

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from acp_wire.visible_text import (
+    exact as exact,
     on_one_line as on_one_line,
     quantity as quantity,
     visible as visible,

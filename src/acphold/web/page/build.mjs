@@ -90,7 +90,7 @@ async function made(entry, define = {}, plugins = [unindented, lexerAlone], form
     minify: true,
     metafile: true,
     format,
-    target: ["es2022", "safari16", "chrome111", "firefox114"],
+    target: ["es2022", "safari16.4", "chrome111", "firefox114"],
     legalComments: "none",  // whole texts are in licences.txt
     plugins,
     charset: "utf8",

@@ -1,9 +1,6 @@
-// Texts of others, made fit to be shown: nothing in them moves what stands beside it.
-
-// Characters that reorder, hide or colour what is around them: controls but for line breaks and
-// tabs, marks of direction (the tricks of "Trojan Source"), invisible ones, tags.
-const TREACHEROUS =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
+// Texts of others, made fit to be shown: nothing in them moves what stands beside it. The tables are
+// those of `acp_wire.visible_text`.
+import { HIDDEN, INEXACT, IN_PLACE } from "./tables.js";
 
 /** A table that others' words may be looked up in: it has no `constructor`, nothing inherited.
  * @param {Record<string, string>} rows @returns {Record<string, string>} */
@@ -12,11 +9,30 @@ export const wordTable = (rows) => Object.assign(Object.create(null), rows);
 /** A value of others as text: an agent may send an object where a text belongs, even one of which JavaScript can make no string. @param {unknown} value @returns {string} */
 export const asText = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : String(value ?? ""));
 
-/** The text with treacherous characters written as `\u…`. @param {unknown} text @returns {string} */
-export function visible(text) {
-  return asText(text)
-    .replace(/\r\n?/g, "\n")
-    .replace(TREACHEROUS, (each) => `\\u${(each.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`);
+/** Prose with hidden characters marked, but for those that belong to emoji and letters. @param {unknown} text @returns {string} */
+export const visible = (text) => formed(text).replace(/\r\n?/g, "\n").replace(HIDDEN, (run, begin, whole) => {
+  let shown = "";
+  for (let at = begin; at < begin + run.length; ) {
+    IN_PLACE.lastIndex = at;
+    const [kept] = IN_PLACE.exec(whole) ?? [];
+    const character = String.fromCodePoint(whole.codePointAt(at));
+    shown += kept ?? mark(character);
+    at += (kept ?? character).length;
+  }
+  return shown;
+});
+
+/** A command, a path or an argument with all of them marked. @param {unknown} text @returns {string} */
+export const exact = (text) => formed(text).replace(INEXACT, mark);
+
+/** @param {unknown} text */
+const formed = (text) => asText(text).replace(/\p{Cs}/gu, "\ufffd");
+
+/** @param {string} character */
+function mark(character) {
+  const code = character.codePointAt(0) ?? 0;
+  const [letter, width] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+  return `\\${letter}${code.toString(16).padStart(width, "0")}`;
 }
 
 /** The same on one line. @param {unknown} text @param {number} [most] @returns {string} */

@@ -1,9 +1,9 @@
 // Titles and commands of agents.
-import { visible } from "../model/text.js";
+import { exact, visible } from "../model/text.js";
 import { html } from "./html.js";
 
 /** A command, which breaks between words: `--force` broken behind its hyphens would read as another one. @param {string} text */
-export const words = (text) => visible(text).split(/(\s+)/).map((part, at) => (at % 2 ? part : html`<span class="word">${part}</span>`));
+export const words = (text) => exact(text).split(/(\s+)/).map((part, at) => (at % 2 ? part : html`<span class="word">${part}</span>`));
 
 /** A title; what is between backticks is code, and what is behind one in a title that was cut off. @param {string} title */
 export const coded = (title) => title.split(/`([^`]+)(?:`|$)/).map((part, at) => (at % 2 ? html`<code>${words(part)}</code>` : visible(part)));
