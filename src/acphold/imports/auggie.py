@@ -130,7 +130,7 @@ class _AuggieConverter(AgentConverter):
                     self._result(result, *call)
         if blocks := self._prompt(exchange, asked):
             self._calls.clear()
-            self._writer.prompt(blocks)
+            self._writer.prompt(blocks, turn=text(exchange, "request_id"))
             self._writer.model(text(exchange, "model_id") or self._model)
         answered = objects(exchange, "response_nodes")
         is_told = any(number(n, "type") == _SAID and text(n, "content") for n in answered)

@@ -192,6 +192,7 @@ class _ClaudeConverter(AgentConverter):
         self._tasks = Tasks()
         self._counted = ""
         self._old = False
+        self._uuid = ""
         self._compaction: Object | None = None
         self._summary = ""
         named = [Path(path) for path in source.paths[1:] if path.endswith("custom-title.json")]
@@ -213,6 +214,7 @@ class _ClaudeConverter(AgentConverter):
                 self._writer.missed.kind("records", kind, record)
             return
         self._writer.clock(milliseconds(record.get("timestamp")))
+        self._uuid = text(record, "uuid")
         self._facts.cwd = self._facts.cwd or text(record, "cwd")
         self._old = text(record, "version").startswith(("0.", "1."))
         if record.get("isSidechain") is True:
@@ -348,17 +350,17 @@ class _ClaudeConverter(AgentConverter):
                 blocks.append(block)
             else:
                 self._writer.missed.kind("parts of prompts", text(block, "type"), block)
-        self._writer.prompt(prompt_blocks(blocks))
+        self._writer.prompt(prompt_blocks(blocks), turn=self._uuid)
 
     def _command(self, said: str) -> bool:
         """Write one of the program's own commands and its output; False for any other text."""
         tags = inner(said, _TAG) if said.startswith("<") else {}
         if "command-name" in tags:
             words = f"{tags['command-name'].strip()} {tags.get('command-args', '').strip()}".strip()
-            self._writer.prompt([text_block(words)])
+            self._writer.prompt([text_block(words)], turn=self._uuid)
             self._compact()
         elif "bash-input" in tags:
-            self._writer.prompt([text_block(f"! {tags['bash-input']}")])
+            self._writer.prompt([text_block(f"! {tags['bash-input']}")], turn=self._uuid)
         elif "local-command-stdout" in tags:
             self._compact()
             if not (words := tags["local-command-stdout"]).startswith("Compacted"):

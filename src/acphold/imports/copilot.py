@@ -125,7 +125,7 @@ class _CopilotConverter(AgentConverter):
                 writer.facts.cwd = writer.facts.cwd or text(data, "context", "cwd")
             case "user.message":
                 if not text(data, "source") and not caller:
-                    self._prompt(data)
+                    self._prompt(data, text(event, "id"))
             case "assistant.message":
                 message_id = text(data, "messageId")
                 writer.think(text(data, "reasoningText"), message_id, meta)
@@ -182,7 +182,7 @@ class _CopilotConverter(AgentConverter):
             case _ if not _PASSED.match(kind):
                 self._missed.kind("events", kind, event)
 
-    def _prompt(self, data: Object) -> None:
+    def _prompt(self, data: Object, event_id: str) -> None:
         words = text(data, "content")
         blocks = text_blocks(words)
         for attached in objects(data, "attachments"):
@@ -198,7 +198,7 @@ class _CopilotConverter(AgentConverter):
                 blocks.append(resource_link(name, uri))
             else:
                 self._missed.kind("attachments", text(attached, "type"), attached)
-        self._writer.prompt(blocks)
+        self._writer.prompt(blocks, turn=event_id)
         for place, notice in enumerate(self._notices):
             self._writer.say(notice, f"{text(data, 'messageId')}-notice-{place}")
         self._notices = []

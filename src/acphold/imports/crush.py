@@ -143,7 +143,7 @@ class _CrushConverter(AgentConverter):
                 self._writer.compaction(f"compacted-{message_id}", said)
             elif role == "user":
                 if not self._writer.caller:
-                    self._writer.prompt(self._prompt(parts))
+                    self._writer.prompt(self._prompt(parts), turn=str(message_id))
             elif role in ("assistant", "tool"):
                 if model:
                     self._writer.model(str(model))

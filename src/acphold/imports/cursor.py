@@ -240,7 +240,7 @@ class _CursorConverter(AgentConverter):
                     blocks.append(resource(f"file://{path}", marked))
             pictures = (text(chosen, "path") for chosen in objects(context, "selectedImages"))
             blocks += [link(path) for path in pictures if path]
-            self._writer.prompt(blocks)
+            self._writer.prompt(blocks, turn=text(bubble, "bubbleId"))
             self._writer.model(text(bubble, "modelInfo", "modelName") or self._model)
         elif kind in (_AGENT, "ai"):
             message_id = text(bubble, "bubbleId") or text(bubble, "id")

@@ -267,7 +267,7 @@ class _CursorStoreConverter(AgentConverter):
         held = inside(turn, 1)
         said = self.message(raw(held, 1).hex())
         if said and not count(said, 5):  # otherwise Cursor inserted it
-            self._writer.prompt(self._prompt(said))
+            self._writer.prompt(self._prompt(said), turn=raw(held, 1).hex())
             self._writer.model(self._model)
         for step_id in map(bytes.hex, several(held, 2)):
             step = self.message(step_id)

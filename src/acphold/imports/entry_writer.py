@@ -7,7 +7,9 @@ fail, as nothing runs any more.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -29,7 +31,7 @@ from acp_wire.schema import items, members
 from acphold.errors import InvalidParamsError
 from acphold.imports.content_blocks import content, text_block
 from acphold.imports.sources import Facts
-from acphold.imports.values import Missed, Object
+from acphold.imports.values import Missed, Object, squeeze
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -52,6 +54,7 @@ class EntryWriter:
         self._entries: list[PastEntry] = []
         self._finished = 0  # how many of them are in finished turns
         self._now = 0
+        self._told_at = 0  # the last time told, which may be before `_now`
         self._turn_open = False
         self._open_calls: dict[str, None] = {}
         self._last = ""
@@ -61,6 +64,7 @@ class EntryWriter:
         self._session_usage: dict[str, int] = {}
         self._session_cost: float | None = None
         self._has_list_title = False
+        self._told: Counter[str] = Counter()
 
     def take(self, *, whole_turns: bool = False) -> list[PastEntry]:
         """Return the entries since the last call; with `whole_turns`, of finished turns only."""
@@ -76,7 +80,7 @@ class EntryWriter:
         """Set the time to `at` (ms since the epoch); the clock never goes back."""
         if at is None or at <= 0:
             return
-        facts = self.facts
+        facts, self._told_at = self.facts, at
         facts.created_at = at if facts.created_at is None else min(facts.created_at, at)
         facts.updated_at = max(facts.updated_at or 0, at)
         self._now = max(self._now, at)
@@ -88,12 +92,16 @@ class EntryWriter:
         """True while a turn is open."""
         return self._turn_open
 
-    def prompt(self, blocks: Sequence[Object]) -> None:
-        """Write a person's prompt; content blocks of the protocol."""
+    def prompt(self, blocks: Sequence[Object], *, turn: str = "") -> None:
+        """Write a person's prompt; content blocks of the protocol.
+
+        `turn` is the program's own id of it (a uuid, the id of a row), the same in every copy of
+        the conversation. Without one, its words with their time identify it.
+        """
         if not blocks:
             return
         self.end_turn()
-        self._append(PROMPT, blocks)
+        self._write_prompt(_encode(blocks), turn)
         self._turn_open = True
         self._last = "prompt"
 
@@ -245,10 +253,11 @@ class EntryWriter:
 
     # -- already in the protocol's terms ---------------------------------------------------------
 
-    def relay_prompt(self, raw: bytes) -> None:
-        """Write a prompt: an array of content blocks."""
+    def relay_prompt(self, raw: bytes, *, turn: str = "") -> None:
+        """Write a prompt: an array of content blocks; `turn` is as in `prompt`."""
         self.end_turn()
-        if self.relay(PROMPT, raw):
+        if self._is_sound(PROMPT, raw):
+            self._write_prompt(_on_one_line(raw), turn)
             self._turn_open, self._last = True, "prompt"
 
     def relay_update(self, raw: bytes, kind: str, update: Object) -> None:
@@ -271,12 +280,18 @@ class EntryWriter:
 
     def relay(self, kind: str, raw: bytes, seq: int = 0) -> bool:
         """Write an entry unchanged; False, and counted, if it is not valid for its kind."""
-        if not is_sound(kind, raw):
-            self.missed.add(f"invalid entries of kind {kind[:40]!r}", raw)
+        if not self._is_sound(kind, raw):
             return False
-        line = raw.replace(b"\n", b" ").replace(b"\r", b" ")
-        self._entries.append(PastEntry(kind, self._now, line, seq))
+        if kind == PROMPT:
+            self._write_prompt(_on_one_line(raw), "", seq)
+        else:
+            self._entries.append(PastEntry(kind, self._now, _on_one_line(raw), seq))
         return True
+
+    def _is_sound(self, kind: str, raw: bytes) -> bool:
+        if not (sound := is_sound(kind, raw)):
+            self.missed.add(f"invalid entries of kind {kind[:40]!r}", raw)
+        return sound
 
     # -- entries of an acphold journal -----------------------------------------------------------
 
@@ -302,6 +317,15 @@ class EntryWriter:
         if self.facts.title and not self._has_list_title:
             title = self.facts.title
             self._append(UPDATE, {"sessionUpdate": "session_info_update", "title": title})
+
+    def _write_prompt(self, raw: bytes, turn: str, seq: int = 0) -> None:
+        # With its words: some programs number their prompts, in every conversation from 0.
+        known = f"{turn or self._told_at} {prompt_words(raw)}"
+        digest = blake2b(known.encode(errors="replace"), digest_size=8).hexdigest()
+        self._told[digest] += 1
+        if (count := self._told[digest]) > 1:
+            digest = f"{digest}-{count}"
+        self._entries.append(PastEntry(PROMPT, self._now, raw, seq, digest))
 
     def _append(self, kind: str, value: object) -> None:
         self._entries.append(PastEntry(kind, self._now, _encode(value)))
@@ -352,7 +376,7 @@ class SubagentWriter(EntryWriter):
         self._above.usage(used, size)
 
     def clock(self, at: int | None) -> None: ...
-    def prompt(self, blocks: Sequence[Object]) -> None: ...
+    def prompt(self, blocks: Sequence[Object], *, turn: str = "") -> None: ...
     def end_turn(self, reason: str = "") -> None: ...
     def fail_turn(self, message: str) -> None: ...
     def finish_answer(self) -> None: ...
@@ -360,6 +384,15 @@ class SubagentWriter(EntryWriter):
     def compaction(self, call_id: str, summary: str, fields: Object | None = None) -> None: ...
     def title(self, title: str) -> None: ...
     def mode(self, mode_id: str) -> None: ...
+
+
+def prompt_words(raw: bytes) -> str:
+    """Return the text of a prompt, an array of content blocks, without white space."""
+    return squeeze("".join(string(members(block).get("text")) or "" for block in items(raw)))
+
+
+def _on_one_line(raw: bytes) -> bytes:
+    return raw.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 def on_title(words: str) -> str:

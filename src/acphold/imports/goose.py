@@ -175,7 +175,7 @@ class _GooseConverter(AgentConverter):
                     "actionRequired",
                 ):
                     self._missed.kind("parts of prompts", text(part, "type"), part)
-            self._writer.prompt(blocks)
+            self._writer.prompt(blocks, turn=row.message_id)
 
     def _part(self, part: Object, message_id: str) -> None:
         """Write a part of an answer; of a subagent's, only its calls and compactions."""

@@ -142,7 +142,8 @@ class _PiConverter(AgentConverter):
         role = text(message, "role")
         if role == "user":
             self.end_failed()
-            writer.prompt(prompt_blocks(self._blocks(message.get("content"))))
+            blocks = prompt_blocks(self._blocks(message.get("content")))
+            writer.prompt(blocks, turn=text(record, "id"))
         elif role == "assistant":
             self._answer(message, text(record, "id") or text(record, "timestamp"))
         elif role == "toolResult":
@@ -160,7 +161,8 @@ class _PiConverter(AgentConverter):
         elif role == "bashExecution":
             # A command that the person ran, after a `!`.
             self.end_failed()
-            writer.prompt([text_block(f"! {text(message, 'command')}")])
+            command = text_block(f"! {text(message, 'command')}")
+            writer.prompt([command], turn=text(record, "id"))
             writer.say(text(message, "output"))
             writer.finish_answer()
             if message.get("cancelled") is True:

@@ -239,7 +239,7 @@ class _VscodeConverter(AgentConverter):
                     blocks.append(resource_link(name, f"context:{name}"))
                 else:
                     self._missed.kind("attachments", kind, attached)
-            writer.prompt(blocks)
+            writer.prompt(blocks, turn=text(request, "requestId"))
         for part in objects(request, "response"):
             self._part(part)
         model = text(about, "resolvedModel") or text(request, "modelId").rpartition("/")[2]

@@ -213,7 +213,7 @@ class _ZedConverter(AgentConverter):
                     blocks.append(resource("context:attached", value))
                 else:
                     self._missed.kind("parts of prompts", kind, part)
-        self._writer.prompt(blocks)
+        self._writer.prompt(blocks, turn=str(obj(told).get("id", "")))
         self._writer.model(self._model)
 
     def _answer(self, told: object) -> None:
