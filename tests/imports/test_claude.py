@@ -447,3 +447,100 @@ def test_a_folder_that_is_moved_by_the_environment_is_found(tmp_path: Path) -> N
     moved = Home(tmp_path / "nowhere", {"CLAUDE_CONFIG_DIR": str(tmp_path / ".claude")})
     found: list[Source] = list(READER.find(moved))
     assert [source.session_id for source in found] == [SESSION]
+
+
+def reply(message: str, received: int, *blocks: Json, request: str = "") -> Json:
+    """A record of a reply, with the tokens until then."""
+    usage = {"input_tokens": 2, "output_tokens": received}
+    found = {"id": message, "role": "assistant", "model": "m", "content": blocks, "usage": usage}
+    return {"message": found} | ({"requestId": request} if request else {})
+
+
+def test_a_reply_counts_with_the_largest_tokens_of_its_records(tmp_path: Path) -> None:
+    transcript = Transcript("Hello.")
+    for received, block in enumerate((thinking("One."), {"type": "text", "text": "Two."})):
+        transcript.add("assistant", **reply("m1", 1 + 400 * received, block))
+    transcript.add("assistant", **reply("m1", 7, {"type": "text", "text": "Three."}))
+    (end,) = story(transcript, tmp_path).ends()
+    assert end["usage"] == {"inputTokens": 2, "outputTokens": 401, "totalTokens": 403}
+
+
+def test_a_reply_counts_once_though_records_of_another_and_a_prompt_are_in_between(
+    tmp_path: Path,
+) -> None:
+    transcript = Transcript("Hello.")
+    transcript.add("assistant", **reply("m1", 10, use("t1", "Bash", command="a")))
+    transcript.add("assistant", **reply("m2", 20, use("t2", "Bash", command="b")))
+    transcript.add("assistant", **reply("m1", 10, use("t3", "Bash", command="c")))
+    transcript.user("And this.")
+    transcript.add("assistant", **reply("m1", 15, {"type": "text", "text": "Done."}))
+    first, second = story(transcript, tmp_path).ends()
+    assert first["usage"]["outputTokens"] == 30
+    assert second["usage"] == {"outputTokens": 5, "totalTokens": 5}
+
+
+def test_requests_of_one_message_count_each(tmp_path: Path) -> None:
+    transcript = Transcript("Hello.")
+    transcript.add("assistant", **reply("m1", 10, use("t1", "Bash"), request="r1"))
+    transcript.add("assistant", **reply("m1", 10, use("t2", "Bash"), request="r2"))
+    (end,) = story(transcript, tmp_path).ends()
+    assert end["usage"]["outputTokens"] == 20
+
+
+@pytest.mark.parametrize("names_its_call", [True, False])
+def test_the_work_of_a_stopped_subagent_is_told_from_its_own_file(
+    tmp_path: Path, names_its_call: bool
+) -> None:
+    transcript = Transcript("Delegate.")
+    transcript.assistant(use("t1", "Agent", prompt="Count.", description="count"))
+    transcript.user("And?")
+    transcript.assistant("It was stopped.")
+    folder = transcript.write(tmp_path).with_suffix("") / "subagents"
+    for agent, call, prompt in (("a1", "t1", "Count."), ("a2", "t9", "Something else.")):
+        child = Transcript()
+        child.user(prompt, isSidechain=True)
+        child.records[0]["message"]["content"] = prompt
+        edited = use(f"{call}-edit", "Edit", file_path=f"/x/{agent}", old_string="a")
+        child.assistant(edited, isSidechain=True)
+        write_lines(folder / f"agent-{agent}.jsonl", *child.records)
+        if names_its_call:
+            write_lines(folder / f"agent-{agent}.meta.json", {"toolUseId": call})
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [
+        ("user", "Delegate."),
+        ("call", "count"),
+        ("call", "Edit /x/a1"),
+        ("user", "And?"),
+        ("agent", "It was stopped."),
+    ]
+
+
+@pytest.mark.parametrize("as_blocks", [True, False])
+def test_the_persons_words_behind_a_reminder_in_the_same_prompt_are_told(
+    tmp_path: Path, as_blocks: bool
+) -> None:
+    texts = [
+        "<task-notification>a job ended</task-notification>\n",
+        "<system-reminder>\nBe brief.\n</system-reminder>\n",
+        "Mend it.",
+    ]
+    blocks = [{"type": "text", "text": words} for words in texts]
+    transcript = Transcript()
+    said = blocks if as_blocks else "".join(texts)
+    transcript.add("user", message={"role": "user", "content": said})
+    transcript.assistant("Done.")
+    told = story(transcript, tmp_path)
+    attached = {"uri": "context:system-reminder", "text": "Be brief."}
+    assert told.prompts() == [
+        [{"type": "resource", "resource": attached}, {"type": "text", "text": "Mend it."}]
+    ]
+
+
+def test_a_reminder_behind_the_persons_words_is_attached(tmp_path: Path) -> None:
+    transcript = Transcript()
+    transcript.user("Mend it.\n<system-reminder>Be brief.</system-reminder>\n")
+    transcript.assistant("Done.")
+    attached = {"uri": "context:system-reminder", "text": "Be brief."}
+    assert story(transcript, tmp_path).prompts() == [
+        [{"type": "text", "text": "Mend it."}, {"type": "resource", "resource": attached}]
+    ]

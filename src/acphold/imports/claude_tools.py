@@ -264,22 +264,40 @@ class Subagents:
         self._main = source.path
         self._by_call: dict[str, Path] = {}
         self._callers: dict[str, str] = {}
-        for name in source.paths[1:]:
-            path = Path(name)
+        self._told: set[Path] = set()
+        self._others = [Path(name) for name in source.paths[1:] if name.endswith(".jsonl")]
+        for path in self._others:
             about = path.with_suffix(".meta.json")
-            if path.suffix == ".jsonl" and about.is_file():
+            if about.is_file():
                 call_id = text(document(about, Missed()), "toolUseId")
                 self._by_call.setdefault(call_id, path)
 
-    def records(self, call_id: str, agent: str, missed: Missed) -> Iterator[Object]:
-        """Yield the records in the subagent's own file, if there is one."""
+    def records(self, call_id: str, agent: str, prompt: str, missed: Missed) -> Iterator[Object]:
+        """Yield the records in the subagent's own file, if there is one; each file once.
+
+        A subagent that was stopped has no result with the name of its file. Without a file that
+        names the call, it is the one that begins with the same prompt.
+        """
         path = self._by_call.pop(call_id, None)
         if path is None and re.fullmatch(r"[\w-]{1,80}", agent):
             folders = (self._main.with_suffix("") / "subagents", self._main.parent)
             places = [folder / f"agent-{agent}.jsonl" for folder in folders]
             path = next((place for place in places if place.is_file()), None)
-        if path is not None and path.resolve().is_relative_to(self._main.parent.resolve()):
+        if path is None and not agent and prompt:
+            path = next((it for it in self._others if self._is_asked(it, prompt)), None)
+        if path is None or path in self._told:
+            return
+        if path.resolve().is_relative_to(self._main.parent.resolve()):
+            self._told.add(path)
             yield from records(path, missed)
+
+    def _is_asked(self, path: Path, prompt: str) -> bool:
+        """Return True if a subagent's records begin with this prompt, and no file names its
+        call."""
+        if path in self._told or path in self._by_call.values():
+            return False
+        first = next(records(path, Missed()), {})
+        return text(first, "message", "content") == prompt
 
     def caller(self, record: Object, calls: Mapping[str, tuple[str, Object]]) -> str:
         """Return the caller of a record in the same file: by its prompt, else the last call."""

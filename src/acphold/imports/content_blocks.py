@@ -18,6 +18,8 @@ _LINK: Final = re.compile(r"\[@([^\]]*)\]\((\S+)\)")
 _EMBEDDED: Final = re.compile(r'\n?<context ref="([^"]*)">\n')
 _EMBEDDED_END: Final = "\n</context>"
 _BESIDE: Final = re.compile(r"\s*<(ide_[a-z_]+|system-reminder)>(.*)</\1>\s*", re.DOTALL)
+_IN_FRONT: Final = re.compile(r"\s*<(ide_[a-z_]+|system-reminder)>(.*?)</\1>\s*", re.DOTALL)
+_REMINDER: Final = ("<system-reminder>", "</system-reminder>")
 _IN_EDITOR: Final = re.compile(
     r"\s*(# (?:Context from my IDE setup|Files mentioned by the user):.*?)"
     r"\n## My request for Codex:\n(.*)",
@@ -159,20 +161,29 @@ def prompt_blocks(blocks: Iterable[Object]) -> list[Object]:
         elif beside := _BESIDE.fullmatch(words):
             restored.append(resource(f"context:{beside[1]}", beside[2].strip()))
         else:
+            while found := _IN_FRONT.match(words):
+                restored.append(resource(f"context:{found[1]}", found[2].strip()))
+                words = words[found.end() :]
+            behind = ""
+            if words.rstrip().endswith(_REMINDER[1]) and _REMINDER[0] in words:
+                words, _, behind = words.rpartition(_REMINDER[0])
+                words, behind = words.rstrip(), behind.rstrip().removesuffix(_REMINDER[1])
             # The person's own text, then each embedded file, and the text in between.
             begun = [*_EMBEDDED.finditer(words)]
             own = words[: begun[0].start()] if begun else words
             embedded: list[Object] = []
             for begin, following in zip_longest(begun, begun[1:]):
                 whole = words[begin.start() : following.start() if following else len(words)]
-                inside, end, behind = whole[len(begin[0]) :].rpartition(_EMBEDDED_END)
+                inside, end, after = whole[len(begin[0]) :].rpartition(_EMBEDDED_END)
                 if end:
                     embedded.append(resource(begin[1], inside))
-                own += behind.removeprefix("\n") if end else whole
-            if found := _IN_EDITOR.fullmatch(own):
-                own = found[2]
-                embedded.insert(0, resource("context:editor", found[1].strip()))
+                own += after.removeprefix("\n") if end else whole
+            if asked := _IN_EDITOR.fullmatch(own):
+                own = asked[2]
+                embedded.insert(0, resource("context:editor", asked[1].strip()))
             restored += text_blocks(own)
+            if behind:
+                embedded.append(resource("context:system-reminder", behind.strip()))
             for attached in embedded:
                 if (uri := text(attached, "resource", "uri")) in links:
                     restored[links.pop(uri)] = attached

@@ -60,6 +60,8 @@ class EntryWriter:
         self._last = ""
         self._mode = ""
         self._usage: dict[str, int] = {}
+        self._replies: dict[str, dict[str, int]] = {}
+        self._replies_before: dict[str, dict[str, int]] = {}
         self._turn_meta: Object = {}
         self._session_usage: dict[str, int] = {}
         self._session_cost: float | None = None
@@ -136,17 +138,25 @@ class EntryWriter:
     def _close_turn(self) -> None:
         self._turn_open, self._finished = False, len(self._entries)
         self._usage, self._turn_meta = {}, {}
+        self._replies, self._replies_before = {}, self._replies
 
     def fail_open_calls(self) -> None:
         """Fail the calls that nobody will finish."""
         for call_id in list(self._open_calls):
             self.update(call_id, {"status": "failed"})
 
-    def tokens(self, **counts: int | None) -> None:
-        """Add tokens of this turn: inputTokens, outputTokens, cachedReadTokens …"""
+    def tokens(self, reply: str = "", **counts: int | None) -> None:
+        """Add tokens of this turn: inputTokens, outputTokens, cachedReadTokens …
+
+        Of a `reply` that is told again as it grows, in this turn or in the next one, the largest
+        counts are added once.
+        """
+        known = self._replies_before.get(reply, {})
+        known = self._replies.setdefault(reply, known) if reply else {}
         for name, count in counts.items():
-            if count:
-                self._usage[name] = self._usage.get(name, 0) + count
+            if count and count > (before := known.get(name, 0)):
+                self._usage[name] = self._usage.get(name, 0) + count - before
+                known[name] = count
 
     def spend(self, cost: object, **counts: int | None) -> None:
         """Add tokens, and US dollars, of the whole session: written with the next end of a turn.
@@ -366,8 +376,8 @@ class SubagentWriter(EntryWriter):
     def plan(self, entries: Sequence[Object]) -> None:
         self._above.plan(entries)
 
-    def tokens(self, **counts: int | None) -> None:
-        self._above.tokens(**counts)
+    def tokens(self, reply: str = "", **counts: int | None) -> None:
+        self._above.tokens(reply, **counts)
 
     def model(self, name: str) -> None:
         self._above.model(name)
