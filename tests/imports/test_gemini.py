@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from acphold.imports.gemini import READER
+from acphold.imports.values import ABANDONED
 from tests.imports.told import Story, sources, write_lines
 
 Json = Any
@@ -281,4 +282,118 @@ def test_files_that_a_prompt_names_are_not_told_as_the_persons_words(
             },
             {"type": "resource", "resource": {"uri": "file:///x/b.txt", "text": "B"}},
         ]
+    ]
+
+
+def test_what_the_person_went_back_from_is_counted_and_a_branch(tmp_path: Path) -> None:
+    log = Log()
+    log.user("u1", "Keep this.")
+    log.message("g1", "gemini", "Kept.")
+    log.user("u2", "The wrong way.")
+    log.message("g2", "gemini", "Everything is deleted.", toolCalls=[call("c1")])
+    log.result("c1", output="gone")
+    log.lines.append({"$rewindTo": "u2"})
+    log.user("u3", "The right way.")
+    log.message("g3", "gemini", "Done.")
+    told = story(log, tmp_path)
+    kept = [("user", "Keep this."), ("agent", "Kept.")]
+    assert told.said() == [*kept, ("user", "The right way."), ("agent", "Done.")]
+    assert told.facts.missed == {ABANDONED: 1}
+    assert READER.branches is not None
+    (branch,) = READER.branches(sources(READER, tmp_path)[0])
+    assert [words for _, words in Story(READER, branch).said()] == [
+        "Keep this.",
+        "Kept.",
+        "The wrong way.",
+        "Everything is deleted.",
+        "read_file",
+    ]
+    assert branch.session_id.startswith(f"{SESSION}~")
+
+
+def test_going_back_over_what_a_second_file_repeats_leaves_it_behind_in_both(
+    tmp_path: Path,
+) -> None:
+    first = Log()
+    kept = [first.user("u1", "One."), first.message("g1", "gemini", "1")]
+    gone = [first.user("u2", "Two."), first.message("g2", "gemini", "2")]
+    first.write(tmp_path)
+    second = Log()
+    second.set(*kept, *gone)
+    second.lines.append({"$rewindTo": "u2"})
+    second.set(*kept)
+    second.user("u3", "Three.")
+    second.message("g3", "gemini", "3")
+    second.write(tmp_path, minute=9)
+    told = Story.of(READER, tmp_path)
+    assert [words for _, words in told.said()] == ["One.", "1", "Three.", "3"]
+    assert told.facts.missed == {ABANDONED: 1}
+
+
+@pytest.mark.parametrize("target", ["u2", "from-elsewhere"])
+def test_going_back_without_a_newer_prompt_or_to_nothing_takes_nothing_away(
+    tmp_path: Path, target: str
+) -> None:
+    log = Log()
+    log.user("u1", "One.")
+    log.user("u2", "Two.")
+    log.message("g2", "gemini", "2")
+    log.lines.append({"$rewindTo": target})
+    if target != "u2":
+        log.user("u3", "Three.")
+    words = [words for _, words in story(log, tmp_path).said()]
+    assert words[:3] == ["One.", "Two.", "2"]
+
+
+def test_tokens_that_come_with_a_later_line_of_a_message_count_once(tmp_path: Path) -> None:
+    log = Log()
+    log.user("u1", "Hello.")
+    log.message("g1", "gemini", "", tokens=None)
+    spent = {"input": 100, "output": 20, "cached": 40, "thoughts": 5, "total": 125}
+    whole = log.message("g1", "gemini", "Hi.", tokens=spent)
+    log.message("g1", "gemini", "Hi.", tokens=spent)
+    log.user("u2", "And now?")
+    log.message("g2", "gemini", "Yes.", tokens=spent)
+    log.user("u3", "Later.")
+    log.write(tmp_path)
+    again = Log()
+    again.set(whole)
+    again.write(tmp_path, minute=9)
+    told = Story.of(READER, tmp_path)
+    counted = {"inputTokens": 60, "outputTokens": 20, "cachedReadTokens": 40, "thoughtTokens": 5}
+    assert [end.get("usage", {}) for end in told.ends()] == [
+        counted | {"totalTokens": 125},
+        counted | {"totalTokens": 125},
+        {},
+    ]
+
+
+def test_the_work_of_a_stopped_subagent_is_told_in_the_turn_that_it_began_in(
+    tmp_path: Path,
+) -> None:
+    log = Log()
+    log.user("u1", "Delegate.")
+    log.message("g1", "gemini", "I ask a helper.")
+    children = []
+    for name, words in (("z-first", "Count."), ("a-second", "Read.")):
+        child = Log(name)
+        child.lines[0]["startTime"] = log._now()
+        child.user("x1", f"Your task: {words}")
+        child.message("x2", "gemini", "", toolCalls=[call(f"{name}-1", description=words)])
+        children.append(child)
+        if name == "z-first":
+            log.user("u2", "It was stopped. Again.")
+    asked = call("c1", "invoke_agent", description="helper", args={"prompt": "Read."})
+    log.message("g2", "gemini", "", toolCalls=[asked])
+    path = log.write(tmp_path)
+    for place, child in enumerate(children):
+        write_lines(path.parent / SESSION / f"{'za'[place]}.jsonl", *child.lines)
+    assert Story.of(READER, tmp_path).said() == [
+        ("user", "Delegate."),
+        ("agent", "I ask a helper."),
+        ("call", "Subagent"),
+        ("call", "Count."),
+        ("user", "It was stopped. Again."),
+        ("call", "helper"),
+        ("call", "Read."),
     ]

@@ -383,8 +383,8 @@ class _ClaudeConverter(AgentConverter):
                 blocks.append(found)
             elif text(block, "type") == "text":
                 words = text(block, "text")
-                while (found := _BY_PROGRAM.match(words)) and found[1] != "system-reminder":
-                    words = words[found.end() :]
+                while (by_it := _BY_PROGRAM.match(words)) and by_it[1] != "system-reminder":
+                    words = words[by_it.end() :]
                 blocks += text_blocks(words)
             else:
                 self._writer.missed.kind("parts of prompts", text(block, "type"), block)

@@ -145,7 +145,7 @@ class EntryWriter:
         for call_id in list(self._open_calls):
             self.update(call_id, {"status": "failed"})
 
-    def tokens(self, reply: str = "", **counts: int | None) -> None:
+    def tokens(self, reply: str = "", /, **counts: int | None) -> None:
         """Add tokens of this turn: inputTokens, outputTokens, cachedReadTokens …
 
         Of a `reply` that is told again as it grows, in this turn or in the next one, the largest
@@ -376,7 +376,7 @@ class SubagentWriter(EntryWriter):
     def plan(self, entries: Sequence[Object]) -> None:
         self._above.plan(entries)
 
-    def tokens(self, reply: str = "", **counts: int | None) -> None:
+    def tokens(self, reply: str = "", /, **counts: int | None) -> None:
         self._above.tokens(reply, **counts)
 
     def model(self, name: str) -> None:

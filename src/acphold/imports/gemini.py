@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from acp_wire.workspace import regular_files
 from acphold.imports.content_blocks import (
@@ -32,7 +32,7 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.records import SMALL_BYTES, document, records, small_text
+from acphold.imports.records import SMALL_BYTES, document, lines, records, small_text
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -57,6 +57,7 @@ DESCRIPTION_CHARACTERS: Final = 200
 _SESSION_ID: Final = re.compile(rb'"sessionId"\s*:\s*"([\w-]{1,80})"')
 _NOT_TYPED: Final = ("<session_context>", "This is the Gemini CLI. We are setting up")
 _SUMMARY: Final = ("<state_snapshot>", "<summary>")
+_REWOUND: Final = b'"$rewindTo"'
 
 
 # -- found ---------------------------------------------------------------------------------
@@ -108,28 +109,92 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     yield from read_sessions(source, writer, speaker="gemini")
 
 
+def branches(source: Source) -> Iterator[Source]:
+    """Yield the session as it was before each time that the person went back."""
+    for left in _left_behind(_own_files(source)):
+        yield source.tail(left.prompts[0], item=left.prompts[0])
+
+
+def _own_files(source: Source) -> list[Path]:
+    """Return the files of a session without those of its subagents."""
+    return [path for path in map(Path, source.paths) if path.parent == source.path.parent]
+
+
 def read_sessions(source: Source, writer: EntryWriter, speaker: str) -> Iterator[None]:
     """Tell all files of a session; `speaker` is the type of the agent's messages."""
-    paths = [Path(path) for path in source.paths]
-    chats = paths[0].parent
-    own = [path for path in paths if path.parent == chats]
+    own = _own_files(source)
+    chats = source.path.parent
     writer.facts.cwd = working_folder(chats, chats.parent.parent.parent)
-    converter = _GeminiConverter(writer, speaker, [path for path in paths if path not in own])
+    subagents = [path for path in map(Path, source.paths) if path not in own]
+    left = _left_behind(own)
+    out: set[str] = set()
+    for one in left:
+        if source.item in one.prompts:
+            out.update(one.behind)
+            break
+        out.update(one.messages)
+    if not source.item:
+        writer.missed.count_abandoned(sum(len(one.prompts) for one in left))
+    converter = _GeminiConverter(writer, speaker, subagents, out)
     for path in own:
         for _ in converter.file(path):
             yield
+    converter.tell_stopped()
     writer.facts.cwd = writer.facts.cwd or converter.folder_by_hash(chats.parent.name)
+
+
+class _LeftBehind(NamedTuple):
+    """The ids of messages that the person went back from, in order, those of their prompts, and
+    the ids of messages after that."""
+
+    messages: list[str]
+    prompts: list[str]
+    behind: list[str]
+
+
+def _left_behind(paths: Iterable[Path]) -> list[_LeftBehind]:
+    """Return what a newer prompt of the person was put in the place of, oldest first.
+
+    Going back alone takes nothing away.
+    """
+    logs = [path for path in paths if path.suffix == ".jsonl"]
+    if not any(_REWOUND in line.raw for path in logs for line in lines(path, Missed())):
+        return []
+    kept: dict[str, bool] = {}  # the messages so far, each with True for a prompt
+    rewound: dict[str, bool] = {}
+    left: list[_LeftBehind] = []
+    for path in logs:
+        for record in records(path, Missed()):
+            if (back := text(record, "$rewindTo")) in kept:
+                names = [*kept]
+                rewound = {it: kept.pop(it) for it in names[names.index(back) :]} | rewound
+            messages = objects(record, "$set", "messages") or [record]
+            for message in messages:
+                name = text(message, "id")
+                if not name or name in kept or name in rewound or "type" not in message:
+                    continue
+                kept[name] = _is_prompt(message)
+                for one in left:
+                    one.behind.append(name)
+                if kept[name] and rewound:
+                    if prompts := [it for it, is_prompt in rewound.items() if is_prompt]:
+                        left.append(_LeftBehind([*rewound], prompts, [name]))
+                    rewound = {}
+    return left
 
 
 class _GeminiConverter(AgentConverter):
     """Converts one session, or with a SubagentWriter that subagent's."""
 
-    def __init__(self, writer: EntryWriter, speaker: str, subagents: list[Path]) -> None:
+    def __init__(
+        self, writer: EntryWriter, speaker: str, subagents: list[Path], left: Container[str] = ()
+    ) -> None:
         super().__init__(writer)
         self._speaker = speaker
-        self._subagents = subagents
-        self._written: dict[str, tuple[int, int]] = {}
-        """By message: the characters and the number of thoughts that are written already."""
+        self._left = left
+        self._subagents = sorted(map(_subagent, subagents))
+        self._written: dict[str, tuple[int, int, int]] = {}
+        """By message: the characters, thoughts and tokens that are written already."""
         self._written_calls: set[str] = set()
         self._prompt_id = ""
         self._summaries = 0
@@ -139,10 +204,10 @@ class _GeminiConverter(AgentConverter):
         """Write a file, of lines or a document."""
         if path.suffix == ".json":
             whole = document(path, self._missed)
-            lines: Iterable[Object] = [whole, *objects(whole, "messages")]
+            states: Iterable[Object] = [whole, *objects(whole, "messages")]
         else:
-            lines = records(path, self._missed)
-        for line in lines:
+            states = records(path, self._missed)
+        for line in states:
             if "$set" in line:
                 messages = objects(line, "$set", "messages")
                 ids = {text(message, "id") for message in messages}
@@ -166,13 +231,15 @@ class _GeminiConverter(AgentConverter):
 
     def _message(self, message: Object) -> None:
         kind = text(message, "type")
+        if text(message, "id") in self._left:
+            return
         if kind == "user":
             # A person's prompt; or the results of calls, which are messages of the user, too.
             message_id = text(message, "id")
-            self._writer.clock(milliseconds(message.get("timestamp")))
+            self._writer.clock(at := milliseconds(message.get("timestamp")))
             if message_id in self._written or _words(message).startswith((*_NOT_TYPED, *_SUMMARY)):
                 return
-            self._written[message_id] = (0, 0)
+            self._written[message_id] = (0, 0, 0)
             parts = message.get("content")
             results = [part for part in objects(parts) if "functionResponse" in part]
             for result in (obj(part, "functionResponse") for part in results):
@@ -186,6 +253,7 @@ class _GeminiConverter(AgentConverter):
                     fields["content"] = contents(response_text(response))
                     self._writer.call(call_id, fields | {"rawOutput": response})
             if not results and not self._writer.caller:
+                self.tell_stopped(at)
                 self._prompt_id = message_id
                 blocks = person_blocks(parts, self._writer.facts.cwd, self._missed)
                 self._writer.prompt(prompt_blocks(blocks))
@@ -196,18 +264,18 @@ class _GeminiConverter(AgentConverter):
             if message_id not in self._written:
                 self._writer.clock(milliseconds(message.get("timestamp")))
                 self._writer.model(text(message, "model"))
-                names = ("input", "output", "cached")
-                spent = token_counts(
-                    message.get("tokens"), *names, thought="thoughts", together=True
-                )
-                self._writer.tokens(**spent)
-            length, count = self._written.get(message_id, (0, 0))
+            names = ("input", "output", "cached")
+            spent = token_counts(message.get("tokens"), *names, thought="thoughts", together=True)
+            length, count, known = self._written.get(message_id, (0, 0, 0))
+            if (sum_ := sum(filter(None, spent.values()))) > known:
+                self._writer.tokens(message_id, **spent)
             for one in thoughts[count:]:
                 subject, description = text(one, "subject"), text(one, "description")
                 about = f"**{subject}**\n{description}" if subject else f"{description} "
                 self._writer.think(about, message_id)
             self._writer.say(words[length:], message_id)
-            self._written[message_id] = (max(length, len(words)), max(count, len(thoughts)))
+            largest = max(length, len(words)), max(count, len(thoughts)), max(known, sum_)
+            self._written[message_id] = largest
             for call in objects(message, "toolCalls"):
                 self._call(call)
         elif kind not in ("info", "warning", "error"):
@@ -245,10 +313,25 @@ class _GeminiConverter(AgentConverter):
         self._writer.call(call_id, fields)
         is_subagents = name == "invoke_agent" or obj(display).get("isSubagentProgress")
         if is_subagents and self._subagents:
-            # Their files are in the order in which they began.
-            converter = _GeminiConverter(SubagentWriter(self._writer, call_id), self._speaker, [])
-            for _ in converter.file(self._subagents.pop(0)):
-                pass
+            prompt = first_text(arguments, ("prompt", "objective", "query"))
+            asked = (it for it in self._subagents if prompt and prompt in it.prompt)
+            self._tell_subagent(call_id, next(asked, self._subagents[0]))
+
+    def _tell_subagent(self, call_id: str, subagent: _Subagent) -> None:
+        self._subagents.remove(subagent)
+        converter = _GeminiConverter(SubagentWriter(self._writer, call_id), self._speaker, [])
+        for _ in converter.file(subagent.path):
+            pass
+
+    def tell_stopped(self, until: int | None = None) -> None:
+        """Tell the subagents of this turn, begun before `until`, that were stopped: only a call
+        that ended is in the log."""
+        for one in [it for it in self._subagents if not until or it.began < until]:
+            if not self._writer.in_turn:
+                return
+            call_id = f"stopped-{one.path.stem}"
+            self._writer.call(call_id, {"title": "Subagent", "kind": KINDS["invoke_agent"]})
+            self._tell_subagent(call_id, one)
 
     def folder_by_hash(self, name: str) -> str:
         """Return the parent folder of a used file whose hash is `name`, or ""."""
@@ -256,8 +339,31 @@ class _GeminiConverter(AgentConverter):
         return next((p for p in above if sha256(p.encode()).hexdigest() == name), "")
 
 
+class _Subagent(NamedTuple):
+    """A subagent's file, with its time and the text it began with."""
+
+    began: int
+    path: Path
+    prompt: str
+
+
+def _subagent(path: Path) -> _Subagent:
+    began, prompt = 0, ""
+    for record in islice(records(path, Missed()), 4):
+        began = began or milliseconds(record.get("startTime")) or 0
+        prompt = prompt or (_words(record) if text(record, "type") == "user" else "")
+    return _Subagent(began, path, prompt)
+
+
 def _words(message: Object) -> str:
     return parts_text(message.get("content"))
+
+
+def _is_prompt(message: Object) -> bool:
+    """Return True for a person's prompt; the results of calls are messages of theirs, too."""
+    has_results = any("functionResponse" in part for part in objects(message, "content"))
+    by_program = has_results or _words(message).startswith((*_NOT_TYPED, *_SUMMARY))
+    return text(message, "type") == "user" and not by_program
 
 
 # -- prompts, tools and results, which are Qwen's, too ----------------------------------------
@@ -362,4 +468,4 @@ def parts_text(parts: object) -> str:
     return "".join(text(part, "text") for part in objects(parts) if part.get("thought") is not True)
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader(NAME, KEY, find, read, branches)
