@@ -138,6 +138,26 @@ async def test_the_shell_that_reads_its_commands_is_that_of_whoever_starts_it() 
     assert ProcessAgent(scripted_agent(), Heard(), Surroundings({}, "/")).shell == ""
 
 
+async def test_it_starts_again_in_the_newest_surroundings_but_in_its_own_folder(
+    tmp_path: Path,
+) -> None:
+    told = tmp_path / "told"
+    script = f'echo "$WHO $(umask) $PWD" >> {told}; exec "$@"'
+    command = ["sh", "-c", script, "sh", *scripted_agent()]
+    env = {**Surroundings.here().env, "WHO": "one"}
+    own = Surroundings(env, str(tmp_path), 0o022)
+    process = ProcessAgent(command, Heard(), own, ProcessOptions(cwd=str(tmp_path)))
+    async with asyncio.timeout(2 * DEADLINE):
+        await process.initialize(b"{}")
+        newest = {**env, "WHO": "two", "SHELL": "/usr/bin/fish"}
+        process.newest_surroundings = lambda: Surroundings(newest, "/", 0o077)
+        await process.ensure()  # a live one keeps what it has
+        await process.restart()
+        await process.aclose()
+    assert told.read_text().splitlines() == [f"one 0022 {tmp_path}", f"two 0077 {tmp_path}"]
+    assert process.shell == "/usr/bin/fish"
+
+
 async def test_a_program_that_was_started_before_is_used_and_not_started_twice(
     tmp_path: Path,
 ) -> None:

@@ -19,7 +19,14 @@ from acp_wire.transports.streams import MemoryTransport, memory_pair
 from acphold.errors import RemoteError
 from acphold.journal.journal import Journal
 from acphold.journal.stores import open_journal
-from acphold.live.agents.interface import AgentCall, AgentListener, AgentRequest, HubAgent, Updates
+from acphold.live.agents.interface import (
+    AgentCall,
+    AgentListener,
+    AgentRequest,
+    HubAgent,
+    Updates,
+    keep_surroundings,
+)
 from acphold.live.hub import bounds
 from acphold.live.hub.alerts import NO_ALERTS, Alerts
 from acphold.live.hub.desk import Desk
@@ -46,6 +53,7 @@ class PuppetAgent:
         self.known_as = ""
         self.shell = ""
         self.surroundings = Surroundings.here()
+        self.newest_surroundings = keep_surroundings
         self.own_name = ""
         self.reads_journal = False
         self.takes_a_moment = True

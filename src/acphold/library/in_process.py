@@ -32,7 +32,12 @@ from acphold.library.session import AuthorSession, Selection, SlashCommands
 from acphold.library.turn_task import TurnTask, failure
 from acphold.library.workspace import ClientSide
 from acphold.live.agents.capabilities import opener
-from acphold.live.agents.interface import AgentCall, AgentRequest, ListenerToMany
+from acphold.live.agents.interface import (
+    AgentCall,
+    AgentRequest,
+    ListenerToMany,
+    keep_surroundings,
+)
 from acphold.live.hub.prompt_turn import PromptCall
 from acphold.logs import about
 
@@ -62,6 +67,7 @@ class InProcessAgent:
     ) -> None:
         self.definition = definition
         self.surroundings = surroundings
+        self.newest_surroundings = keep_surroundings
         self.start: str | None = None  # nobody else may start it
         # Not only the name: under that, the journal has this agent's sessions behind `wrap`.
         self.key: str = f"{definition.name} (library)"

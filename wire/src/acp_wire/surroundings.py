@@ -46,6 +46,11 @@ class Surroundings:
     def __repr__(self) -> str:
         return f"Surroundings(…, {self.folder!r})"  # no variables: this may be logged
 
+    def start_alike(self, other: Surroundings) -> bool:
+        """Return True if a program starts in both with the same environment, umask and limits."""
+        own, its = (self.umask, self.limits), (other.umask, other.limits)
+        return own == its and self.env == other.env
+
     @property
     def path(self) -> str:
         """The folders in which programs are searched."""

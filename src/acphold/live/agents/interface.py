@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -142,6 +142,9 @@ class HubAgent(Protocol):
     surroundings: Surroundings
     """Its environment, and the folder in which it was started."""
 
+    newest_surroundings: Callable[[], Surroundings | None]
+    """Returns those that it starts in next, but for the folder; None for those that it has."""
+
     own_name: str
     """Its name for itself at `initialize`; "" before that, and if it gives none."""
 
@@ -206,6 +209,11 @@ class HubAgent(Protocol):
         """End it and everything it has started, within seconds."""
 
 
+def keep_surroundings() -> Surroundings | None:
+    """Keep those that an agent has."""
+    return None
+
+
 NO_AGENT = "no agent is started here: name the session that you want to join"
 
 
@@ -223,6 +231,7 @@ class AbsentAgent:
 
     def __init__(self) -> None:
         self.surroundings = Surroundings({}, "/")
+        self.newest_surroundings = keep_surroundings
 
     async def initialize(self, params: bytes) -> bytes:
         return answer_without_agent()

@@ -51,6 +51,7 @@ from acphold.live.agents.interface import (
     AgentListener,
     AgentRequest,
     Unheard,
+    keep_surroundings,
     runs,
     session_of,
 )
@@ -191,8 +192,8 @@ DEFAULTS = ProcessOptions()
 class ProcessAgent:
     """Starts CMD, introduces the client, starts it again after a crash.
 
-    It starts in these `surroundings`. If it is an acphold with the same `journal`, it is told that
-    its sessions are kept here.
+    It starts in these `surroundings`, again in the newest (`HubAgent`). If it is an acphold with
+    the same `journal`, it is told that its sessions are kept here.
     """
 
     has_sign_in = False
@@ -222,6 +223,7 @@ class ProcessAgent:
         self.command = tuple(command)
         self.surroundings = surroundings
         self.shell = surroundings.env.get("SHELL", "")
+        self.newest_surroundings = keep_surroundings
         self.key = options.name or agent_key(command, surroundings.folder)
         self.known_as = recognize(command, surroundings.folder, options.name, options.called)
         self.called = options.called or display_name(command, surroundings.folder)
@@ -230,7 +232,6 @@ class ProcessAgent:
         self._options = options
         self._listener = listener
         self._launched: Program | None = None
-        self._launch = partial(launch, self.command, surroundings, cwd=options.cwd)
         self._added = AddedServers(options.added)
         self._journal = journal
         self._kept_in_front: str | None = None  # our journal, for an agent that has one, too
@@ -270,10 +271,20 @@ class ProcessAgent:
             await self._stop()
             await self._start()
 
+    def _launch(self) -> Program:
+        return launch(self.command, self.surroundings, cwd=self._options.cwd)
+
+    def _take_newest_surroundings(self) -> None:
+        own, newest = self.surroundings, self.newest_surroundings()
+        if newest is not None:  # the words of the command are about the folder
+            self.surroundings = Surroundings(newest.env, own.folder, newest.umask, newest.limits)
+            self.shell = newest.env.get("SHELL", "")
+
     async def _start(self) -> bytes:
         await self._stop()
         launched, self._launched = self._launched, None
         if launched is None:
+            self._take_newest_surroundings()
             try:
                 launched = self._launch()
             except errors.AgentStartError as error:

@@ -22,6 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
+from itertools import count
 from typing import Protocol
 
 from acp_conversation.history.entries import PROMPT, TURN_END, Segment
@@ -137,11 +138,15 @@ HELD, LIVE, READING, CLOSED = AttachmentState
 """The members by name: Python 3.11 takes 0.1 µs to look one up, and each step needs several."""
 
 
+_NUMBERS = count(1)
+
+
 class Attachment:
     """See the module. `skipped` holds entries that this client knows already: its own words, say.
 
     `on_moved` is called with the cursor when another process has taken the session over. `before`
-    is the client's previous attachment; the client gets it back if this one is never opened.
+    is the client's previous attachment; the client gets it back if this one is never opened. Newer
+    ones have higher numbers.
 
     `terminals` maps the id of each terminal to the client that shows it, None for nobody.
 
@@ -161,6 +166,7 @@ class Attachment:
         positions: bool = False,
     ) -> None:
         self.client = client
+        self.number = next(_NUMBERS)
         self.cursor = after
         self.positions = positions or client.offer.positions
         self.skipped: set[int] = set()

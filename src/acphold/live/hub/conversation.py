@@ -89,7 +89,7 @@ class Conversation:
         self.interjections = Interjections()
         self.restoration = Restoration(session, side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
-        self.services = Services(session, questions, self.terminals, shared, agent.surroundings)
+        self.services = Services(session, questions, self.terminals, shared, agent)
         self.title = GivenTitle(session, journal)
         self.turns = Turns(
             *(session, side, self.restoration, questions, self.terminals, alerts, shared),

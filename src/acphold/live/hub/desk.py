@@ -22,7 +22,7 @@ from uuid import uuid4
 from acp_wire import schema
 from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.schema.splice import splice
-from acp_wire.surroundings import is_same_folder
+from acp_wire.surroundings import Surroundings, is_same_folder
 from acp_wire.tasks import TaskSet, end, finish
 from acphold import errors
 from acphold.journal.journal import session_of
@@ -38,7 +38,7 @@ from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.choices import settings_in
 from acphold.live.hub.conversation import Conversation
-from acphold.live.hub.hub import Hub, close_at
+from acphold.live.hub.hub import Hub, can_close, close_at
 from acphold.live.hub.router import Asker, Router
 from acphold.live.hub.routes import Routes
 from acphold.live.hub.session_list import ListedSessions, SessionList, check_folder
@@ -59,7 +59,8 @@ FOLDER_ELSEWHERE = "The folder of this session is on another machine"
 
 class Desk:
     """See the module. `aclose` ends the agent with its turns, and closes its sessions; so does the
-    end of the hub. With `only_joins` no session is made live here."""
+    end of the hub. With `only_joins` no session is made live here. `surroundings` are those of the
+    editor that it is for, None if it is for no single one."""
 
     def __init__(
         self,
@@ -69,14 +70,17 @@ class Desk:
         *,
         alerts: Alerts = NO_ALERTS,
         only_joins: bool = False,
+        surroundings: Surroundings | None = None,
     ) -> None:
         self.hub = hub
+        self.surroundings = surroundings
         self.only_joins = only_joins
         self._journal = journal = hub.journal
         self._routes = Routes()
         providers: dict[str, Client] = {}
         self.router = Router(self._routes, hub.live, providers, journal, hub.tasks)
         self.agent = self._routes.agent = make_agent(self.router)
+        self.agent.newest_surroundings = self._newest_surroundings
         agents = AgentsList(journal, self.agent, hub.look_at)
         self.sessions = SessionList(journal, self.agent, agents, options.all_agents)
         self._shared = SharedParts(
@@ -86,7 +90,7 @@ class Desk:
             hub.release,
             hub.tasks,
             options,
-            FileKeeper(journal, options.snapshots, self.agent.surroundings),
+            FileKeeper(journal, options.snapshots, self.agent),
             alerts,
             hub.activity,
             providers,
@@ -197,14 +201,52 @@ class Desk:
         if not self.is_busy:
             await self.agent.restart()
 
+    def _newest_surroundings(self) -> Surroundings | None:
+        """Return those of the editor that is there and has opened a session of this agent last;
+        without any, those of its own editor, if that is there; None for those that it has."""
+        of = {client: it.surroundings for it in self.hub.desks for client in it.router.clients}
+        attached = [each for it in self.conversations for each in it.session.attachments]
+        for each in sorted(attached, key=lambda it: it.number, reverse=True):
+            if (its := of.get(each.client)) is not None:
+                return its
+        return self.surroundings if self.router.clients else None
+
     def _is_own(self, conversation: Conversation) -> bool:
         return conversation.side.agent is self.agent
 
     def _find_awake(self, session_id: str | None) -> Conversation | None:
         """Return a live session that stays at its desk when it is opened here to act."""
         conversation = self.hub.live.get(session_id or "")
-        moves = conversation is not None and conversation.is_asleep and not self.only_joins
-        return None if moves else conversation
+        if conversation is None or self.only_joins:
+            return conversation
+        return None if conversation.is_asleep or self._takes_over(conversation) else conversation
+
+    def _takes_over(self, conversation: Conversation) -> bool:
+        """Return True if a session comes here when it is opened: its agent has the surroundings of
+        an editor that has left, and this desk is for another one, or for the same with others."""
+        side, its = conversation.side, self.hub.desk_of(conversation.id)
+        here, there, can = self.surroundings, side.agent.surroundings, self.agent.capabilities
+        if here is None or its is None or its is self or its.surroundings is None:
+            return False
+        if conversation.session.attachments or conversation.is_busy or side.is_at_work:
+            return False
+        if side.agent.key != self.agent.key or here.start_alike(there):
+            return False
+        is_alone = [it.side.agent for it in self.hub.live.values()].count(side.agent) == 1
+        can_leave = not side.is_open or is_alone or can_close(side.agent)
+        return can_leave and (can.load_session or can.session_capabilities.resume is not None)
+
+    async def _take_over(self, conversation: Conversation, setup: Setup) -> None:
+        """Move a session here from the agent that has it open; end that one if it cannot close it,
+        and so has no other."""
+        side = conversation.side
+        at_agent = side.under_its_id(b"{}") if side.is_open else None
+        await conversation.services.aclose()
+        conversation.move(self._shared, setup)
+        if at_agent is not None and not can_close(side.agent):
+            await side.agent.aclose()
+        else:
+            await close_at(side.agent, conversation.id, at_agent)
 
     def agent_in(self, session_id: str | None) -> HubAgent:
         """Return the agent that answers in a session, once it is opened here."""
@@ -498,8 +540,9 @@ class Desk:
         if conversation is None:
             conversation = await self.hub.ownership.take(row, setup, self._shared)
         else:
-            if moves and conversation.is_asleep and not self._is_own(conversation):
-                conversation.move(self._shared, setup)  # it has only been read at another desk
+            if moves and self._find_awake(session_id) is None and not self._is_own(conversation):
+                # It has only been read at another desk, or that one is left.
+                await self._take_over(conversation, setup)
             try:
                 await conversation.turns.record_failure()
             except errors.AcpError as exc:  # the next prompt tries again and reports it

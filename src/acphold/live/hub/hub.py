@@ -38,6 +38,7 @@ ENDED_HOW = (
 )
 
 if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
+    from acp_wire.surroundings import Surroundings
     from acp_wire.transports.unix import Front
     from acphold.live.hub.router import Router
     from acphold.live.hub.session_list import SessionList
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # only for types: making such classes would delay an editor's
         """A desk, as the hub sees it."""
 
         agent: HubAgent
+        surroundings: Surroundings | None
         router: Router
         sessions: SessionList
         closed: asyncio.Event
@@ -269,9 +271,14 @@ class Hub:
         await self._closing.aclose(END_SECONDS)
 
 
+def can_close(agent: HubAgent) -> bool:
+    """Return True if the agent can close a session."""
+    return agent.capabilities.session_capabilities.close is not None
+
+
 async def close_at(agent: HubAgent, session_id: str, params: bytes | None) -> None:
     """Have the agent close a session, if it can and has it open: then `params` are for that."""
-    if params is None or agent.capabilities.session_capabilities.close is None:
+    if params is None or not can_close(agent):
         return
     try:
         await ask(agent, CLOSE_SESSION.name, params, bounds.AGENT_CLOSE_SECONDS)

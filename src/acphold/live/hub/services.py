@@ -40,7 +40,7 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold import errors
-from acphold.live.agents.interface import AgentRequest, update_of
+from acphold.live.agents.interface import AgentRequest, HubAgent, update_of
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.questions import TERMINAL_METHODS, Questions, can_answer, covers
@@ -206,7 +206,8 @@ GONE = "terminal {!r} is gone: the client that ran it has disconnected; create a
 class Services(Struct, eq=False):
     """Answers the agent's requests for files and terminals.
 
-    When a client opens the session with other folders, terminals that were made here stay as they
+    When a client opens the session with other folders, or the agent starts again in other
+    surroundings, terminals that were made here stay as they
     are.
     """
 
@@ -214,8 +215,8 @@ class Services(Struct, eq=False):
     _questions: Questions
     _texts: TerminalTexts
     _shared: HasOffer
-    _surroundings: Surroundings
-    _workspaces: dict[tuple[str, ...], Workspace] = {}
+    _agent: HubAgent
+    _workspaces: dict[tuple[tuple[str, ...], Surroundings], Workspace] = {}
     _closed: bool = False
 
     async def answer(self, asked: AgentRequest, prompting: Client | None) -> bytes:
@@ -294,13 +295,14 @@ class Services(Struct, eq=False):
             from acp_wire.workspace.workspace import Workspace
 
             folders = self._session.row.folders
-            if folders not in self._workspaces:
+            place = folders, self._agent.surroundings
+            if place not in self._workspaces:
                 # It resolves the folders in the file system.
                 roots = await Threads(1).run(Roots, folders[0], folders[1:])
                 if self._closed:
                     raise errors.ConnectionLostError("the session was closed")
-                self._workspaces.setdefault(folders, Workspace(roots, self._surroundings))
-            workspace = self._workspaces[folders]
+                self._workspaces.setdefault(place, Workspace(roots, place[1]))
+            workspace = self._workspaces[place]
         return await workspace.answer(asked.method, asked.params)
 
     async def aclose(self) -> None:

@@ -33,14 +33,13 @@ from acp_conversation.history.entries import now_ms
 from acp_conversation.history.raw_update import CHUNK_STARTS
 from acp_safety.snapshots import bounds as snapshot_bounds
 from acp_wire.schema import READ_TEXT_FILE
-from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, end
 from acp_wire.workspace.threads import Checkpoint, Threads
 from acphold.errors import AcpError
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.journal import Journal
 from acphold.journal.seams import SnapshotState, TurnSnapshot
-from acphold.live.agents.interface import AgentRequest, Updates
+from acphold.live.agents.interface import AgentRequest, HubAgent, Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.session import HubSession
@@ -84,7 +83,7 @@ class FileKeeper(Struct, eq=False):
 
     _journal: Journal
     wanted: bool | Literal["all"]
-    _surroundings: Surroundings
+    _agent: HubAgent
     _threads: Threads = field(default_factory=lambda: Threads(bounds.SNAPSHOTS_AT_ONCE))
     _taking: TaskSet = field(default_factory=TaskSet)
     _failures: Counter[str] = field(default_factory=Counter)
@@ -184,9 +183,11 @@ class FileKeeper(Struct, eq=False):
             state="whole",
         )
 
+        surroundings = self._agent.surroundings
+
         def work(checkpoint: Checkpoint) -> Taken | NotTaken:
             return take(
-                *(stores, root, self._surroundings),
+                *(stores, root, surroundings),
                 spared=own,
                 gently=moment.edge == "end",
                 checkpoint=checkpoint,

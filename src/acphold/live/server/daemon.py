@@ -195,7 +195,8 @@ class FrontDesks:
         """Open the desk of a front for the block."""
         async with self._kept.prepare(frame, stderr.descriptor) as fronted:
             with heard_by(fronted.heard):
-                desk = new_desk(self._hub, fronted.service)
+                its = None if frame.is_brief else frame.surroundings
+                desk = new_desk(self._hub, fronted.service, its)
             async with aclosing(desk):
                 yield FrontDesk(frame, fronted, desk, stderr=stderr)
 

@@ -41,6 +41,7 @@ from acphold.live.server.remote_sessions import AttendHere
 from acphold.serve_options import ServeOptions
 
 if TYPE_CHECKING:
+    from acp_wire.surroundings import Surroundings
     from acphold.live.agents.interface import HubAgent, ListenerToMany
 
 log = logging.getLogger(__name__)
@@ -68,13 +69,14 @@ class Service(Struct, frozen=True, kw_only=True):
         return os.fspath(self.options.journal or default_location())
 
 
-def new_desk(hub: Hub, service: Service) -> Desk:
-    """Return a new desk in a hub, for the agent of a service."""
+def new_desk(hub: Hub, service: Service, surroundings: Surroundings | None = None) -> Desk:
+    """Return a new desk in a hub, for the agent of a service; `surroundings` as in Desk."""
     return Desk(
         hub,
         lambda listener: service.make_agent(listener, hub.journal),
         service.options,
         alerts=service.alerts,
+        surroundings=surroundings,
     )
 
 
