@@ -13,6 +13,7 @@ from bench.table import Figure, Table
 
 MEASUREMENTS = (
     "last_release",
+    "exact",
     "cold_start",
     "latency",
     "throughput",
