@@ -62,7 +62,7 @@ BEHIND := --baseline check/tests/behind_acphold.txt
 LIBRARY_BEHIND := --baseline check/tests/library_behind_acphold.txt
 SERVED := --baseline check/tests/at_serve.txt
 define checked
-set -e; folder=$$(mktemp -d); trap '$(ACPHOLD) agent stop --all 2>/dev/null; rm -rf "$$folder"' EXIT; \
+set -e; folder=$$(mktemp -d); trap '$(ACPHOLD) agent stop --all --yes 2>/dev/null; rm -rf "$$folder"' EXIT; \
 export ACPHOLD_JOURNAL=$$folder/journal.db XDG_STATE_HOME=$$folder XDG_RUNTIME_DIR=$$folder; \
 conforms() { $(ACPHOLD) check --fail-on expected --timeout 30 "$$@" >$$folder/said 2>&1 || failed=$$?; cat $$folder/said; return $${failed:-0}; };
 endef

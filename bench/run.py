@@ -86,7 +86,7 @@ def own_sockets() -> Iterator[None]:
 
 def stop_all() -> None:
     """End the daemons."""
-    words = [sys.executable, "-m", "acphold", "agent", "stop", "--all"]
+    words = [sys.executable, "-m", "acphold", "agent", "stop", "--all", "--yes"]
     subprocess.run(words, check=True, capture_output=True)
 
 

@@ -355,7 +355,7 @@ async def test_stop_ends_it_and_its_agent_and_nothing_is_lost(home: Home) -> Non
         session = await one.talk({"say": "kept"})
         turn = one.begin_prompt(session, {"say": "cut"}, {"until": "cancel"})
         await one.until_text("cut")
-        stopped = await asyncio.to_thread(home.run, "agent", "stop")
+        stopped = await asyncio.to_thread(home.run, "agent", "stop", "--yes")
         assert stopped.stdout == "Stopped scripted with 1 session.\n"
         assert await turn == {"stopReason": "cancelled"}
         await one.ended()
@@ -467,12 +467,84 @@ async def test_a_stopped_process_before_which_many_wait_is_named_and_not_waited_
         assert told in stopped.stderr
 
 
-async def test_of_several_processes_those_to_stop_have_to_be_named(
+async def begin_question(one: Editor, session: str) -> asyncio.Future[Any]:
+    """Begin a turn that asks a question, which nobody answers; return its answer."""
+    unanswered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    asked = asyncio.Event()
+
+    def ask(_: dict[str, Any]) -> Any:
+        asked.set()
+        return unanswered
+
+    one.answers["session/request_permission"] = ask
+    turn = one.begin_prompt(session, {"ask": ["session/request_permission", ASK]})
+    await asked.wait()
+    return turn
+
+
+async def test_stop_ends_the_process_of_its_own_journal_and_that_of_another_only_with_all(
     home: Home, tmp_path: Path
 ) -> None:
-    async with home.editor(), home.editor(f"--journal={tmp_path / 'other.db'}"):
-        stopped = await asyncio.to_thread(home.run, "agent", "stop")
-        assert "stop: 2 processes run in the background; stop all with --all" in stopped.stderr
+    other = str(tmp_path / "other.db")
+    async with home.editor() as one:
+        session = await one.new()
+        turn = await begin_question(one, session)
+        [owner] = home.daemons()
+        home.env["ACPHOLD_JOURNAL"] = other
+        nothing = await asyncio.to_thread(home.run, "stop", "--yes")
+        assert (nothing.returncode, nothing.stdout) == (0, "")
+        assert "Nothing is running in the background for this journal" in nothing.stderr
+        assert home.daemons() == [owner]
+        async with home.editor(f"--journal={other}") as two:
+            await two.new()
+            stopped = await asyncio.to_thread(home.run, "stop")
+            assert stopped.stdout == "Stopped scripted with 1 session.\n"
+            await two.ended()
+        assert home.daemons() == [owner]
+        await asyncio.to_thread(home.run, "stop", "--all", "--yes")
+        assert await turn == {"stopReason": "cancelled"}
+    assert home.daemons() == []
+
+
+async def test_stop_says_what_is_at_work_and_asks_before_it_ends_that(home: Home) -> None:
+    async with home.editor() as one:
+        session = await one.talk({"say": "done"})
+        home.run("session", "rename", session, "Fix the greeting")
+        turn = await begin_question(one, session)
+        what = "1 question waits in “Fix the greeting”"
+        for which in ([], [session]):
+            refused = await asyncio.to_thread(home.run, "stop", *which)
+            assert refused.returncode == 1
+            assert refused.stderr == f"acphold agent stop: {what}; --yes stops it all the same\n"
+        busy = await one.new()
+        one.begin_prompt(busy, {"say": "begun"}, {"until": "cancel"})
+        await one.until_text("begun")
+        refused = await asyncio.to_thread(home.run, "stop")
+        assert f"{what}, a turn runs in “" in refused.stderr
+        await asyncio.to_thread(answer, home, "n", f"{what}, a turn runs in")
+        assert len(home.daemons()) == 1
+        await asyncio.to_thread(answer, home, "y", "Stopped scripted with 2 sessions.")
+        assert await turn == {"stopReason": "cancelled"}
+
+
+def answer(home: Home, key: str, shown: str) -> None:
+    """Answer the question of `acphold stop`, which shows this before or after it."""
+    with terminal([sys.executable, "-m", "acphold", "stop"], home.env | {"TERM": "xterm"}) as one:
+        one.until("Stop it all the same? [y/N]:")
+        one.type(f"{key}\r")
+        one.until(shown)
+        assert one.ended() == (0 if key == "y" else 1)
+
+
+async def test_the_sessions_of_another_agent_are_not_counted_when_one_is_stopped(
+    home: Home,
+) -> None:
+    async with home.editor() as one, home.editor("--name", "another") as other:
+        busy = await one.new()
+        one.begin_prompt(busy, {"say": "begun"}, {"until": "cancel"})
+        await one.until_text("begun")
+        idle = await other.talk({"say": "idle"})
+        assert (await asyncio.to_thread(home.run, "stop", idle)).returncode == 0
 
 
 async def test_a_stopped_process_is_killed_by_force_and_the_next_editor_starts_another(

@@ -269,7 +269,7 @@ def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
             other.until("Enter continues")
             other.type("\r")
             other.until("agent  from the first", "ready")
-            place.run("agent", "stop", "--all")
+            place.run("agent", "stop", "--all", "--yes")
             for each in (one, other):
                 each.until("has ended", "To continue: acphold continue")
                 assert each.ended() == 5
@@ -436,7 +436,7 @@ def test_show_follow_prints_what_comes_until_the_process_goes(place: Place) -> N
             one.until("ready")
             one.type("\x04")
             assert one.ended() == 0
-            place.run("agent", "stop", "--all")  # else it stays for the next one
+            place.run("agent", "stop", "--all", "--yes")  # else it stays for the next one
             assert other.ended() == 0
             other.until("ended with its process")
 

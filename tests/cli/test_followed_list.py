@@ -61,7 +61,7 @@ async def test_each_change_is_a_line_until_its_process_is_gone(
                 if (row["live"] or {}).get("state") == "running" and row["outcome"] is None:
                     break
             session.cancel()
-        stopped = [*ACPHOLD, "agent", "stop", "--all"]  # else it stays for the next editor
+        stopped = [*ACPHOLD, "agent", "stop", "--all", "--yes"]  # else it stays for the next editor
         await asyncio.to_thread(subprocess.run, stopped, check=True, capture_output=True)
         while (row := json.loads(await lines.readline())["session"])["live"] is not None:
             pass

@@ -156,7 +156,7 @@ def test_a_process_in_the_background_that_is_ending_is_not_nothing(
     os.unlink(deaf)  # as a process does first when it ends
     pid = os.getpid() if sys.platform == "linux" else None
     assert acphold.run("agent", "status").out.startswith(f"process {pid}: background, ends")
-    stopped = acphold.run("agent", "stop")
+    stopped = acphold.run("agent", "stop", "--all")
     assert stopped.code == 1
     assert f"process {pid} is still ending" in stopped.err
 
@@ -171,3 +171,14 @@ def test_a_socket_that_was_left_behind_is_nobody(acphold: CommandLine, deaf: str
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(deaf.replace("deaf", "gone"))
     assert [silent.path for silent in silent_processes([])] == [deaf]
+
+
+def test_what_may_run_is_not_called_nothing_when_the_runtime_folder_cannot_be_trusted(
+    acphold: CommandLine, deaf: str
+) -> None:
+    os.chmod(os.path.dirname(deaf), 0o755)
+    for command in (["agent", "status"], ["agent", "stop"]):
+        done = acphold.run(*command)
+        assert done.code == 1
+        assert "other users can open it; run `chmod 700` on it" in done.err
+        assert "Nothing is running" not in done.out + done.err

@@ -235,7 +235,7 @@ def test_ctrl_d_leaves_at_once_and_the_turn_goes_on(
             go.touch()
             other.until("begun, and done", "ready")
     finally:
-        place.run("agent", "stop", "--all")
+        place.run("agent", "stop", "--all", "--yes")
 
 
 def test_how_to_go_on_is_said_after_stop_too(place: Place) -> None:  # noqa: F811
@@ -243,7 +243,7 @@ def test_how_to_go_on_is_said_after_stop_too(place: Place) -> None:  # noqa: F81
         one.until("ready")
         one.type(steps({"say": "kept"}))
         one.until("agent  kept", "ready")
-        assert place.run("agent", "stop", "--all").returncode == 0
+        assert place.run("agent", "stop", "--all", "--yes").returncode == 0
         one.until("To continue: acphold continue")
         assert one.ended() == 5
 
@@ -270,7 +270,7 @@ def test_from_an_attached_session_new_and_resume_go_to_another_one(
         one.type("\x04")
         assert one.ended() == 0
     assert len(place.run("list", "--json").stdout.splitlines()) == 2
-    place.run("agent", "stop", "--all")
+    place.run("agent", "stop", "--all", "--yes")
 
 
 def test_a_live_session_does_not_move_to_another_folder_and_that_is_said(
@@ -286,7 +286,7 @@ def test_a_live_session_does_not_move_to_another_folder_and_that_is_said(
         assert done.returncode == 2
         assert "this session is running in" in done.stderr
         assert "cannot move" in done.stderr
-    place.run("agent", "stop", "--all")
+    place.run("agent", "stop", "--all", "--yes")
 
 
 RAISING = """
@@ -320,4 +320,4 @@ def test_the_log_that_has_an_incident_of_the_background_is_named(
             assert named is not None, done.stderr
             assert "only the log knows this" in Path(named[1]).read_text()
     finally:
-        place.run("agent", "stop", "--all")
+        place.run("agent", "stop", "--all", "--yes")

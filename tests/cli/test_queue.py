@@ -165,7 +165,7 @@ async def test_go_opens_a_session_that_no_process_has_in_the_background_and_it_b
             await two.until(lambda: two.text().endswith("c"))
         assert len(received(log, "session/prompt")) == 3
     finally:
-        stopped = await asyncio.to_thread(acphold, journal, "agent", "stop", "--all")
+        stopped = await asyncio.to_thread(acphold, journal, "agent", "stop", "--all", "--yes")
         shutil.rmtree(folder, ignore_errors=True)
     assert "stopped" in stopped.out.lower()
 

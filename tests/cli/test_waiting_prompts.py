@@ -51,7 +51,7 @@ def test_what_waits_survives_leaving_and_is_held_for_the_next_process(
         one.type("\x04")
         one.until("The turn continues in the background. 1 queued prompt. To continue: acphold")
         assert one.ended() == 0
-    place.run("agent", "stop", "--all")
+    place.run("agent", "stop", "--all", "--yes")
     with place.chat("--continue", log=str(tmp_path / "log")) as other:
         other.until("1 queued prompt; paused: ", "1  for tomorrow", "ready")
         assert prompts(tmp_path / "log") == []

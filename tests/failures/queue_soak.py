@@ -519,7 +519,9 @@ async def line(name: str, on_database: bool) -> AsyncIterator[Line]:
 def _stop_all(env: dict[str, str]) -> None:
     import subprocess
 
-    subprocess.run((*ACPHOLD, "agent", "stop", "--all"), env=env, capture_output=True, check=False)
+    subprocess.run(
+        (*ACPHOLD, "agent", "stop", "--all", "--yes"), env=env, capture_output=True, check=False
+    )
 
 
 async def soak(kills: int, seed: int, lines: Sequence[str] = LINES) -> dict[str, Counter[str]]:

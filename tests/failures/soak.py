@@ -502,7 +502,7 @@ class Soak:
         """End the owner as a person does, and see that nothing is left."""
         await self.end_reader()
         stopping = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "acphold", "agent", "stop", "--all"),
+            *(sys.executable, "-m", "acphold", "agent", "stop", "--all", "--yes"),
             env={**os.environ, **self.env},
             stdout=asyncio.subprocess.DEVNULL,
         )

@@ -125,7 +125,7 @@ async def test_wrap_in_the_background_runs_nothing_of_the_folder(
     async with introduced(command, journal=journal, env=project.env, cwd=project.folder) as one:
         await one.talk({"say": "said"})
         assert one.text() == "said"
-    stopped = await asyncio.to_thread(project.run, "agent", "stop", "--all")
+    stopped = await asyncio.to_thread(project.run, "agent", "stop", "--all", "--yes")
     assert stopped.stdout == "Stopped scripted with 1 session.\n"
     assert project.ran == []
 

@@ -41,7 +41,7 @@ async def stopped(place: Place, **env: str) -> AsyncIterator[None]:
         yield
     finally:
         stopping = await asyncio.create_subprocess_exec(
-            *ACPHOLD, "agent", "stop", "--all", env=place.environment(**env)
+            *ACPHOLD, "agent", "stop", "--all", "--yes", env=place.environment(**env)
         )
         assert await stopping.wait() == 0
 
@@ -124,7 +124,7 @@ async def test_an_editor_reaches_an_agent_over_a_real_ssh(
         listed = await asyncio.to_thread(run, place, *ACPHOLD, "list", "--host", "there")
         assert "slow words" in listed
         await asyncio.to_thread(
-            run, place, "ssh", "there", shlex.join([*ACPHOLD, "agent", "stop", "--all"])
+            run, place, "ssh", "there", shlex.join([*ACPHOLD, "agent", "stop", "--all", "--yes"])
         )
 
 

@@ -141,7 +141,7 @@ async def test_a_question_of_another_process_outlives_a_page_that_only_looked_at
             await page.asked.get()
         await until_left(served, session_id)
         await answered_later(served, served.url, session_id, tmp_path)
-        served.run("agent", "stop", "--all")
+        served.run("agent", "stop", "--all", "--yes")
 
 
 async def test_a_program_that_leaves_a_server_leaves_its_question_to_others(

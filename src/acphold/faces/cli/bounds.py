@@ -53,6 +53,9 @@ COMMIT_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0
 """Time for a process to end: its turns get their grace, and its agent some seconds."""
 
+NAMED_AT_WORK: Final = 5
+"""Sessions at work that are named before they are stopped."""
+
 STOP_LOOK_SECONDS: Final = 0.02
 """Pause between two checks that it has ended."""
 

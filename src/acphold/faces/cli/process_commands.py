@@ -5,29 +5,34 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from acp_wire.schema import encode
 from acp_wire.transports.addresses import pid_at, unix_address
 from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER
-from acp_wire.transports.runtime_folder import is_held, is_running, lock
-from acphold.errors import AcpError, JournalError
+from acp_wire.transports.runtime_folder import is_held, is_running, lock, runtime_folder
+from acphold.errors import AcpError, JournalError, RuntimeFolderError
 from acphold.faces.cli import bounds, options
-from acphold.faces.cli.command_line import Exit, UsageError, command
+from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
+from acphold.faces.cli.continuation import title_of
+from acphold.faces.cli.front import daemon_socket, journal_of
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import on_one_line, quantity, tell, visible
-from acphold.journal.owners import Owner, other_owner
+from acphold.journal.journal import row_of
+from acphold.journal.owners import other_owner
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import (
     STOP,
+    LiveSession,
     Process,
     SilentProcess,
     ask_process,
@@ -48,6 +53,7 @@ async def status(*, as_json: bool = options.json("one object for each process"))
     goes on with its own code, and makes room for the new one when nobody needs it. The exit code
     is 1 if a process does not answer.
     """
+    _require_folder()
     found = await processes()
     silent = silent_processes(found)
     if as_json:
@@ -84,52 +90,145 @@ async def status(*, as_json: bool = options.json("one object for each process"))
 
 
 @command("agent stop", "[OPTIONS] [ID]", options.ON_HOST, options.JOURNAL)
-async def stop(
+def stop(
     *,
     session_id: str | None = options.argument("ID", "a running session", nargs="?"),
     everything: bool = options.flag(
         "stop the background processes of other journals, too", "--all"
     ),
-    force: bool = options.flag("kill what does not answer or does not end"),
+    force: bool = options.flag("kill what does not answer or does not end; ask nothing"),
+    sure: bool = options.SURE,
 ) -> int:
     """Stop background agents.
 
     With ID, stops the agent that runs this session, and its other sessions with it. Without ID,
-    stops the background process with all of its agents. Running turns are cancelled first. The
-    conversations stay in the journal and can be loaded again.
+    stops the background process of the journal with all of its agents. Running turns are cancelled
+    first: if there are any, or open questions, you are asked. The conversations stay in the journal
+    and can be loaded again.
 
     With --force, a process that hangs or is stopped is killed. Nothing that was shown is lost, and
     its running turns are marked as interrupted.
     """
     if session_id is not None and (everything or force):
         raise UsageError(f"use ID or {'--all' if everything else '--force'}, not both")
-    found = await processes()
-    if session_id is not None:
-        return await _stop_session(found, session_id)
-    background = [process for process in found if process.is_background]
-    silent = silent_processes(found)
-    if not force:
-        for process in silent:
-            _complain(process.words)
-        if silent and not background:
+    _require_folder()
+    stopped = asyncio.run(_look(session_id, everything=everything))
+    # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
+    if stopped.at_work and not (sure or force):
+        if not sys.stdin.isatty():
+            return _complain(f"{stopped.at_work}; --yes stops it all the same")
+        if not is_confirmed(visible(f"{stopped.at_work}. Stop it all the same?")):
             return Exit.ERROR
-    if not (background or silent):
-        ending = ending_processes()
-        if left := await _still_running(ending):
+    return asyncio.run(stopped.stop(force=force))
+
+
+class _Stopped(NamedTuple):
+    """The processes that are to be stopped, and those that are `ending`; or the `session_id` whose
+    agent is. `others` run for other journals. `at_work` is what the end cuts short."""
+
+    answering: Sequence[Process]
+    silent: Sequence[SilentProcess] = ()
+    ending: Sequence[SilentProcess] = ()
+    others: bool = False
+    session_id: str | None = None
+    at_work: str = ""
+
+    async def stop(self, *, force: bool) -> int:
+        """Stop them; return the exit code."""
+        if self.session_id is not None:
+            return await _stop_session(self.answering, self.session_id)
+        if not force:
+            for process in self.silent:
+                _complain(process.words)
+            if self.silent and not self.answering:
+                return Exit.ERROR
+        if self.answering or self.silent:
+            return await _stop(self.answering, self.silent, force=force)
+        if left := await _still_running(self.ending):
             if force:
                 return await _kill(left)
             pids = " and ".join(str(process.pid) for process in left)
             return _complain(f"process {pids} is still ending; --force kills it")
-        nothing = "Nothing is running in the background."
-        tell("The background process has just ended." if ending else nothing)
+        if self.ending:
+            tell("The background process has just ended.")
+        elif self.others:
+            tell(
+                "Nothing is running in the background for this journal; `acphold agent stop --all` "
+                "stops what runs for others."
+            )
+        else:
+            tell("Nothing is running in the background.")
         return Exit.OK
-    stopped: list[Process | SilentProcess] = [*background, *(silent if force else ())]
-    if len(stopped) > 1 and not everything:
-        raise UsageError(
-            f"{len(stopped)} processes run in the background; stop all with --all, or "
-            "one with the ID of a session in it: `acphold agent status` shows them"
-        )
-    return await _stop(background, silent, force=force)
+
+
+async def _look(session_id: str | None, *, everything: bool) -> _Stopped:
+    """Find what is to be stopped. Raises JournalError and UsageError for a session that cannot be
+    found."""
+    found = await processes()
+    if session_id is not None:
+        async with existing_journal() as journal:
+            row = await find_session(LocalReader(journal), session_id, "ends its process")
+        its = [it for it in found for live in it.sessions if live.session_id == row.session_id]
+        at_work = await _at_work([it for each in its for it in _beside(each, row.session_id)])
+        return _Stopped(found, session_id=row.session_id, at_work=at_work)
+    background = [process for process in found if process.is_background]
+    silent, ending, others = silent_processes(found), ending_processes(), False
+    if not everything:
+        is_own = await _find_own()
+        before = len(background) + len(silent)
+        background = [it for it in background if is_own(it.path)]
+        silent = [it for it in silent if is_own(it.path)]
+        others = len(background) + len(silent) < before
+        ending = [it for it in ending if is_own(it.path)]
+    at_work = await _at_work([it for process in background for it in process.sessions])
+    return _Stopped(background, silent, ending, others, at_work=at_work)
+
+
+async def _find_own() -> Callable[[str], bool]:
+    """Return a test for the sockets of processes that have this journal open."""
+    name = os.path.basename(daemon_socket(journal_of(())))
+    addresses: set[str] = set()
+    with suppress(JournalError):  # it is damaged: its owners are unknown; or not there
+        async with existing_journal() as journal:
+            owners = await journal.owners()
+        addresses = {address for owner in owners for address in owner.addresses}
+    return lambda path: os.path.basename(path) == name or unix_address(path) in addresses
+
+
+def _beside(process: Process, session_id: str) -> list[LiveSession]:
+    """Return the sessions that end with this one: those of the same agent."""
+    agents = {it.agent for it in process.sessions if it.session_id == session_id}
+    return [it for it in process.sessions if it.agent in agents]
+
+
+async def _at_work(live: Sequence[LiveSession]) -> str:
+    """Return, in words, the turns that run and the questions that wait in these sessions; "" if
+    there are none."""
+    busy = [it for it in live if it.running or it.waiting]
+    titles = {it.session_id: it.session_id for it in busy}
+    with suppress(JournalError):  # of another journal, say
+        async with existing_journal() as journal:
+            for it in busy:
+                if (row := await row_of(journal, it.session_id)) is not None:
+                    titles[it.session_id] = title_of(row)
+    told = []
+    for it in busy[: bounds.NAMED_AT_WORK]:
+        number = max(1, len(it.questions))
+        what = f"{quantity(number, 'question')} wait{'s' * (number == 1)}"
+        told.append(f"{what if it.waiting else 'a turn runs'} in {titles[it.session_id]}")
+    if left := busy[bounds.NAMED_AT_WORK :]:
+        told.append(f"and {quantity(len(left), 'more session')} at work")
+    return ", ".join(told)
+
+
+def _require_folder() -> None:
+    """Raise RuntimeFolderError where the folder of the sockets is there and cannot be trusted: the
+    processes cannot be seen then, and may run all the same."""
+    try:
+        runtime_folder()
+    except RuntimeFolderError as exc:
+        if os.path.lexists(exc.folder):
+            raise
 
 
 def _complain(words: str) -> Exit:
@@ -137,9 +236,8 @@ def _complain(words: str) -> Exit:
     return Exit.ERROR
 
 
-async def _stop_session(found: Sequence[Process], given: str) -> int:
+async def _stop_session(found: Sequence[Process], wanted: str) -> int:
     async with existing_journal() as journal:
-        wanted = (await find_session(LocalReader(journal), given, "ends its process")).session_id
         short = await short_id(journal, wanted)
         recorded = await journal.owner(wanted)
     for process in found:
@@ -174,13 +272,8 @@ async def _stop_session(found: Sequence[Process], given: str) -> int:
 
 async def stop_all_of() -> int:
     """End the background processes that have this journal open; returns the exit code."""
-    owners: list[Owner] = []
-    with suppress(JournalError):  # it is damaged: its owners are unknown; or not there
-        async with existing_journal() as journal:
-            owners = await journal.owners()
-    addresses = {address for owner in owners for address in owner.addresses}
-    found = [it for it in await processes() if it.is_background]
-    return await _stop([it for it in found if unix_address(it.path) in addresses])
+    stopped = await _look(None, everything=False)
+    return await _stop(stopped.answering)
 
 
 def names_of(process: Process) -> str:

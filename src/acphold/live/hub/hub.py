@@ -143,6 +143,13 @@ class Hub:
         """The keys of all agents here, for people."""
         return ", ".join(sorted({desk.agent.key for desk in self.desks} - {""}))
 
+    def number_of_agent(self, conversation: Conversation) -> int:
+        """Return the number of the agent that answers in a live session, counted from 1; 0 if it is
+        just ending."""
+        agents = [desk.agent for desk in self.desks]
+        agent = conversation.side.agent
+        return agents.index(agent) + 1 if agent in agents else 0
+
     async def stop_agent(self, session_id: str) -> None:
         """End the agent that answers in a session, with its turns and all of its sessions.
 

@@ -51,7 +51,8 @@ class LiveSession(Struct, frozen=True, rename="camel"):
 
     `clients` have it open, of which `watching` only watch. `running` is set while a turn runs,
     `waiting` while the agent waits for a person's answer. `questions` are the ids of open questions
-    (earlier releases do not tell them).
+    (earlier releases do not tell them). Sessions of one process with the same `agent`, a number,
+    end together.
     """
 
     session_id: str
@@ -60,6 +61,7 @@ class LiveSession(Struct, frozen=True, rename="camel"):
     waiting: bool = False
     watching: int = 0
     questions: tuple[str, ...] = ()
+    agent: int = 0
 
     @property
     def state(self) -> str:

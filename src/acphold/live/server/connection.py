@@ -454,6 +454,7 @@ class ClientConnection:
                     for it in conversation.session.attachments
                 ),
                 tuple(question.entry.id for question in conversation.questions.waiting),
+                self._hub.number_of_agent(conversation),
             )
             for conversation in self._hub.live.values()
             if principal.owns(conversation.session.tenant)
