@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from acphold.imports.kilo import READER as KILO
 from acphold.imports.opencode import READER
+from acphold.imports.values import ABANDONED
 from tests.imports.told import Story, sources
 
 Json = Any
@@ -233,3 +235,221 @@ def test_the_files_of_older_versions_are_told(tmp_path: Path) -> None:
     assert told.said() == [("user", "Run it."), ("call", "ls")]
     assert told.facts.title == "Named"
     assert told.call()["rawInput"] == {"command": "ls"}
+
+
+class SecondStore(Store):
+    """A database of version 2: without the older tables, or beside them."""
+
+    def __init__(self, home: Path, program: str = "opencode", *, beside: bool = False) -> None:
+        super().__init__(home, program)
+        if not beside:
+            self.db.executescript("DROP TABLE session; DROP TABLE message; DROP TABLE part;")
+        self.db.executescript(
+            "CREATE TABLE session_v2 (id TEXT PRIMARY KEY, parent_id TEXT, fork_session_id TEXT,"
+            " directory TEXT NOT NULL, title TEXT, version TEXT NOT NULL, revert TEXT,"
+            " time_created INT NOT NULL, time_updated INT NOT NULL);"
+            "CREATE TABLE session_message (id TEXT PRIMARY KEY, session_id TEXT NOT NULL,"
+            " type TEXT NOT NULL, seq INT NOT NULL, time_created INT NOT NULL, data TEXT NOT NULL);"
+        )
+
+    def second(self, session_id: str = SESSION, **columns: Json) -> None:
+        row: Json = {"id": session_id, "parent_id": None, "directory": CWD, "title": "Counted"}
+        row |= {"version": "2.0.12", "revert": None, "time_created": 1, "time_updated": 5} | columns
+        names, marks = ", ".join(row), ", ".join("?" * len(row))
+        self.db.execute(f"INSERT INTO session_v2 ({names}) VALUES ({marks})", tuple(row.values()))
+
+    def say(self, kind: str, session: str = SESSION, seq: int = 0, **data: Json) -> str:
+        message_id = self._id("msg")
+        at = 1_700_000_000_000 + self._count
+        row = (message_id, session, kind, seq or self._count, at, json.dumps(data))
+        self.db.execute("INSERT INTO session_message VALUES (?, ?, ?, ?, ?, ?)", row)
+        return message_id
+
+    def answer(self, *content: Json, session: str = SESSION, **more: Json) -> str:
+        parts = [{"type": "text", "text": it} if isinstance(it, str) else it for it in content]
+        model = {"id": "m", "providerID": "x"}
+        return self.say("assistant", session, agent="build", model=model, content=parts, **more)
+
+
+def second_tool(call: str, name: str, status: str = "completed", **state: Json) -> Json:
+    whole = {"status": status, "input": {}} | state
+    return {"type": "tool", "id": call, "name": name, "state": whole}
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_conversation_of_version_2_is_told_with_and_without_the_older_tables(
+    tmp_path: Path, beside: bool
+) -> None:
+    store = SecondStore(tmp_path, beside=beside)
+    store.second()
+    store.say("model-switched", model={"id": "m"})
+    file = {"uri": "file:///x/a.txt", "mime": "text/plain", "name": "a.txt"}
+    store.say("user", text="Change it.", files=[file])
+    store.answer(
+        {"type": "reasoning", "text": "Hm."},
+        second_tool(
+            "c1", "shell", input={"command": "ls"}, content=[{"type": "text", "text": "a"}]
+        ),
+        second_tool(
+            "c2",
+            "edit",
+            input={"path": "/x/a.txt", "oldString": "a", "newString": "b"},
+            content=[{"type": "text", "text": "Edited"}],
+        ),
+        second_tool("c3", "read", "error", error={"type": "unknown", "message": "no such file"}),
+        "Done.",
+        finish="stop",
+        tokens={"input": 5, "output": 2, "reasoning": 1, "cache": {"read": 3, "write": 0}},
+    )
+    store.say("idle", outcome="succeeded")
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [
+        ("user", "Change it."),
+        ("thought", "Hm."),
+        ("call", "ls"),
+        ("call", "edit"),
+        ("call", "read"),
+        ("agent", "Done."),
+    ]
+    shell, edit, failed = told.calls()
+    assert json.loads(shell.fields["content"])[0]["content"]["text"] == "a"
+    assert json.loads(edit.fields["content"])[1] == {
+        "type": "diff",
+        "path": "/x/a.txt",
+        "oldText": "a",
+        "newText": "b",
+    }
+    assert failed.raw_output == b'{"error":"no such file"}'
+    assert told.prompts()[0][1]["uri"] == "file:///x/a.txt"
+    assert told.facts.title == "Counted"
+    assert told.facts.missed == {}
+    (end,) = told.ends()
+    assert (end["stopReason"], end["usage"]["totalTokens"]) == ("end_turn", 11)
+
+
+def test_what_was_interrupted_typed_for_the_shell_and_compacted_in_version_2_is_told(
+    tmp_path: Path,
+) -> None:
+    store = SecondStore(tmp_path)
+    store.second()
+    store.say("user", text="Count.")
+    store.answer("one two", error={"type": "aborted", "message": "stopped"})
+    store.say("idle", outcome="interrupted")
+    store.say("shell", shellID="s1", command="ls", status="exited", output={"output": "a.txt"})
+    store.say("compaction", status="completed", reason="manual", summary="Counted.", recent="")
+    store.say("user", text="Go on.")
+    store.answer(second_tool("c1", "shell", "streaming", input='{"command": "sl'))
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [
+        ("user", "Count."),
+        ("agent", "one two"),
+        ("user", "! ls"),
+        ("agent", "a.txt"),
+        ("user", "/compact"),
+        ("call", "Compact conversation"),
+        ("user", "Go on."),
+        ("call", "shell"),
+    ]
+    assert told.ends()[0]["stopReason"] == "cancelled"
+    assert told.ends()[-1] == {"interrupted": True, "_meta": {"acphold/model": "m"}}
+
+
+def test_a_session_that_went_on_in_version_2_is_one_conversation(tmp_path: Path) -> None:
+    store = SecondStore(tmp_path, beside=True)
+    store.session()
+    store.second()
+    first = store.message("user", "One.")
+    store.message("assistant", "1", finish="stop", parentID=first)
+    store.say("user", text="Two.")
+    store.answer("2", finish="stop")
+    told = Story.of(READER, tmp_path)
+    assert [words for _, words in told.said()] == ["One.", "1", "Two.", "2"]
+
+
+def test_a_session_that_was_migrated_is_told_once(tmp_path: Path) -> None:
+    store = SecondStore(tmp_path, beside=True)
+    store.session()
+    store.second()
+    store.message("user", "One.")
+    store._count = 0
+    store.say("user", text="One.")
+    store.answer("1", finish="stop")
+    assert [words for _, words in Story.of(READER, tmp_path).said()] == ["One.", "1"]
+
+
+def test_what_a_person_went_back_from_in_version_2_is_a_branch(tmp_path: Path) -> None:
+    store = SecondStore(tmp_path)
+    store.second(revert=json.dumps({"messageID": "msg_0003"}))
+    store.say("user", text="Hello.")
+    store.answer("Hi.", finish="stop")
+    store.say("user", text="Left behind.")
+    (source,) = sources(READER, tmp_path)
+    told = Story(READER, source)
+    assert [words for _, words in told.said()] == ["Hello.", "Hi."]
+    assert told.facts.missed == {ABANDONED: 1}
+    assert READER.branches is not None
+    (branch,) = READER.branches(source)
+    assert [words for _, words in Story(READER, branch).said()][-1] == "Left behind."
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_stopped_subagents_calls_are_told_inside_its_call(tmp_path: Path, is_named: bool) -> None:
+    store = SecondStore(tmp_path)
+    store.second()
+    store.second("ses_2", parent_id=SESSION, title="count")
+    store.say("user", text="Delegate.")
+    about = {"metadata": {"sessionID": "ses_2"}} if is_named else {}
+    asked = {"agent": "general", "description": "count", "prompt": "Count."}
+    store.answer(second_tool("c1", "subagent", "running", input=asked, **about))
+    store.say("user", session="ses_2", text="Count.")
+    store.answer(second_tool("c2", "grep", "running"), session="ses_2")
+    told = Story.of(READER, tmp_path)
+    assert told.said() == [("user", "Delegate."), ("call", "subagent"), ("call", "grep")]
+    assert len(sources(READER, tmp_path)) == 1
+
+
+@pytest.mark.parametrize("program", ["opencode", "kilo"])
+def test_messages_are_told_by_time_and_answers_after_their_prompts(
+    tmp_path: Path, program: str
+) -> None:
+    store = Store(tmp_path, program)
+    store.session()
+
+    def say(message_id: str, words: str, at: int, parent: str = "") -> None:
+        data = {
+            "role": "assistant" if parent else "user",
+            "time": {"created": 1_700_000_000_000 + at},
+        }
+        more = {"parentID": parent, "finish": "stop"} if parent else {}
+        row = (message_id, SESSION, json.dumps(data | more))
+        store.db.execute("INSERT INTO message VALUES (?, ?, ?)", row)
+        part = json.dumps({"type": "text", "text": words})
+        store.db.execute(
+            "INSERT INTO part VALUES (?, ?, ?, ?)", (f"p-{message_id}", message_id, SESSION, part)
+        )
+
+    # The browser's clock is ahead, then behind; two have one millisecond.
+    say("msg_9", "One.", 0)
+    say("msg_2", "1", 1, "msg_9")
+    say("msg_8", "Two.", 2)
+    say("msg_3", "2", 2, "msg_8")
+    say("msg_1", "Three.", 4)
+    say("msg_4", "3", 5, "msg_1")
+    reader = READER if program == "opencode" else KILO
+    told = Story.of(reader, tmp_path)
+    assert [words for _, words in told.said()] == ["One.", "1", "Two.", "2", "Three.", "3"]
+
+
+@pytest.mark.parametrize("program", ["opencode", "kilo"])
+def test_the_databases_of_other_channels_are_found(tmp_path: Path, program: str) -> None:
+    store = Store(tmp_path, program)
+    for channel in ("", "-local", "-dev"):
+        store.db.execute("DELETE FROM session")
+        store.session(f"ses{channel}")
+        copied = store.path.with_name(f"{program}{channel}.db")
+        if channel:
+            copied.write_bytes(store.path.read_bytes())
+    store.db.execute("UPDATE session SET id = 'ses'")
+    reader = READER if program == "opencode" else KILO
+    found = [source.session_id for source in sources(reader, tmp_path)]
+    assert sorted(found) == ["ses", "ses-dev", "ses-local"]

@@ -1,8 +1,9 @@
-"""OpenCode: all sessions in one database, `~/.local/share/opencode/opencode.db`.
+"""OpenCode: all sessions of a channel in one database, `~/.local/share/opencode/opencode.db`.
 
-Before 1.2 each session, message and part was a file below `storage`, of the same shape; they stay
-there after the migration. A subagent is a session with a parent, told inside the call `task`. A
-reverted part is still there, after the message that `revert` names.
+Other channels (a build from source, a preview) have databases beside it, `opencode-*.db`. Before
+1.2 each session, message and part was a file below `storage`; they stay there after the migration.
+A subagent is a session with a parent, told inside the call `task`. A reverted part is still there,
+from the message that `revert` names on, until the next prompt. See `opencode_store`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
 from acphold.imports import databases
+from acphold.imports.codex_tools import event_diffs
 from acphold.imports.content_blocks import (
+    block_content,
     content,
     diff,
     picture,
@@ -25,10 +28,26 @@ from acphold.imports.content_blocks import (
     text_block,
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.opencode_store import (
+    MESSAGES_OF,
+    OpencodeFiles,
+    OpencodeRows,
+    OpencodeStore,
+    existing_tables,
+)
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import document, readable
 from acphold.imports.sources import Home, Source, file_sources, files_below
-from acphold.imports.values import Missed, Object, milliseconds, number, obj, objects, text
+from acphold.imports.values import (
+    Missed,
+    Object,
+    first_text,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
 
 NAME: Final = "opencode"
 KEY: Final = "OpenCode"
@@ -41,10 +60,20 @@ KINDS: Final = {
     "list": "read",
     "patch": "edit",
     "read": "read",
+    "shell": "execute",
+    "subagent": "think",
     "task": "think",
     "webfetch": "fetch",
+    "websearch": "fetch",
     "write": "edit",
 }
+
+_PASSED_MESSAGES: Final = frozenset(
+    {"agent-switched", "location-switched", "model-switched", "skill", "synthetic", "system"}
+)
+"""Messages of version 2 that the program wrote."""
+
+_ABORTED: Final = re.compile("abort|interrupt", re.IGNORECASE)
 
 REVERTED: Final = "reverted"
 """The item of a source that is told with its reverted part."""
@@ -62,19 +91,6 @@ _PASSED: Final = frozenset(
 # -- found ---------------------------------------------------------------------------------
 
 
-class _OpencodeStore(Protocol):
-    """The storage of sessions: rows of a database, or files."""
-
-    def session(self, session_id: str) -> Object:
-        """Return the session, empty if there is none."""
-
-    def messages(self, session_id: str) -> Iterator[Object]:
-        """Yield its messages, oldest first, each with its `id`."""
-
-    def parts(self, message_id: str) -> Iterator[Object]:
-        """Yield the parts of a message in order, each with its `id`."""
-
-
 def find(home: Home) -> Iterator[Source]:
     """Yield the sessions of the database, then those that are only files; none of subagents."""
     yield from session_sources(NAME, home, "opencode", "OPENCODE_DB")
@@ -84,13 +100,23 @@ def session_sources(reader: str, home: Home, program: str, variable: str) -> Ite
     """Yield the sessions of OpenCode, or of a fork of it."""
     folder = home.data(program)
     moved = home.environment.get(variable, "")
-    database = Path(moved) if moved.startswith("/") else folder / (moved or f"{program}.db")
+    own = Path(moved) if moved.startswith("/") else folder / (moved or f"{program}.db")
+    channels = [] if moved else files_below(folder, f"{program}-*.db")
     seen: set[str] = set()
-    parts_of = "(SELECT count(*) FROM part WHERE session_id = session.id)"
-    columns = f"id, time_updated, {parts_of}"
-    for source in databases.sources(reader, database, "session", columns, "parent_id IS NULL"):
-        seen.add(source.session_id)
-        yield source
+    for database in (own, *channels):
+        found: dict[str, Source] = {}
+        for table in existing_tables(database):
+            parts = "part" if table == "session" else MESSAGES_OF[table]
+            columns = (
+                f"id, time_updated, (SELECT count(*) FROM {parts} WHERE session_id = {table}.id)"
+            )
+            for it in databases.sources(reader, database, table, columns, "parent_id IS NULL"):
+                if before := found.get(it.session_id):
+                    changed = max(it.changed_at, before.changed_at)
+                    it = replace(it, size=it.size + before.size, changed_at=changed)
+                found[it.session_id] = it
+        seen.update(found)
+        yield from found.values()
     paths = files_below(folder / "storage/session", "*/ses_*.json")
     yield from file_sources(
         reader,
@@ -102,93 +128,36 @@ def session_sources(reader: str, home: Home, program: str, variable: str) -> Ite
     )
 
 
-class _OpencodeRows:
-    """The rows of today's database."""
-
-    def __init__(self, path: Path, missed: Missed) -> None:
-        self._path = path
-        self._missed = missed
-
-    def session(self, session_id: str) -> Object:
-        names = ("directory", "title", "version", "revert", "time_created", "time_updated")
-        found: Object = databases.row_by_id(self._path, "session", names, session_id)
-        if not found:
-            return {}
-        found["time"] = {"created": found["time_created"], "updated": found["time_updated"]}
-        found["revert"] = self._decode(found["revert"])
-        return found
-
-    def messages(self, session_id: str) -> Iterator[Object]:
-        yield from self._objects("message", "session_id = ? ORDER BY id", session_id)
-
-    def parts(self, message_id: str) -> Iterator[Object]:
-        yield from self._objects("part", "message_id = ? ORDER BY id", message_id)
-
-    def _objects(self, table: str, which: str, key: str) -> Iterator[Object]:
-        for row_id, data in databases.rows_of(
-            self._path, table, "id, data", which, self._missed, key
-        ):
-            yield self._decode(data) | {"id": row_id}
-
-    def _decode(self, data: object) -> Object:
-        if not isinstance(data, str):
-            if data is not None:
-                self._missed.add("rows without text", data)
-            return {}
-        return readable(data.encode(errors="replace"), self._missed) or {}
-
-
-class _OpencodeFiles:
-    """The files of versions before 1.2."""
-
-    def __init__(self, path: Path, missed: Missed) -> None:
-        self._session = path
-        self._folder = path.parent.parent.parent
-        self._missed = missed
-
-    def session(self, session_id: str) -> Object:
-        return document(self._session.with_name(f"{session_id}.json"), self._missed)
-
-    def messages(self, session_id: str) -> Iterator[Object]:
-        yield from self._documents("message", session_id)
-
-    def parts(self, message_id: str) -> Iterator[Object]:
-        yield from self._documents("part", message_id)
-
-    def _documents(self, kind: str, name: str) -> Iterator[Object]:
-        if re.fullmatch(r"[\w-]+", name):
-            for path in files_below(self._folder / kind / name, "*.json"):
-                yield document(path, self._missed) | {"id": path.stem}
-
-
 # -- read ----------------------------------------------------------------------------------
 
 
-def _store(source: Source, missed: Missed) -> _OpencodeStore:
+def _store(source: Source, missed: Missed) -> OpencodeStore:
     path = source.path
-    return _OpencodeFiles(path, missed) if path.suffix == ".json" else _OpencodeRows(path, missed)
+    return OpencodeFiles(path, missed) if path.suffix == ".json" else OpencodeRows(path, missed)
 
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the session with its reverted part, as a conversation of its own."""
     store = _store(source, Missed())
-    if text(store.session(source.session_id), "revert", "messageID"):
-        yield replace(source, session_id=f"{source.session_id}~{REVERTED}", item=REVERTED)
+    if reverted := text(store.session(source.session_id), "revert", "messageID"):
+        yield source.tail(reverted, item=REVERTED)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session."""
     store = _store(source, writer.missed)
-    session_id = source.session_id.removesuffix(f"~{REVERTED}")
+    session_id = source.session_id.partition("~")[0]
     session = store.session(session_id)
     facts = writer.facts
     facts.cwd = text(session, "directory")
     writer.clock(milliseconds(obj(session, "time").get("created")))
     end = "" if source.item == REVERTED else text(session, "revert", "messageID")
     version = [int(part) for part in re.findall(r"\d+", text(session, "version"))]
-    converter = _OpencodeConverter(store, writer, is_old=(version or [99])[:2] < [1, 2])
+    converter = _OpencodeConverter(store, writer, session_id, is_old=(version or [99])[:2] < [1, 2])
+    is_reverted = False
     for message in store.messages(session_id):
-        if end and text(message, "id") >= end:
+        is_reverted = is_reverted or (bool(end) and text(message, "id") == end)
+        if is_reverted:
             writer.missed.count_abandoned(text(message, "role") == "user")
             continue
         converter.message(message)
@@ -201,25 +170,31 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 class _OpencodeConverter(AgentConverter):
     """Converts one session, or with a SubagentWriter that subagent's."""
 
-    def __init__(self, store: _OpencodeStore, writer: EntryWriter, *, is_old: bool) -> None:
+    def __init__(
+        self, store: OpencodeStore, writer: EntryWriter, session_id: str, *, is_old: bool
+    ) -> None:
         super().__init__(writer)
         self._store = store
+        self._session_id = session_id
         self._is_old = is_old
+        self._told: set[str] = set()
+        """The sessions of subagents that are told."""
 
     def message(self, message: Object) -> None:
-        message_id = text(message, "id")
+        message_id, role = text(message, "id"), text(message, "role")
         self._writer.clock(milliseconds(obj(message, "time").get("created")))
-        if text(message, "role") == "user":
+        if role == "user":
             if not self._writer.caller:
-                self._prompt(self._store.parts(message_id))
+                self._prompt(message_id, self._store.parts(message))
             return
-        if text(message, "role") != "assistant":
-            self._missed.kind("messages", text(message, "role"), message)
+        if role != "assistant":
+            if not self._writer.caller:
+                self._other(role, message)
             return
-        for part in self._store.parts(message_id):
+        for part in self._store.parts(message):
             kind = text(part, "type")
             if kind == "tool":
-                self._call(part, text(message, "path", "cwd"))
+                self._call(part, text(message, "path", "cwd") or self._writer.facts.cwd)
             elif self._writer.caller:
                 continue
             elif kind == "text":
@@ -243,14 +218,36 @@ class _OpencodeConverter(AgentConverter):
             cachedWriteTokens=number(tokens, "cache", "write"),
         )
         error = text(message, "error", "name")
-        if error == "MessageAbortedError":
+        if _ABORTED.search(error):
             self._writer.end_turn("cancelled")
         elif error:
             self._writer.fail_turn(text(message, "error", "data", "message") or error)
         elif text(message, "finish") == "stop":
             self._writer.finish_answer()
 
-    def _prompt(self, parts: Iterator[Object]) -> None:
+    def _other(self, role: str, message: Object) -> None:
+        """Write what neither the person nor the model said, in version 2."""
+        message_id, outcome = text(message, "id"), text(message, "outcome")
+        if role == "shell":
+            self._writer.prompt([text_block(f"! {text(message, 'command')}")], turn=message_id)
+            output = text(message, "output") or text(message, "output", "output")
+            self._writer.say(output, message_id)
+            self._writer.finish_answer()
+        elif role == "compaction":
+            if text(message, "reason") == "manual":
+                self._writer.prompt([text_block("/compact")], turn=message_id)
+            if summary := text(message, "summary"):
+                self._writer.compaction(message_id, summary)
+            elif text(message, "status") == "failed":
+                self._writer.fail_turn(text(message, "error", "message"))
+        elif role == "idle" and outcome == "interrupted":
+            self._writer.end_turn("cancelled")
+        elif role == "idle" and outcome == "succeeded":
+            self._writer.finish_answer()
+        elif role != "idle" and role not in _PASSED_MESSAGES:
+            self._missed.kind("messages", role, message)
+
+    def _prompt(self, message_id: str, parts: Iterator[Object]) -> None:
         """Write a person's prompt: without file contents the program read, links as links."""
         blocks: list[Object] = []
         read_for_it = ""
@@ -275,14 +272,15 @@ class _OpencodeConverter(AgentConverter):
                 read_for_it = ""
             elif kind not in _PASSED:
                 self._missed.kind("parts of prompts", kind, part)
-        self._writer.prompt([block for block in blocks if block.get("text") != ""])
+        blocks = [block for block in blocks if block.get("text") != ""]
+        self._writer.prompt(blocks, turn=message_id)
 
     def _call(self, part: Object, cwd: str) -> None:
         """Write a call, its subagent's calls, and its result."""
         call_id, name = text(part, "callID"), text(part, "tool")
         state, arguments = obj(part, "state"), obj(part, "state", "input")
-        has_folder = name == "bash" and not self._is_old and bool(cwd)
-        path = text(arguments, "path" if name in ("glob", "grep", "list") else "filePath")
+        has_folder = name in ("bash", "shell") and not self._is_old and bool(cwd)
+        path = text(arguments, "filePath") or text(arguments, "path")
         place = path or (cwd if has_folder else "")
         kind = "other" if self._is_old and name == "task" else KINDS.get(name, "other")
         fields: Object = {
@@ -299,22 +297,28 @@ class _OpencodeConverter(AgentConverter):
                 for todo in objects(arguments, "todos")
             ]
             self._writer.plan(todos)
-        child = text(state, "metadata", "sessionId")
-        if child and not self._writer.caller:
-            below = SubagentWriter(self._writer, call_id)
-            converter = _OpencodeConverter(self._store, below, is_old=self._is_old)
-            for message in self._store.messages(child):
-                converter.message(message)
+        if name in ("task", "subagent") and not self._writer.caller:
+            self._tell_subagent(call_id, state)
         # How it ended; of one without an end, its output so far.
         status, about = text(state, "status"), obj(state, "metadata")
         if status == "completed":
             output = text(state, "output")
             shown = text(about, "display", "text") if name == "read" else ""
             produced = [content(shown or output)]
-            if KINDS.get(name) == "edit" and (path := text(arguments, "filePath")):
-                new = text(arguments, "newString") or text(arguments, "content")
+            for file in objects(state, "files"):
+                found = picture(text(file, "uri"))
+                link = resource_link(text(file, "name"), text(file, "uri"))
+                produced.append(block_content(found or link))
+            new = text(arguments, "newString") or text(arguments, "content")
+            if KINDS.get(name) == "edit" and path and new:
                 produced.append(diff(path, text(arguments, "oldString") or None, new))
-            fields = {"status": "completed", "title": text(state, "title") or name}
+            elif name == "patch":
+                for file in objects(about, "files"):
+                    patched = {"type": "update", "unified_diff": text(file, "patch")}
+                    produced += event_diffs({text(file, "file"): patched})
+            fields = {"status": "completed"}
+            if "title" in state:
+                fields["title"] = text(state, "title") or name
             fields["content"] = produced
             fields["rawOutput"] = {"output": output, "metadata": about}
             self._writer.update(call_id, fields)
@@ -325,6 +329,25 @@ class _OpencodeConverter(AgentConverter):
             self._writer.update(call_id, fields)
         elif printed := text(about, "output"):
             self._writer.update(call_id, {"content": [content(printed)]})
+
+    def _tell_subagent(self, call_id: str, state: Object) -> None:
+        """Tell a subagent's session inside its call: once, though a later call goes on with it.
+
+        One that was stopped at once is not named in its call yet.
+        """
+        child = first_text(obj(state, "metadata"), ("sessionId", "sessionID"))
+        if not child and text(state, "status") not in ("completed", "error"):
+            asked = text(state, "input", "description")
+            children = self._store.children(self._session_id)
+            named = (it for it, title in children if asked and title.startswith(asked))
+            child = next((it for it in named if it not in self._told), "")
+        if not child or child in self._told:
+            return
+        self._told.add(child)
+        below = SubagentWriter(self._writer, call_id)
+        converter = _OpencodeConverter(self._store, below, child, is_old=self._is_old)
+        for message in self._store.messages(child):
+            converter.message(message)
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)
