@@ -58,6 +58,7 @@ class PuppetAgent:
         self.reads_journal = False
         self.takes_a_moment = True
         self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.told: list[tuple[str, dict[str, Any]]] = []
         self.calls: list[AgentCall] = []  # a call's id is its place
         self.cancelled = asyncio.Event()
         self.results: dict[str, Answer] = {}
@@ -190,6 +191,7 @@ class PuppetAgent:
         return None if call in self._withdrawn else call
 
     async def tell(self, method: str, params: bytes) -> None:
+        self.told.append((method, json.loads(params)))
         if method == "session/cancel":
             session = json.loads(params)["sessionId"]
             self.cancelled.set()

@@ -27,12 +27,17 @@ from acphold.journal.access import SCOPES, Scope, Share
 from acphold.journal.rows import NewSession, RowChange
 from acphold.live.agents import air
 from acphold.live.agents.capabilities import QUEUE_METHOD
-from acphold.live.agents.extensions import FORK_METHOD, STEERING
+from acphold.live.agents.extensions import (
+    DISABLE_PROVIDER,
+    FORK_METHOD,
+    SET_PROVIDER,
+    STEERING,
+)
 from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, STOP
-from acphold.live.server.field_rights import ANSWERS, REQUESTS, restrict, restrict_answer
+from acphold.live.server.field_rights import ANSWERS, restrict, restrict_answer
+from acphold.live.server.methods import METHODS as TABLE
 from acphold.live.server.positions import Sent, with_sent
-from acphold.live.server.principals import NEEDED, Principal
-from acphold.live.server.unstable import STATUS
+from acphold.live.server.principals import Principal
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.journal.conversations import append
@@ -53,6 +58,7 @@ BLOCK: Final = {
 
 MEMBERS: Final[dict[str, Any]] = {
     "additionalDirectories": ["/mark:folder"],
+    "archived": None,
     "change": {"do": "add", "prompt": [BLOCK], "unknownMember": "mark:unknown"},
     "configId": "loud",
     "cursor": None,
@@ -62,6 +68,7 @@ MEMBERS: Final[dict[str, Any]] = {
     "prompt": [BLOCK],
     "read": "",
     "sessionId": None,  # the session of the case
+    "title": "t",
     "type": "boolean",
     "value": True,
     # of `_acphold/fork`, of which nothing is for the agent
@@ -73,6 +80,8 @@ MEMBERS: Final[dict[str, Any]] = {
     "clientCapabilities": {"unknownMember": "mark:unknown", "_meta": {"vendor": "mark:vendor"}},
     "clientInfo": {"name": "c", "version": "1", "unknownMember": "mark:unknown"},
     "methodId": "m",
+    "sessionIds": None,
+    "subscriptionId": None,
     "protocolVersion": 1,
 }
 """A value of each member that a method has by our tables."""
@@ -106,11 +115,13 @@ METHODS: Final[dict[str, tuple[Scope, set[str]]]] = {
     QUEUE_METHOD: ("prompt", {"mark:words", "mark:block"}),
     FORK_METHOD: ("manage", set()),
     **dict.fromkeys((*air.NAMING, *air.ARCHIVING, *air.UNARCHIVING), ("manage", set())),
-    STATUS: ("manage", set()),
+    air.STATUS: ("manage", set()),
     "session/close": ("prompt", set()),
     "session/delete": ("manage", set()),
     VENDOR: ("manage", {*SAID, "mark:words"}),
     # last: after these, agents have to open all sessions anew
+    SET_PROVIDER: ("manage", SAID),
+    DISABLE_PROVIDER: ("manage", SAID),
     "authenticate": ("manage", SAID),
     "logout": ("manage", SAID),
 }
@@ -122,17 +133,23 @@ OUTSIDE: Final = {"initialize", PRESENCE, CHANGED, SIGNED_IN, STOP, *INDEX}
 """Methods with tests of their own: the introduction, a session index, and those of processes of
 ours."""
 
-NOT_IN_SESSIONS: Final = {"session/new", "session/list", "authenticate", "logout"}
+NOT_IN_SESSIONS: Final = {
+    "session/new",
+    "session/list",
+    SET_PROVIDER,
+    DISABLE_PROVIDER,
+    "authenticate",
+    "logout",
+}
 
 EXTRA: Final[dict[str, dict[str, Any]]] = {
-    **{method: {"title": "t"} for method in air.NAMING},
     VENDOR: {"member": "mark:words"},
 }
 
 
 def params_of(method: str, session_id: str) -> dict[str, Any]:
     """All members of this method."""
-    names = [it.encode_name for it in fields(REQUESTS[method])] if method in REQUESTS else []
+    names = [it.encode_name for it in fields(TABLE[method].params)] if method in TABLE else []
     found = {name: MEMBERS[name] for name in names if name != "_meta"}
     if method not in NOT_IN_SESSIONS:
         found["sessionId"] = session_id
@@ -140,13 +157,10 @@ def params_of(method: str, session_id: str) -> dict[str, Any]:
     return {**given, **EXTRA.get(method, {}), **BESIDE}
 
 
-async def test_every_method_and_member_has_a_row(tmp_path: Path) -> None:
-    async with shared(tmp_path / "journal.db") as house:
-        house.unstable = True
-        handled = set(house.stranger().connection._handlers)
-    known = {*AGENT_METHODS, *UNSTABLE_METHODS, *NEEDED, *REQUESTS, *handled}
-    assert known - OUTSIDE == METHODS.keys() - {VENDOR}
-    members = {it.encode_name for kind in REQUESTS.values() for it in fields(kind)}
+def test_every_method_and_member_has_a_row() -> None:
+    assert {*AGENT_METHODS, *UNSTABLE_METHODS} <= TABLE.keys()
+    assert TABLE.keys() - OUTSIDE == METHODS.keys() - {VENDOR}
+    members = {it.encode_name for row in TABLE.values() for it in fields(row.params)}
     assert members - {"_meta"} == MEMBERS.keys()
 
 
@@ -369,11 +383,11 @@ def known_of(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("method", [*REQUESTS, *(f"answer to {it}" for it in ANSWERS)])
+@pytest.mark.parametrize("method", [*TABLE, *(f"answer to {it}" for it in ANSWERS)])
 def test_members_within_members_are_left_out_and_those_of_the_protocol_stay(method: str) -> None:
     is_answer = method.startswith("answer to ")
     name = method.removeprefix("answer to ")
-    kind = ANSWERS[name] if is_answer else REQUESTS[name]
+    kind = ANSWERS[name] if is_answer else TABLE[name].params
     pare = restrict_answer if is_answer else restrict
     for sample in objects(kind):
         raw = json.dumps(sample).encode()

@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct, field
+
 from acp_conversation.history.raw_update import encode_text, members
 from acp_wire.schema.methods import ARCHIVE_SESSION
 from acp_wire.schema.splice import array, json_value, splice
@@ -45,6 +47,7 @@ CHANGES: Final = "_session/list/changes"
 
 SET_TITLE: Final = "session/set_title"
 DRAFT_UNARCHIVE: Final = "session/unarchive"
+STATUS: Final = "session/status"
 
 ARCHIVING: Final = (ARCHIVE, ARCHIVE_SESSION.name)
 UNARCHIVING: Final = (UNARCHIVE, DRAFT_UNARCHIVE)
@@ -63,6 +66,62 @@ EVERY_SESSION: Final = {"jetbrains": {"air": {"list": {"limit": 100, "archived":
 """The `_meta` by which an agent with a session index lists archived sessions, too."""
 
 VERSION: Final = b"1"
+
+
+class ListWishes(Struct, frozen=True, rename="camel"):
+    """AIR's `list` in the `_meta` of `session/list`."""
+
+    limit: int | None = None
+    archived: str | None = None
+    include_worktrees: bool | None = None
+
+
+class _Air(Struct, frozen=True):
+    version: int = 1
+    list: ListWishes = ListWishes()
+
+
+class _JetBrains(Struct, frozen=True):
+    air: _Air = _Air()
+
+
+class _ListMeta(Struct, frozen=True):
+    jetbrains: _JetBrains = _JetBrains()
+
+
+class ListRequest(Struct, frozen=True):
+    """The params of `session/list`, with what AIR and the drafts add."""
+
+    cwd: str | None = None
+    cursor: str | None = None
+    archived: str | None = None
+    meta: _ListMeta = field(name="_meta", default=_ListMeta())
+
+
+class SubscribeRequest(Struct, frozen=True):
+    """The params of SUBSCRIBE."""
+
+    cwd: str
+
+
+class UnsubscribeRequest(Struct, frozen=True, rename="camel"):
+    """The params of UNSUBSCRIBE."""
+
+    subscription_id: str
+
+
+class BatchGetRequest(Struct, frozen=True, rename="camel"):
+    """The params of BATCH_GET."""
+
+    session_ids: list[str]
+
+
+class RenameRequest(Struct, frozen=True, rename="camel"):
+    """The params of `session/set_title`, and of RENAME."""
+
+    session_id: str
+    title: str
+
 
 REPLAY_ENDED: Final = (
     b'{"sessionUpdate":"session_info_update",'

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
+from acp_conversation.history.prompt_queue import QueueChange
 from acp_conversation.history.raw_update import members, string
 from acp_wire.schema.content import ContentBlock
 
@@ -66,6 +67,18 @@ class SessionCopy(Struct, frozen=True, rename="camel", omit_defaults=True):
     turns: int
     files: CopiedFiles | None = None
 
+
+class QueueRequest(Struct, rename="camel"):
+    """A request about the queued prompts: a change of them, and one whose content is wanted."""
+
+    change: QueueChange | None = None
+    read: str = ""
+    session_id: str = ""
+
+
+SET_PROVIDER: Final = "providers/set"
+DISABLE_PROVIDER: Final = "providers/disable"
+"""Where an agent sends what it says to a model. Source: ACP v1 schema, its unstable parts."""
 
 STEERING: Final = "_session/steering"
 

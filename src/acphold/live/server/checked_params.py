@@ -14,7 +14,6 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from acp_conversation.history.prompt_queue import QueueChange
 from acp_mcp_servers.servers import ProvidedServers, check_server
 from acp_wire import schema
 from acp_wire.schema.session_requests import (
@@ -27,6 +26,7 @@ from acp_wire.schema.splice import array, items, members, session_id_in
 from acphold.errors import InvalidParamsError
 from acphold.extras import require
 from acphold.live.agents.capabilities import EVERY_TRANSPORT
+from acphold.live.agents.extensions import QueueRequest
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.waiting_prompts import SAYING
 from acphold.live.server import bounds
@@ -141,14 +141,6 @@ def prompt_in(params: bytes) -> tuple[str, bytes, bytes]:
         raise _unfit_prompt(params)
     _check_count(found.prompt)
     return found.sessionId, array(found.prompt), bytes(found.meta)
-
-
-class QueueRequest(Struct, rename="camel"):
-    """A request about the queued prompts: a change of them, and one whose content is wanted."""
-
-    change: QueueChange | None = None
-    read: str = ""
-    session_id: str = ""
 
 
 def queue_request(params: bytes) -> QueueRequest:

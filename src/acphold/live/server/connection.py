@@ -21,29 +21,20 @@ from acp_wire import schema
 from acp_wire.newest import Newest
 from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acp_wire.rpc.requests import Request
-from acp_wire.schema.methods import FORK_SESSION, REOPENING
+from acp_wire.schema.methods import REOPENING
 from acp_wire.schema.splice import session_id_in
 from acp_wire.tasks import end, tick
 from acphold import errors
 from acphold.journal.access import SCOPES, Scope
 from acphold.journal.journal import row_of
 from acphold.live.agents import capabilities
-from acphold.live.agents.extensions import FORK_METHOD
 from acphold.live.agents.interface import DECISIONS, HubAgent
 from acphold.live.hub.desk import Desk
-from acphold.live.reading import neighbours
-from acphold.live.reading.neighbours import (
-    CHANGED,
-    PRESENCE,
-    SIGNED_IN,
-    STOP,
-    EditorFront,
-    LiveSession,
-)
 from acphold.live.server import bounds
-from acphold.live.server.checked_params import list_request, session_id_of
+from acphold.live.server.checked_params import list_request
 from acphold.live.server.desks import Desks
 from acphold.live.server.field_rights import restrict, restrict_answer
+from acphold.live.server.methods import AnsweredBy, ServedMethod, method_of
 from acphold.live.server.principals import (
     THIS_USER,
     Door,
@@ -52,6 +43,7 @@ from acphold.live.server.principals import (
     Principal,
     Visitor,
 )
+from acphold.live.server.process_requests import ProcessRequests
 from acphold.live.server.remote_sessions import AttendHere, RemoteSessions
 from acphold.live.server.session_opener import SessionOpener
 from acphold.live.server.session_requests import Handler, SessionRequests
@@ -104,34 +96,28 @@ class ClientConnection:
         entrance, remote = self._entrance, RemoteSessions(desks.hub, self, limit, attend_here)
         opener = SessionOpener(desks, self, entrance, principal, remote)
         requests = SessionRequests(desks, self, self.peer, entrance, opener.openings, remote)
-        methods = UnstableMethods(desks, self, opener, principal.note)
+        methods = UnstableMethods(desks, self, opener, entrance, principal.note)
         self._opener, self._requests, self._methods = opener, requests, methods
         self._index: SessionIndex | None = None
         self._own = OwnSessions(desks.hub, entrance, self.has, are_all=desks.has_all)
         self.lost_access = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
-        self._handlers: dict[str, Handler] = {
-            schema.INITIALIZE.name: lambda request: self.introduce(request.params),
-            PRESENCE: self._presence,
-            CHANGED: self._on_changed,
-            SIGNED_IN: self._on_signed_in,
-            STOP: self._stop,
-            schema.NEW_SESSION.name: opener.until_sign_out(opener.new),
-            schema.LOAD_SESSION.name: opener.until_sign_out(opener.load),
-            schema.RESUME_SESSION.name: opener.until_sign_out(opener.resume),
-            FORK_SESSION.name: opener.until_sign_out(methods.fork),
-            schema.LIST_SESSIONS.name: self._list,
-            schema.PROMPT.name: requests.prompt,
-            FORK_METHOD: lambda request: methods.copy(request, self.principal),
+        processes = ProcessRequests(desks, self, entrance, self._own, principal)
+        # Behind a door nobody is a process of ours by claiming to be one.
+        refuses_processes = door is not None and not principal.vouches
+        self._answering: dict[AnsweredBy, Handler] = {
+            "prompt": requests.prompt,
+            "session": requests.answer,
+            "agent": requests.answer,
+            "deletion": requests.answer,
+            "opener": opener.open,
+            "list": self._list,
+            "journal": methods.answer,
+            "index": _refuse_unknown,
+            "introduction": lambda request: self.introduce(request.params),
+            "process": _refuse_unknown if refuses_processes else processes.answer,
+            "entrance": requests.answer if door is None else self._answer_at_door,
         }
-        self._handlers |= methods.handlers
-        if door is not None:
-            self._handlers |= {
-                schema.AUTHENTICATE.name: self._authenticate,
-                schema.LOGOUT.name: self._log_out,
-            }
-            if not principal.vouches:  # not a process of ours, even if it claims to be one
-                self._handlers |= dict.fromkeys(NEIGHBOURS, _refuse_unknown)
 
     # -- as the hub sees it ---------------------------------------------------------------
 
@@ -209,38 +195,47 @@ class ClientConnection:
     # -- as the client sees it ------------------------------------------------------------
 
     def on_request(self, request: Request) -> Awaitable[bytes | None] | None:
-        if self._introduction != "over" and request.method not in BEFORE_INITIALIZE:
+        method = method_of(request.method)
+        if self._introduction != "over" and not method.before_initialize:
             if self._introduction == "awaited":
                 raise errors.InvalidRequestError(
                     f"{request.method} before initialize; initialize first"
                 )
             self._introduction = "over"  # it accepts the version in the answer
         self._principal.check(request.method, request.params)
-        handler = self._handlers.get(request.method, _refuse_unknown)
-        needs_no_entry = request.method in BEFORE_ENTRY and handler is not _refuse_unknown
-        if request.method in NEIGHBOURS and session_id_in(request.params) is not None:
-            needs_no_entry &= self._principal.vouches  # anybody else may not know the session
-        if needs_no_entry or self._has_access(request.params):
-            return self._handle(request)
-        return self._once_in(request)
+        if method.before_entry and self._is_answered_outside(method, request.params):
+            return self._handle(method, request)
+        if self._has_access(request.params):
+            return self._handle(method, request)
+        return self._once_in(method, request)
 
-    async def _once_in(self, request: Request) -> bytes | None:
+    def _is_answered_outside(self, method: ServedMethod, params: bytes) -> bool:
+        """True if this is answered before it is known whose sessions the client may use."""
+        match method.by:
+            case "process":  # anybody else may not know the session
+                is_ours = self._principal.vouches
+                return is_ours or (self._entrance.door is None and session_id_in(params) is None)
+            case "entrance":
+                return self._entrance.door is not None
+        return True
+
+    async def _once_in(self, method: ServedMethod, request: Request) -> bytes | None:
         """Handle a request of a client that has to be admitted first, in wire order."""
         async with self._entering:
             await self._check_access(request.method, request.params)
-            work = self._handle(request)
+            work = self._handle(method, request)
         return None if work is None else await work
 
-    def _handle(self, request: Request) -> Awaitable[bytes | None] | None:
-        handler = self._handlers.get(request.method)
-        if request.method != schema.INITIALIZE.name:
+    def _handle(self, method: ServedMethod, request: Request) -> Awaitable[bytes | None] | None:
+        if method.is_notification:
+            raise errors.MethodNotFoundError(request.method)
+        if method.by != "introduction":
             self._principal.does(request.method, request.params)
             if request.method not in REOPENING:  # see `SessionOpener`
                 request.params = self._restrict(request.method, request.params)
-        if handler is None:  # also an extension's method, or one newer than this release
-            return self._requests.answer(request)
-        request.params = request.params or b"{}"
-        return handler(request)
+        if method.by != "agent":
+            request.params = request.params or b"{}"
+        return self._answering[method.by](request)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
@@ -261,6 +256,9 @@ class ClientConnection:
                     continue
                 if method == MCP_MESSAGE:
                     params = self._servers.to_reference(params)
+                elif method_of(method).by != "agent":
+                    log.warning("ignored %s without an id", method)  # it is a request, and ours
+                    continue
                 await self._requests.tell(method, params)
             except errors.JournalError as exc:
                 log.error("%s is not in the journal: %s", method, exc)
@@ -336,17 +334,15 @@ class ClientConnection:
         `session/delete` that the session is done."""
         if self._index is not None:  # it has introduced itself before, perhaps differently
             await self._index.clear()
-            for method in self._index.handlers:
-                del self._handlers[method]
             self._index = None
-        self._handlers.pop(schema.DELETE_SESSION.name, None)
+        self._answering |= {"index": _refuse_unknown, "deletion": self._requests.answer}
         if self.offer.has_index and self._desk is not None:
             from acphold.live.server.session_index import SessionIndex  # late: few clients have one
 
             self._index = SessionIndex(self._desk, self, self._entrance)
-            self._handlers |= self._index.handlers
+            self._answering["index"] = self._index.answer
         elif self.offer.air is not None:
-            self._handlers[schema.DELETE_SESSION.name] = self._methods.archive
+            self._answering["deletion"] = self._methods.archive
 
     def _answer_for_client(self, answer: bytes, agent: HubAgent | None = None) -> bytes:
         """Return this agent's answer to `initialize` for this client."""
@@ -389,7 +385,13 @@ class ClientConnection:
                 log.warning("cannot see what is shared with %s: %r", self.principal.name, exc)
         self._watching = None
 
-    async def _authenticate(self, request: Request) -> bytes:
+    async def _answer_at_door(self, request: Request) -> bytes:
+        """Answer `authenticate` and `logout` where clients sign in to acphold itself."""
+        if request.method == schema.LOGOUT.name:
+            await self._entrance.sign_out()
+            async with self._entering:
+                await self._leave_sessions()
+            return b"{}"
         former = self._entrance.tenant
         await self._entrance.sign_in(request.params)
         async with self._entering:
@@ -412,12 +414,6 @@ class ClientConnection:
             guest=self._is_guest,
         )
 
-    async def _log_out(self, _: Request) -> bytes:
-        await self._entrance.sign_out()
-        async with self._entering:
-            await self._leave_sessions()
-        return b"{}"
-
     async def _leave_sessions(self) -> None:
         """Leave all sessions, open or being opened: they are no longer the client's own."""
         self._own.clear()
@@ -426,60 +422,6 @@ class ClientConnection:
         await self._opener.abandon()
         self.detach()
         await self._opener.remote.leave()
-
-    async def _on_signed_in(self, request: Request) -> bytes:
-        if not self._entrance.principal.sees_all:
-            raise errors.MethodNotFoundError(request.method)  # it may not restart the agent
-        async with self._desks.of(request, None, self.scopes_in("")) as desk:
-            await desk.on_sign_in_outside()
-        return b"{}"
-
-    async def _stop(self, request: Request) -> bytes:
-        """End the agent of a session: only for a command of this user on this machine."""
-        if not (self._principal.vouches and self._principal.is_here):
-            raise errors.MethodNotFoundError(request.method)
-        await self._hub.stop_agent(session_id_of(request.params))
-        return b"{}"
-
-    async def _presence(self, _: Request) -> bytes:
-        principal = self._entrance.principal
-        live = [
-            LiveSession(
-                conversation.id,
-                len(conversation.session.attachments),
-                conversation.turns.running is not None,
-                bool(conversation.questions.waiting),
-                sum(
-                    it.client.only_watches(conversation.id)
-                    for it in conversation.session.attachments
-                ),
-                tuple(question.entry.id for question in conversation.questions.waiting),
-                self._hub.number_of_agent(conversation),
-            )
-            for conversation in self._hub.live.values()
-            if principal.owns(conversation.session.tenant)
-            and not conversation.session.row.is_listed_elsewhere
-            and principal.session_id in (None, conversation.id)
-        ]
-        is_ours = self._principal.vouches and self._principal.is_here
-        fronts = [
-            EditorFront(front.pid, front.frame.surroundings.folder, front.frame.kind)
-            for front in (self._hub.fronts if is_ours else ())
-        ]
-        return neighbours.answer(self._hub.agents, live, fronts)
-
-    async def _on_changed(self, request: Request) -> bytes:
-        session_id = session_id_of(request.params)
-        await self._own.require(schema.LOAD_SESSION.name, request.params)
-        hub = self._hub
-        await hub.look_at(session_id)
-        archived = {b"true": True, b"false": False}.get(
-            members(request.params).get("archived", b"")
-        )
-        for desk in hub.desks:
-            telling = desk.sessions.agents.tell_changes(session_id, archived=archived)
-            hub.undoing.start(telling, "tell the agent")
-        return b"{}"
 
     # -- the list -------------------------------------------------------------------------
 
@@ -523,21 +465,13 @@ class ClientConnection:
 
 
 async def _refuse_unknown(request: Request) -> bytes:
-    """Refuse a method of processes of ours: it goes to no agent, and to no owner of a session."""
+    """Refuse a method that acphold answers, but not to this client: it goes to no agent, and to no
+    owner of a session."""
     raise errors.MethodNotFoundError(request.method)
 
 
 Introduction = Literal["awaited", "answered in another version", "over"]
 """The stages of a client's introduction; see `ClientConnection.introduce`."""
-
-NEIGHBOURS = (PRESENCE, CHANGED, SIGNED_IN, STOP)
-"""Methods that other processes of ours call."""
-
-BEFORE_INITIALIZE = frozenset({schema.INITIALIZE.name, PRESENCE, CHANGED, STOP})
-"""Methods that are answered before `initialize`; the others are for processes of ours."""
-
-BEFORE_ENTRY = BEFORE_INITIALIZE | {schema.AUTHENTICATE.name, SIGNED_IN}
-"""Methods that are answered to a client that has not been admitted."""
 
 
 def _page(params: bytes) -> str:

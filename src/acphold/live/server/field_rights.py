@@ -31,14 +31,12 @@ from acp_conversation.history.display_terminals import PRINTED
 from acp_conversation.history.prompt_queue import QueueChange
 from acp_conversation.history.raw_update import string
 from acp_wire import schema
-from acp_wire.schema.methods import AGENT_METHODS, CLIENT_METHODS, UNSTABLE_METHODS, Method
+from acp_wire.schema.methods import CLIENT_METHODS, Method
 from acp_wire.schema.splice import array, items, members, splice
 from acp_wire.schema.updates import OFFERS
 from acphold.errors import InvalidParamsError
-from acphold.live.agents.capabilities import QUEUE_METHOD
-from acphold.live.agents.extensions import FORK_METHOD, STEERING, CopyRequest, SteeringRequest
 from acphold.live.server import bounds
-from acphold.live.server.checked_params import QueueRequest
+from acphold.live.server.methods import method_of
 from acphold.live.server.open_params import names_trace
 
 if TYPE_CHECKING:
@@ -46,14 +44,6 @@ if TYPE_CHECKING:
 
 OURS: Final = "acphold/"
 """The beginning of the members of `_meta` that are said to us."""
-
-REQUESTS: Final[Mapping[str, type[Struct]]] = {
-    **{it.name: it.params for it in (*AGENT_METHODS.values(), *UNSTABLE_METHODS.values())},
-    QUEUE_METHOD: QueueRequest,
-    STEERING: SteeringRequest,
-    FORK_METHOD: CopyRequest,
-}
-"""The members of each request to an agent, or to us."""
 
 ANSWERS: Final[Mapping[str, type[Struct]]] = {
     it.name: it.result for it in CLIENT_METHODS.values() if isinstance(it, Method)
@@ -95,12 +85,6 @@ class _Pared(Struct):
             raise InvalidParamsError(problem, "$")
 
 
-class NoMembers(Struct, rename="camel"):
-    """A method that no table knows: only the session."""
-
-    session_id: str = ""
-
-
 def passes(key: str, raw: bytes) -> bool:
     """Return True if anybody may send this member of `_meta`."""
     return key.startswith(OURS) or names_trace(key, raw)
@@ -112,7 +96,7 @@ def restrict(method: str, params: bytes, scopes: frozenset[Scope]) -> tuple[byte
 
     Raises InvalidParamsError if the params cannot be read.
     """
-    return _pare(REQUESTS.get(method, NoMembers), params, scopes)
+    return _pare(method_of(method).params, params, scopes)
 
 
 def restrict_answer(

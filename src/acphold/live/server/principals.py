@@ -26,7 +26,8 @@ A client that reaches a session in another process of ours was admitted by its o
 vouches for it on the Unix socket, where the kernel guarantees that both belong to one user. It also
 names the client's scopes.
 
-A right belongs to a field, too: `server.open_params` and `server.field_rights`.
+The scopes of each method are in `server.methods`. A right belongs to a field, too:
+`server.open_params` and `server.field_rights`.
 """
 
 # See docs/decisions.md, 20.
@@ -41,45 +42,18 @@ from msgspec.structs import replace
 
 from acp_wire import schema
 from acp_wire.schema.methods import MAKING
-from acp_wire.schema.splice import members, session_id_in
+from acp_wire.schema.splice import session_id_in
 from acphold.errors import AuthRequiredError, ForbiddenError, UnknownSessionError
 from acphold.journal.access import SCOPES, Scope
 from acphold.journal.journal import row_of
 from acphold.journal.rows import SessionRow
-from acphold.live.agents import air, capabilities
+from acphold.live.agents import capabilities
 from acphold.live.agents.air import within
-from acphold.live.agents.capabilities import ASKED, QUEUE_METHOD
-from acphold.live.agents.extensions import FORK_METHOD, STEERING
+from acphold.live.agents.capabilities import ASKED
+from acphold.live.server.methods import method_of
 
 if TYPE_CHECKING:  # only for types: a principal needs no hub
     from acphold.live.hub.hub import Hub
-
-NEEDED: Final[dict[str, Scope]] = {
-    schema.LIST_SESSIONS.name: "watch",
-    schema.LOAD_SESSION.name: "watch",
-    schema.RESUME_SESSION.name: "watch",
-    schema.PROMPT.name: "prompt",
-    schema.CANCEL.name: "prompt",
-    schema.CLOSE_SESSION.name: "prompt",
-    QUEUE_METHOD: "prompt",
-    STEERING: "prompt",
-    air.BATCH_GET: "watch",
-    air.SUBSCRIBE: "watch",
-    air.UNSUBSCRIBE: "watch",
-    schema.SET_SESSION_MODE.name: "answer",
-    schema.SET_SESSION_CONFIG_OPTION.name: "answer",
-}
-"""The scope that each method needs; any other method, also an agent's own, needs manage."""
-
-
-def scope_for(method: str, params: bytes) -> Scope:
-    """Return the scope that a request needs. Reading the queued prompts is to watch."""
-    if method == QUEUE_METHOD and "change" not in members(params):
-        return "watch"
-    if method == FORK_METHOD and members(params).get("files", b"false").strip() != b"false":
-        return "files"
-    return NEEDED.get(method, "manage")
-
 
 SHARED: Final[dict[bool, frozenset[Scope]]] = {
     False: frozenset({"watch"}),
@@ -139,19 +113,20 @@ class Principal(Struct, frozen=True, kw_only=True):
         """Record an action, unless it only looks."""
         if self.note is note_nothing or method in MAKING:
             return
-        if scope_for(method, params) != "watch":
+        if method_of(method).needed(params) != ("watch",):
             self.note(method, session_id_in(params))
 
     def check(self, method: str, params: bytes) -> None:
         """Refuse a request that they may not make; raises ForbiddenError, UnknownSessionError."""
-        if self is THIS_USER or self.vouches or method == schema.INITIALIZE.name:
+        if self is THIS_USER or self.vouches:
             return
         try:
             session_id = None if self.session_id is None else session_id_in(params)
             if session_id not in (None, self.session_id):
                 raise UnknownSessionError(session_id)
-            if (scope := scope_for(method, params)) not in self.scopes:
-                raise ForbiddenError(method, scope)
+            for scope in method_of(method).needed(params):
+                if scope not in self.scopes:
+                    raise ForbiddenError(method, scope)
         except (ForbiddenError, UnknownSessionError):
             self.refused(method, session_id_in(params))
             raise
@@ -182,9 +157,10 @@ class Principal(Struct, frozen=True, kw_only=True):
         if not scopes:
             self.refused(method, row.session_id)
             raise UnknownSessionError(row.session_id)
-        if (scope := scope_for(method, params)) not in scopes:
-            self.refused(method, row.session_id)
-            raise ForbiddenError(method, scope, is_shared=not self.owns(row.tenant))
+        for scope in method_of(method).needed(params):
+            if scope not in scopes:
+                self.refused(method, row.session_id)
+                raise ForbiddenError(method, scope, is_shared=not self.owns(row.tenant))
 
     def restrict_introduction(self, params: bytes) -> bytes:
         """Return their `initialize`, without capabilities that do not fit a session of this
@@ -248,7 +224,7 @@ class Entrance:
             principal = replace(principal, sees_all=False)
         self.visitor = replace(visitor, principal=principal)
         self.is_in = not self.wants_sign_in and principal.is_known
-        self._door = door
+        self.door = door
         self._came_as = principal
 
     @property
@@ -265,19 +241,19 @@ class Entrance:
         """Require the client to be in; raises AuthRequiredError if it has to sign in first."""
         if self.is_in:
             return
-        if self._door is None:
+        if self.door is None:
             raise AuthRequiredError("this connection has no access to any sessions yet")
-        tenant = await self._door.tenant(self.visitor)
+        tenant = await self.door.tenant(self.visitor)
         if tenant is None:
             raise AuthRequiredError("sign in first: see authMethods")
         self.let_in(tenant)
 
     async def sign_in(self, params: bytes) -> None:
         """Answer `authenticate`; raises the door's refusal."""
-        assert self._door is not None
+        assert self.door is not None
         asked = schema.decode(schema.AuthenticateRequest, params).value
         visitor = replace(self.visitor, meta=asked.meta or {})
-        self.let_in(await self._door.sign_in(visitor, asked.method_id))
+        self.let_in(await self.door.sign_in(visitor, asked.method_id))
 
     def require_again(self) -> None:
         """Require a new sign-in, if each connection has to sign in itself."""
@@ -286,8 +262,8 @@ class Entrance:
 
     async def sign_out(self) -> None:
         """Answer `logout`."""
-        assert self._door is not None
-        await self._door.sign_out(self.visitor)
+        assert self.door is not None
+        await self.door.sign_out(self.visitor)
         self.visitor = replace(self.visitor, principal=self._came_as)
         self.is_in = False
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Final
@@ -34,7 +34,13 @@ from acp_wire.schema import encode
 from acp_wire.schema.splice import array, splice, without_meta
 from acp_wire.tasks import TaskSet, end, first_of
 from acp_wire.workspace.threads import Threads
-from acphold.errors import AcpError, ConnectionLostError, InvalidParamsError, JournalError
+from acphold.errors import (
+    AcpError,
+    ConnectionLostError,
+    InvalidParamsError,
+    JournalError,
+    MethodNotFoundError,
+)
 from acphold.journal.rows import Archived
 from acphold.live.agents import air
 from acphold.live.agents.interface import ask
@@ -56,26 +62,6 @@ SHELVES: Final[dict[str, Archived]] = {
     "archived": "only",
     "all": "include",
 }
-
-
-class _Wanted(Struct, rename="camel"):
-    """AIR's `list` in the `_meta` of `session/list`."""
-
-    limit: int | None = None
-    archived: str | None = None
-    include_worktrees: bool | None = None
-
-
-class _Subscribe(Struct):
-    cwd: str
-
-
-class _Unsubscribe(Struct, rename="camel"):
-    subscription_id: str
-
-
-class _BatchGet(Struct, rename="camel"):
-    session_ids: list[str]
 
 
 class _Changes(Struct, rename="camel"):
@@ -136,11 +122,18 @@ class SessionIndex:
         self._threads = Threads(1)
         self._tasks = TaskSet()
         self._shown: Newest[str, None] = Newest(bounds.SHOWN_SESSIONS)
-        self.handlers: dict[str, Callable[[Request], Awaitable[bytes]]] = {
-            air.BATCH_GET: self._batch_get,
-            air.SUBSCRIBE: self._subscribe,
-            air.UNSUBSCRIBE: self._unsubscribe,
-        }
+
+    async def answer(self, request: Request) -> bytes:
+        """Answer one of AIR's methods."""
+        match request.method:
+            case air.BATCH_GET:
+                return await self._batch_get(request)
+            case air.SUBSCRIBE:
+                return await self._subscribe(request)
+            case air.UNSUBSCRIBE:
+                return await self._unsubscribe(request)
+            case other:
+                raise MethodNotFoundError(other)
 
     # -- lists ----------------------------------------------------------------------------
 
@@ -151,7 +144,7 @@ class SessionIndex:
     async def list(self, params: bytes) -> bytes:
         """Return the result of `session/list`."""
         asked = list_request(params)
-        wanted = decode_params(air.fields_in(params).get("list", b"{}"), _Wanted)
+        wanted = decode_params(air.fields_in(params).get("list", b"{}"), air.ListWishes)
         limit = bounds.INDEX_PAGE if wanted.limit is None else wanted.limit
         if limit < 1:
             raise InvalidParamsError("limit: must be at least 1", "_meta.jetbrains.air.list.limit")
@@ -170,7 +163,7 @@ class SessionIndex:
         return splice(page, {"sessions": array([*shown.values()])})
 
     async def _batch_get(self, request: Request) -> bytes:
-        ids = decode_params(request.params, _BatchGet).session_ids
+        ids = decode_params(request.params, air.BatchGetRequest).session_ids
         if len(ids) > bounds.BATCH or len({*ids}) < len(ids) or not all(map(str.strip, ids)):
             raise InvalidParamsError(
                 f"sessionIds: at most {bounds.BATCH} ids, each once, and none empty", "sessionIds"
@@ -223,7 +216,7 @@ class SessionIndex:
     # -- subscriptions --------------------------------------------------------------------
 
     async def _subscribe(self, request: Request) -> bytes:
-        cwd = decode_params(request.params, _Subscribe).cwd
+        cwd = decode_params(request.params, air.SubscribeRequest).cwd
         require_absolute(cwd, "cwd")
         if len(self._subscriptions) >= bounds.SUBSCRIPTIONS:
             raise InvalidParamsError(f"at most {bounds.SUBSCRIPTIONS} subscriptions at a time")
@@ -245,7 +238,7 @@ class SessionIndex:
         return encode({"subscriptionId": subscription.id})
 
     async def _unsubscribe(self, request: Request) -> bytes:
-        id_ = decode_params(request.params, _Unsubscribe).subscription_id
+        id_ = decode_params(request.params, air.UnsubscribeRequest).subscription_id
         if (subscription := self._subscriptions.get(id_)) is not None:
             self._end(subscription)
         if not self._subscriptions:

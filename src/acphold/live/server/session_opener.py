@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_mcp_servers.servers import ProvidedServers, server_ids
+from acp_wire import schema
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest, encode
 from acp_wire.schema.splice import members, with_meta
@@ -198,20 +199,26 @@ class SessionOpener(Struct, eq=False):
 
     # -- requests -------------------------------------------------------------------------
 
-    def until_sign_out(
-        self, open_: Callable[[Request], Awaitable[None]]
-    ) -> Callable[[Request], Awaitable[None]]:
-        """Return a handler for requests that open a session; it is cancelled if the client signs
+    async def open(self, request: Request) -> None:
+        """Answer session/new, load or resume."""
+        match request.method:
+            case schema.NEW_SESSION.name:
+                await self.until_sign_out(request, self.new)
+            case schema.LOAD_SESSION.name:
+                await self.until_sign_out(request, self.load)
+            case _:
+                await self.until_sign_out(request, self.resume)
+
+    async def until_sign_out(
+        self, request: Request, open_: Callable[[Request], Awaitable[None]]
+    ) -> None:
+        """Answer a request that opens a session by `open_`, which is cancelled if the client signs
         out meanwhile."""
-
-        async def handle(request: Request) -> None:
-            self._in_progress.add(request)
-            try:
-                await open_(request)
-            finally:
-                self._in_progress.discard(request)
-
-        return handle
+        self._in_progress.add(request)
+        try:
+            await open_(request)
+        finally:
+            self._in_progress.discard(request)
 
     async def new(self, request: Request) -> None:
         async with self._desks.of(request, None, self._client.scopes_in("")) as desk:

@@ -32,15 +32,12 @@ from acphold.live.hub.router import Asker
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
 from acphold.live.server.desks import Desks
+from acphold.live.server.methods import method_of
 from acphold.live.server.positions import Sent, find_sent, find_sent_in_meta, without_position
-from acphold.live.server.principals import Entrance, scope_for
+from acphold.live.server.principals import Entrance
 from acphold.live.server.remote_sessions import RemoteSessions
 from acphold.live.server.session_opener import Openings, as_readable
 from acphold.logs import heard_by
-
-SIGN_IN = frozenset({schema.AUTHENTICATE.name, schema.LOGOUT.name})
-"""Methods after which an agent may let a person use its sessions, or no longer."""
-
 
 Handler = Callable[[Request], Awaitable[bytes | None] | None]
 """Handles the requests of one method: see `ClientConnection`."""
@@ -110,7 +107,9 @@ class SessionRequests(Struct, eq=False):
 
     def _refuse_reader(self, session_id: str, method: str, params: bytes) -> None:
         """Refuse to act in a session that the client has open only to read; ForbiddenError."""
-        if session_id in self._openings.reading and scope_for(method, params) == "prompt":
+        if session_id not in self._openings.reading:
+            return
+        if "prompt" in method_of(method).needed(params):
             raise errors.ForbiddenError(method, "prompt")
 
     def _join(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
@@ -233,7 +232,7 @@ class SessionRequests(Struct, eq=False):
                 async with self._desks.of(request, named, scopes, acts=True) as desk:
 
                     def reply(result: bytes) -> None:
-                        if request.method in SIGN_IN:
+                        if method_of(request.method).by == "entrance":
                             desk.sign_in_changed()
                             # The result of these is an object, also if the agent answers `null`.
                             result = b"{}" if result == b"null" else result

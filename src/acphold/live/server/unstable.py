@@ -12,20 +12,22 @@ clients drop an answer with members that they do not know.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
-
 from acp_wire.rpc.requests import Request
-from acp_wire.schema import ResumeSessionRequest, decode, encode
+from acp_wire.schema import ResumeSessionRequest, decode, encode, methods
 from acp_wire.schema.session_requests import ForkSessionRequest
 from acp_wire.schema.shapes import Extensible
 from acp_wire.schema.splice import splice
-from acphold.errors import InvalidParamsError, NothingSaidError, UnknownSessionError
+from acphold.errors import (
+    InvalidParamsError,
+    MethodNotFoundError,
+    NothingSaidError,
+    UnknownSessionError,
+)
 from acphold.journal.journal import row_of
 from acphold.journal.owners import other_owner
 from acphold.journal.rows import Archived
-from acphold.live.agents import air
-from acphold.live.agents.extensions import FORK_METHOD, CopiedFiles, CopyRequest, SessionCopy
+from acphold.live.agents import air, extensions
+from acphold.live.agents.extensions import CopiedFiles, CopyRequest, SessionCopy
 from acphold.live.agents.interface import ask
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
@@ -33,22 +35,13 @@ from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import decode_params, require_absolute, session_id_of
 from acphold.live.server.desks import Desks
 from acphold.live.server.open_params import OpenParams
-from acphold.live.server.principals import Note, Principal
+from acphold.live.server.principals import Entrance, Note
 from acphold.live.server.session_opener import SessionOpener
-
-STATUS = "session/status"
 
 AT = "acphold/at"
 """Our `_meta` key in a fork: the number of an entry; the copy ends with the turn of that entry."""
 
 FILTERS: tuple[Archived, ...] = ("exclude", "include", "only")
-
-
-class SetSessionTitleRequest(Extensible, frozen=True):
-    """The params of `session/set_title`."""
-
-    session_id: str
-    title: str
 
 
 class ArchiveFilter(Extensible, frozen=True):
@@ -70,27 +63,42 @@ def archive_filter(params: bytes) -> Archived | None:
 
 
 class UnstableMethods:
-    """One client's requests of these methods; `handlers` has all but `fork` and `copy`."""
+    """One client's requests of these methods."""
 
-    def __init__(self, desks: Desks, client: Client, opener: SessionOpener, note: Note) -> None:
+    def __init__(
+        self, desks: Desks, client: Client, opener: SessionOpener, entrance: Entrance, note: Note
+    ) -> None:
         self._desks = desks
         self._client = client
         self._opener = opener
+        self._entrance = entrance
         self._note = note
-        self.handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
-            air.SET_TITLE: self._set_title,
-            air.RENAME: self._set_title,
-            **dict.fromkeys(air.ARCHIVING, self.archive),
-            **dict.fromkeys(air.UNARCHIVING, partial(self.archive, archived=False)),
-            STATUS: self._status,
-        }
+
+    async def answer(self, request: Request) -> bytes | None:
+        """Answer one of these methods; None if it is answered already."""
+        match request.method:
+            case air.SET_TITLE | air.RENAME:
+                return await self._set_title(request)
+            case method if method in air.ARCHIVING:
+                return await self.archive(request)
+            case method if method in air.UNARCHIVING:
+                return await self.archive(request, archived=False)
+            case air.STATUS:
+                return await self._status(request)
+            case extensions.FORK_METHOD:
+                return await self._copy(request)
+            case methods.FORK_SESSION.name:
+                await self._opener.until_sign_out(request, self._fork)
+                return None
+            case other:
+                raise MethodNotFoundError(other)
 
     async def _set_title(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
         async with self._desks.of(request, session_id, self._client.scopes_in(session_id)) as desk:
             answer = await self._answer_of_agent(desk, request, archived=False)
             if answer is None:
-                asked = decode(SetSessionTitleRequest, request.params).value
+                asked = decode_params(request.params, air.RenameRequest)
                 title = await desk.listed.rename(session_id, asked.title)
                 await self._tell(desk, session_id, title, archived=False)
                 answer = encode({"title": title})
@@ -111,7 +119,7 @@ class UnstableMethods:
             return None
         answer = await ask(agent, request.method, request.params)
         is_named = request.method in air.NAMING
-        title = decode(SetSessionTitleRequest, request.params).value.title if is_named else None
+        title = decode_params(request.params, air.RenameRequest).title if is_named else None
         agents.note(session_id, title, archived=archived)
         return answer
 
@@ -152,7 +160,7 @@ class UnstableMethods:
                         raise
         return encode({"status": "open" if is_open else "saved"})
 
-    async def fork(self, request: Request) -> None:
+    async def _fork(self, request: Request) -> None:
         """Fork a session: copy it in the journal; the agent forks its own when the copy is opened.
 
         An agent that can fork also forks one without a finished turn, of which the journal has
@@ -189,7 +197,7 @@ class UnstableMethods:
             request.answer(self._opener.answer(result, conversation, attachment))
             self._opener.go_live(conversation, attachment, setup)
 
-    async def copy(self, request: Request, principal: Principal) -> bytes:
+    async def _copy(self, request: Request) -> bytes:
         """Copy a session, perhaps with the files of a moment.
 
         A client on this machine may name the folder of the files; for any other it is one beside
@@ -199,14 +207,14 @@ class UnstableMethods:
         if asked.at is not None and asked.at < 1:
             raise InvalidParamsError(f"at: {asked.at} is not the number of an entry", "at")
         if asked.folder is not None:
-            if not principal.is_here:
+            if not self._entrance.principal.is_here:
                 only = "files: only clients on this machine can name a folder"
                 raise InvalidParamsError(only, "files")
             require_absolute(asked.folder, "files")
         scopes = self._client.scopes_in(asked.session_id)
         async with self._desks.of(request, asked.session_id, scopes) as desk:
             copy, folder = await desk.listed.copy(asked)
-        self._note(FORK_METHOD, copy.session_id)
+        self._note(request.method, copy.session_id)
         if folder is None:
             row = await self._desks.hub.journal.session(copy.session_id)
             return encode(SessionCopy(copy.session_id, row.cwd, copy.turns))

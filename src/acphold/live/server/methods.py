@@ -1,0 +1,168 @@
+"""The table of methods: what each needs, who answers, and when it may come.
+
+A method that acphold answers for one client goes to the agent for none. A method that no row knows
+is an extension's, or newer than this release: it needs `manage`, and goes to the agent.
+
+    answered by     where
+    --------------  ---------------------------------------------------------------------------
+    introduction    `ClientConnection.introduce`
+    process         `server.process_requests`, for this user's other processes
+    entrance        a door's sign-in; without a door the agent
+    opener          `server.session_opener`
+    list, journal   `server.unstable`
+    index           `server.session_index`, for JetBrains AIR; for others refused
+    deletion        `SessionRequests.answer`, which for AIR without an index archives
+    prompt          `SessionRequests.prompt`
+    session         `SessionRequests.answer`
+    agent           the same, which passes it on
+"""
+
+# See docs/decisions.md, 20.
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from acp_wire import schema
+from acp_wire.schema.methods import ARCHIVE_SESSION, FORK_SESSION
+from acp_wire.schema.splice import members
+from acphold.journal.access import Scope
+from acphold.live.agents import air, extensions
+from acphold.live.agents.capabilities import QUEUE_METHOD
+from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, STOP
+
+AnsweredBy = Literal[
+    "introduction",
+    "process",
+    "entrance",
+    "opener",
+    "list",
+    "journal",
+    "index",
+    "deletion",
+    "prompt",
+    "session",
+    "agent",
+]
+
+
+class NoMembers(Struct, rename="camel"):
+    """Params of which nothing but the session is known."""
+
+    session_id: str = ""
+
+
+class ServedMethod(Struct, frozen=True):
+    """A method: its wire name, the scopes that it needs, and who answers.
+
+    The members of `params` need no more than that; all others need `manage`
+    (`server.field_rights`). A request with the member `special[0]`, neither false nor null, needs
+    the scope `special[1]` instead. A notification gets no answer. It may come `before_initialize`,
+    or `before_entry`: before it is known whose sessions the client may use. One that
+    `changes_terms` changes for whom, or where, an agent works: its account or its endpoint.
+    """
+
+    name: str
+    needs: tuple[Scope, ...] = ("manage",)
+    by: AnsweredBy = "agent"
+    params: type[Struct] = NoMembers
+    special: tuple[str, Scope] | None = None
+    is_notification: bool = False
+    before_initialize: bool = False
+    before_entry: bool = False
+    changes_terms: bool = False
+
+    def needed(self, params: bytes) -> tuple[Scope, ...]:
+        """Return the scopes that a request with these params needs."""
+        if self.special is None:
+            return self.needs
+        member, scope = self.special
+        is_plain = members(params).get(member, b"null").strip() in (b"null", b"false")
+        return self.needs if is_plain else (scope,)
+
+
+_KNOWN: Final = (
+    ServedMethod(
+        schema.INITIALIZE.name,
+        (),
+        "introduction",
+        schema.INITIALIZE.params,
+        before_initialize=True,
+        before_entry=True,
+    ),
+    ServedMethod(
+        schema.AUTHENTICATE.name,
+        by="entrance",
+        params=schema.AUTHENTICATE.params,
+        before_entry=True,
+        changes_terms=True,
+    ),
+    ServedMethod(
+        schema.LOGOUT.name, by="entrance", params=schema.LOGOUT.params, changes_terms=True
+    ),
+    ServedMethod(extensions.SET_PROVIDER, changes_terms=True),
+    ServedMethod(extensions.DISABLE_PROVIDER, changes_terms=True),
+    ServedMethod(
+        schema.NEW_SESSION.name, ("manage", "prompt"), "opener", schema.NEW_SESSION.params
+    ),
+    ServedMethod(schema.LOAD_SESSION.name, ("watch",), "opener", schema.LOAD_SESSION.params),
+    ServedMethod(schema.RESUME_SESSION.name, ("watch",), "opener", schema.RESUME_SESSION.params),
+    ServedMethod(FORK_SESSION.name, by="journal", params=FORK_SESSION.params),
+    ServedMethod(schema.LIST_SESSIONS.name, ("watch",), "list", air.ListRequest),
+    ServedMethod(schema.PROMPT.name, ("prompt",), "prompt", schema.PROMPT.params),
+    ServedMethod(
+        schema.CANCEL.name, ("prompt",), "session", schema.CANCEL.params, is_notification=True
+    ),
+    ServedMethod(schema.CLOSE_SESSION.name, ("prompt",), "session", schema.CLOSE_SESSION.params),
+    ServedMethod(schema.DELETE_SESSION.name, by="deletion", params=schema.DELETE_SESSION.params),
+    ServedMethod(
+        schema.SET_SESSION_MODE.name, ("answer",), "session", schema.SET_SESSION_MODE.params
+    ),
+    ServedMethod(
+        schema.SET_SESSION_CONFIG_OPTION.name,
+        ("answer",),
+        "session",
+        schema.SET_SESSION_CONFIG_OPTION.params,
+    ),
+    ServedMethod(
+        QUEUE_METHOD,
+        ("watch",),
+        "session",
+        extensions.QueueRequest,
+        special=("change", "prompt"),
+    ),
+    ServedMethod(extensions.STEERING, ("prompt",), params=extensions.SteeringRequest),
+    ServedMethod(
+        extensions.FORK_METHOD,
+        by="journal",
+        params=extensions.CopyRequest,
+        special=("files", "files"),
+    ),
+    ServedMethod(air.SET_TITLE, by="journal", params=air.RenameRequest),
+    ServedMethod(air.RENAME, by="journal", params=air.RenameRequest),
+    ServedMethod(ARCHIVE_SESSION.name, by="journal"),
+    ServedMethod(air.DRAFT_UNARCHIVE, by="journal"),
+    ServedMethod(air.ARCHIVE, by="journal"),
+    ServedMethod(air.UNARCHIVE, by="journal"),
+    ServedMethod(air.STATUS, by="journal"),
+    ServedMethod(air.BATCH_GET, ("watch",), "index", air.BatchGetRequest),
+    ServedMethod(air.SUBSCRIBE, ("watch",), "index", air.SubscribeRequest),
+    ServedMethod(air.UNSUBSCRIBE, ("watch",), "index", air.UnsubscribeRequest),
+    ServedMethod(PRESENCE, ("watch",), "process", before_initialize=True, before_entry=True),
+    ServedMethod(CHANGED, by="process", before_initialize=True, before_entry=True),
+    ServedMethod(STOP, by="process", before_initialize=True, before_entry=True),
+    ServedMethod(SIGNED_IN, ("manage", "prompt"), "process", before_entry=True),
+)
+
+METHODS: Final = {it.name: it for it in _KNOWN}
+"""The methods with a row, by wire name."""
+
+UNKNOWN: Final = ServedMethod("")
+"""The row of any other."""
+
+
+def method_of(name: str) -> ServedMethod:
+    """Return the row of a method."""
+    return METHODS.get(name, UNKNOWN)

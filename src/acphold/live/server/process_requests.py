@@ -1,0 +1,86 @@
+"""Requests of this user's other processes: see `reading.neighbours`.
+
+Over a network a client may ask for the sessions that are live, as far as it may list them. What
+restarts or ends an agent is for processes of ours, and for whoever sees all sessions.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from acp_conversation.history.raw_update import members
+from acp_wire import schema
+from acp_wire.rpc.requests import Request
+from acphold.errors import MethodNotFoundError
+from acphold.live.hub.attachment import Client
+from acphold.live.reading import neighbours
+from acphold.live.reading.neighbours import EditorFront, LiveSession
+from acphold.live.server.checked_params import session_id_of
+from acphold.live.server.desks import Desks
+from acphold.live.server.principals import Entrance, OwnSessions, Principal
+
+
+class ProcessRequests(Struct, eq=False):
+    """Those of one client, which came as `_came_as`."""
+
+    _desks: Desks
+    _client: Client
+    _entrance: Entrance
+    _own: OwnSessions
+    _came_as: Principal
+
+    async def answer(self, request: Request) -> bytes:
+        """Answer one of these methods."""
+        match request.method:
+            case neighbours.PRESENCE:
+                return self._presence()
+            case neighbours.CHANGED:
+                await self._on_changed(request.params)
+            case neighbours.SIGNED_IN if self._entrance.principal.sees_all:
+                async with self._desks.of(request, None, self._client.scopes_in("")) as desk:
+                    await desk.on_sign_in_outside()
+            case neighbours.STOP if self._is_ours:
+                await self._desks.hub.stop_agent(session_id_of(request.params))
+            case other:
+                raise MethodNotFoundError(other)
+        return b"{}"
+
+    @property
+    def _is_ours(self) -> bool:
+        """True for a process of this user on this machine."""
+        return self._came_as.vouches and self._came_as.is_here
+
+    def _presence(self) -> bytes:
+        principal, hub = self._entrance.principal, self._desks.hub
+        live = [
+            LiveSession(
+                conversation.id,
+                len(conversation.session.attachments),
+                conversation.turns.running is not None,
+                bool(conversation.questions.waiting),
+                sum(
+                    it.client.only_watches(conversation.id)
+                    for it in conversation.session.attachments
+                ),
+                tuple(question.entry.id for question in conversation.questions.waiting),
+                hub.number_of_agent(conversation),
+            )
+            for conversation in hub.live.values()
+            if principal.owns(conversation.session.tenant)
+            and not conversation.session.row.is_listed_elsewhere
+            and principal.session_id in (None, conversation.id)
+        ]
+        fronts = [
+            EditorFront(front.pid, front.frame.surroundings.folder, front.frame.kind)
+            for front in (hub.fronts if self._is_ours else ())
+        ]
+        return neighbours.answer(hub.agents, live, fronts)
+
+    async def _on_changed(self, params: bytes) -> None:
+        session_id, hub = session_id_of(params), self._desks.hub
+        await self._own.require(schema.LOAD_SESSION.name, params)
+        await hub.look_at(session_id)
+        archived = {b"true": True, b"false": False}.get(members(params).get("archived", b""))
+        for desk in hub.desks:
+            telling = desk.sessions.agents.tell_changes(session_id, archived=archived)
+            hub.undoing.start(telling, "tell the agent")
