@@ -154,9 +154,9 @@ def test_an_answer_without_nodes_is_told_by_its_text(tmp_path: Path) -> None:
     assert (told.facts.title, told.said()) == ("Greeting", [("user", "Hello."), ("agent", "Hi.")])
 
 
-def test_half_a_document_is_left_for_the_next_time(tmp_path: Path) -> None:
+def test_a_document_of_which_nothing_can_be_read_is_left_for_the_next_time(tmp_path: Path) -> None:
     path = session(tmp_path, exchange("Hello."))
-    path.write_text(path.read_text()[:-9])
+    path.write_text(path.read_text()[:9])
     (source,) = sources(READER, tmp_path)
     with pytest.raises(OSError, match="being written"):
         Story(READER, source)

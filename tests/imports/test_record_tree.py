@@ -6,7 +6,8 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
-from acphold.imports.records import HELD_BYTES, RecordLine, RecordTree
+from acphold.imports.records import HELD_BYTES, RecordTree
+from acphold.imports.salvage import RecordLine
 
 Record = tuple[str, str | None, bool]
 """An id, that of the parent, and whether a person wrote it."""

@@ -170,12 +170,50 @@ def test_a_change_that_cannot_be_made_is_said_and_costs_only_itself(
     assert sum(told.facts.missed.values()) == 1
 
 
+def log(home: Path, *lines: Json) -> None:
+    write_lines(storage(home) / "chatSessions/s1.jsonl", *lines)
+
+
+def push(*requests: Json) -> Json:
+    return {"kind": 2, "k": ["requests"], "v": list(requests)}
+
+
 def test_of_a_document_and_its_log_the_log_is_read(tmp_path: Path) -> None:
-    document(tmp_path, request("Old."))
-    write_lines(
-        storage(tmp_path) / "chatSessions/s1.jsonl", {"kind": 0, "v": session(request("New."))}
-    )
-    assert Story.of(READER, tmp_path).said() == [("user", "New.")]
+    document(tmp_path, request("Old."), request("Gone."))
+    begun = {"kind": 0, "v": session(request("Old."), request("Gone."))}
+    log(tmp_path, begun, push(request("New.")) | {"i": 1})
+    assert Story.of(READER, tmp_path).said() == [("user", "Old."), ("user", "New.")]
+
+
+def test_the_document_beside_a_log_that_was_emptied_is_told_before_it(tmp_path: Path) -> None:
+    document(tmp_path, request("Old."), request("Both."))
+    log(tmp_path, {"kind": 0, "v": session()}, push(request("Both."), request("New.")))
+    told = Story.of(READER, tmp_path).said()
+    assert told == [("user", "Old."), ("user", "Both."), ("user", "New.")]
+
+
+def set_answer(index: int, words: str) -> Json:
+    return {"kind": 1, "k": ["requests", index, "response"], "v": [{"value": words}]}
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_changes_behind_a_damaged_line_are_of_the_requests_that_they_count(
+    tmp_path: Path, lost: int
+) -> None:
+    begun = {"kind": 0, "v": session(request("One."))}
+    more = [push(request("Three.")), set_answer(1 + lost, "3"), set_answer(0, "1")]
+    log(tmp_path, begun, b'{"kind":2,"k":["req\n', *more)
+    story = Story.of(READER, tmp_path)
+    assert story.said() == [("user", "One."), ("agent", "1"), ("user", "Three."), ("agent", "3")]
+    assert story.facts.missed["requests whose line is damaged"] == lost
+
+
+def test_a_change_of_no_request_is_counted_however_many_are_missing(tmp_path: Path) -> None:
+    begun = {"kind": 0, "v": session(request("One."))}
+    log(tmp_path, begun, b"{\n", set_answer(10**9, "?"))
+    story = Story.of(READER, tmp_path)
+    assert story.said() == [("user", "One.")]
+    assert story.facts.missed["changes of type '1'"] == 1
 
 
 def test_what_was_said_in_a_window_without_a_folder_is_found_in_every_editor(

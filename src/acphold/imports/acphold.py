@@ -31,12 +31,15 @@ from acp_wire.schema.salvage import repair
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.intake import IMPORTED
 from acphold.imports.readers import Reader
-from acphold.imports.records import lines, readable
+from acphold.imports.records import readable, record_lines
+from acphold.imports.salvage import RowForm
 from acphold.imports.sources import ExportedState, Home, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Missed, Object, milliseconds, obj, strings, text
 
 NAME: Final = "acphold"
 KEY: Final = "acphold"
+
+ROWS: Final = RowForm(frozenset({"kind", "seq", "update"}))
 
 HEAD: Final = b'{"session"'
 """The start of the first line of a session."""
@@ -69,7 +72,7 @@ _decode_origins: Final = msgspec.json.Decoder(tuple[Origin, ...]).decode
 def find(home: Home) -> Iterator[Source]:
     """Yield our sessions in the line files of the folder itself."""
     for path in files_below(home.path, "*.jsonl") if home.is_given else ():
-        for number, line in enumerate(lines(path, Missed())):
+        for number, line in enumerate(record_lines(path, Missed(), ROWS)):
             if number and not line.raw.startswith(HEAD):
                 continue
             head = readable(line.raw, Missed()) or {}
@@ -91,7 +94,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the entries of one session: from its head to the head of the next one."""
     head: Object = {}
     begin = int(source.item or "0")
-    for line in lines(source.path, writer.missed):
+    for line in record_lines(source.path, writer.missed, ROWS):
         if line.offset < begin:
             continue
         if line.raw.startswith(HEAD):

@@ -28,7 +28,8 @@ from acp_conversation.history.timeline import end_entry
 from acphold.imports.content_blocks import content, text_block
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
-from acphold.imports.records import document, lines, records
+from acphold.imports.records import document, record_lines, records
+from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     UNREADABLE,
@@ -44,6 +45,8 @@ from acphold.imports.values import (
 
 NAME: Final = "acpx"
 KEY: Final = "acpx"
+
+ROWS: Final = RowForm(frozenset({"jsonrpc"}))
 
 KEYS: Final = {
     "claude-acp": "@agentclientprotocol/claude-agent-acp",
@@ -122,7 +125,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     segments = [Path(path) for path in source.paths[1:]]
     converter = _AcpxWire(writer)
     for path in segments:
-        for line in lines(path, writer.missed):
+        for line in record_lines(path, writer.missed, ROWS):
             converter.line(line.raw)
             yield
     if not segments:

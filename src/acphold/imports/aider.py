@@ -25,7 +25,8 @@ from acp_wire.workspace import regular_files
 from acphold.imports.content_blocks import EditMarks, diff, read_edits, text_blocks
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader
-from acphold.imports.records import DOCUMENT_BYTES, RecordLine, lines
+from acphold.imports.records import DOCUMENT_BYTES, lines
+from acphold.imports.salvage import RecordLine
 from acphold.imports.sources import Home, Source, files_of_projects, note, source_of
 from acphold.imports.values import Missed, Object, milliseconds, squeeze
 

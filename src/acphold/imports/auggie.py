@@ -27,8 +27,8 @@ from acphold.imports.readers import (
     AgentConverter,
     Reader,
     call_fields,
+    main_document,
     token_counts,
-    whole_document,
 )
 from acphold.imports.sources import Home, Source, file_sources, files_below
 from acphold.imports.values import (
@@ -82,7 +82,7 @@ def find(home: Home) -> Iterator[Source]:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the conversation; raises OSError if the document is incomplete."""
-    whole = whole_document(source.path)
+    whole = main_document(source.path, writer.missed)
     history = objects(whole, "chatHistory")
     writer.facts.cwd = _folder(history)
     writer.clock(milliseconds(whole.get("created")))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,7 @@ from msgspec import Struct
 
 from acphold.imports.claude_tools import (
     PLAN_TOOLS,
+    ROWS,
     SUBAGENT_TOOLS,
     Subagents,
     Tasks,
@@ -31,13 +31,11 @@ from acphold.imports.claude_tools import (
 from acphold.imports.content_blocks import parts_of, prompt_blocks, text_block, text_blocks
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
-from acphold.imports.records import RecordTree, document, lines, readable
+from acphold.imports.records import RecordTree, document, readable
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
-    UNREADABLE,
     Missed,
     Object,
-    decode,
     inner,
     look_up,
     milliseconds,
@@ -128,19 +126,14 @@ class _RecordHead(Struct, gc=False):
     isSidechain: bool = False
 
 
-_decode_head: Final = msgspec.json.Decoder(_RecordHead).decode
+_head_decoder: Final = msgspec.json.Decoder(_RecordHead)
 
 
 def _tree(path: Path) -> RecordTree:
     """Return the tree of all records with an id: hooks and snapshots have children, too."""
-    tree = RecordTree()
-    for line in lines(path, Missed()):
-        head = _RecordHead()
-        with suppress(*UNREADABLE):
-            try:
-                head = _decode_head(line.raw)
-            except UNREADABLE:
-                head = msgspec.convert(decode(line.raw), _RecordHead)
+    tree = RecordTree(ROWS)
+    for line, found in tree.heads(path, _head_decoder):
+        head = found or _RecordHead()
         if head.type == "last-prompt" and head.leafUuid:
             tree.live_at(head.leafUuid)
         record_id = "" if head.isSidechain else head.uuid

@@ -16,6 +16,7 @@ import msgspec
 
 from acphold.imports.content_blocks import block_content, contents, diff, image, plan_entry
 from acphold.imports.records import document, records
+from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Source
 from acphold.imports.values import (
     Missed,
@@ -27,6 +28,10 @@ from acphold.imports.values import (
     strings,
     text,
     without,
+)
+
+ROWS: Final = RowForm(
+    frozenset({"isSidechain", "parentUuid", "sessionId", "timestamp", "type", "uuid"}), "sessionId"
 )
 
 SUBAGENT_TOOLS: Final = frozenset({"Agent", "Task"})
@@ -289,7 +294,7 @@ class Subagents:
             return
         if path.resolve().is_relative_to(self._main.parent.resolve()):
             self._told.add(path)
-            yield from records(path, missed)
+            yield from records(path, missed, ROWS)
 
     def _is_asked(self, path: Path, prompt: str) -> bool:
         """Return True if a subagent's records begin with this prompt, and no file names its

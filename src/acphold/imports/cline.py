@@ -41,8 +41,14 @@ from acphold.imports.content_blocks import (
     text_blocks,
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
-from acphold.imports.readers import AgentConverter, Reader, token_counts, whole_document
-from acphold.imports.records import SMALL_BYTES, document, document_list
+from acphold.imports.readers import (
+    AgentConverter,
+    Reader,
+    main_document,
+    token_counts,
+    unreadable_document,
+)
+from acphold.imports.records import SMALL_BYTES, TOO_LARGE, UNREAD, document, document_list
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -100,7 +106,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     if path.name == SCREEN:
         yield from read_task(source, writer)
         return
-    whole = whole_document(path)
+    whole = main_document(path, writer.missed)
     manifest = document(Path(source.paths[1]), Missed()) if len(source.paths) > 1 else {}
     writer.facts.cwd = text(manifest, "cwd")
     writer.clock(milliseconds(manifest.get("started_at")))
@@ -309,10 +315,9 @@ def task_sources(
 def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the task; raises OSError if the document is incomplete."""
     path, listed = map(Path, source.paths)
-    missed = Missed()
-    messages = document_list(path, missed)
-    if missed.counts:
-        raise OSError(f"{path} is still being written, too large, or not JSON")
+    messages = document_list(path, writer.missed)
+    if writer.missed.counts.keys() & {TOO_LARGE, UNREAD}:
+        raise unreadable_document(path)
     changed_at = 0
     with suppress(OSError):
         changed_at = listed.stat().st_mtime_ns

@@ -42,6 +42,7 @@ from acphold.imports.content_blocks import (
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter, on_title
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import lines, records
+from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -58,6 +59,8 @@ from acphold.imports.values import (
 
 NAME: Final = "codex"
 KEY: Final = "codex-acp"
+
+ROWS: Final = RowForm(frozenset({"payload", "timestamp", "type"}))
 
 _ROLLOUT: Final = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl")
 _FOLDERS: Final = ("sessions", "archived_sessions")
@@ -147,13 +150,15 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     # person's, often before any event: so it has to be known in advance.
     shown: set[str] = set()
     for line in lines(path, Missed()):
-        if b'"event_msg"' in line.raw and (event := _SHOWN.search(line.raw)):
-            kind = event[1].decode()
-            shown.add(_SHOWN_AS.get(kind, kind))
+        if b'"event_msg"' in line.raw:
+            for row in line.raw.split(b'{"timestamp"'):  # there may be several on a line
+                if event := _SHOWN.search(row):
+                    kind = event[1].decode()
+                    shown.add(_SHOWN_AS.get(kind, kind))
             if len(shown) == 3:
                 break
     converter = _CodexConverter(writer, path, frozenset(shown))
-    for record in records(path, missed):
+    for record in records(path, missed, ROWS):
         converter.take(record)
         if converter.is_subagent:
             return
@@ -497,7 +502,7 @@ class _CodexConverter(AgentConverter):
             return  # subagents of subagents are not followed
         if path := next(files_below(self._path.parent, f"rollout-*-{agent}.jsonl*"), None):
             converter = _CodexConverter(SubagentWriter(self._writer, call_id), path)
-            for record in records(path, self._missed):
+            for record in records(path, self._missed, ROWS):
                 converter.take(record)
 
 

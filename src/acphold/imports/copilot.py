@@ -22,6 +22,7 @@ from acphold.imports.content_blocks import (
 from acphold.imports.entry_writer import PARENT, EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, call_fields, token_counts
 from acphold.imports.records import records, small_text
+from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
 from acphold.imports.values import (
     Object,
@@ -36,6 +37,8 @@ from acphold.imports.values import (
 
 NAME: Final = "copilot"
 KEY: Final = "Copilot"
+
+ROWS: Final = RowForm(frozenset({"data", "id", "timestamp", "type"}))
 
 KINDS: Final = {
     "apply_patch": "edit",
@@ -80,7 +83,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     about = workspace(Path(source.paths[1])) if len(source.paths) > 1 else {}
     writer.facts.cwd = about.get("cwd", "")
     converter = _CopilotConverter(writer)
-    for event in records(source.path, writer.missed):
+    for event in records(source.path, writer.missed, ROWS):
         converter.take(event)
         yield
     writer.title(about.get("name", ""))

@@ -33,6 +33,7 @@ from acphold.imports.content_blocks import (
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import SMALL_BYTES, document, lines, records, small_text
+from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -47,6 +48,8 @@ from acphold.imports.values import (
 
 NAME: Final = "gemini"
 KEY: Final = "gemini-cli"
+
+ROWS: Final = RowForm(frozenset({"content", "id", "timestamp", "type"}))
 
 HEAD_BYTES: Final = 4096
 """Bytes of a file searched for its session id, which is in the first hundred."""
@@ -164,7 +167,7 @@ def _left_behind(paths: Iterable[Path]) -> list[_LeftBehind]:
     rewound: dict[str, bool] = {}
     left: list[_LeftBehind] = []
     for path in logs:
-        for record in records(path, Missed()):
+        for record in records(path, Missed(), ROWS):
             if (back := text(record, "$rewindTo")) in kept:
                 names = [*kept]
                 rewound = {it: kept.pop(it) for it in names[names.index(back) :]} | rewound
@@ -206,7 +209,7 @@ class _GeminiConverter(AgentConverter):
             whole = document(path, self._missed)
             states: Iterable[Object] = [whole, *objects(whole, "messages")]
         else:
-            states = records(path, self._missed)
+            states = records(path, self._missed, ROWS)
         for line in states:
             if "$set" in line:
                 messages = objects(line, "$set", "messages")

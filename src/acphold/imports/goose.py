@@ -26,12 +26,15 @@ from acphold.imports.content_blocks import (
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import list_in, readable, records
+from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below
 from acphold.imports.values import Object, first_text, milliseconds, number, obj, objects, text
 
 NAME: Final = "goose"
 KEY: Final = "goose acp"
 """goose gives no name in `initialize`; so it is identified by its command."""
+
+ROWS: Final = RowForm(frozenset({"content", "created", "role"}))
 
 KINDS: Final = {
     "edit": "edit",
@@ -70,7 +73,7 @@ def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_Mes
     missed = writer.missed
     path = source.path
     if path.suffix == ".jsonl":
-        for line in records(path, missed):
+        for line in records(path, missed, ROWS):
             if "role" in line:
                 at = milliseconds(line.get("created"))
                 parts = objects(line, "content")

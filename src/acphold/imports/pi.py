@@ -23,10 +23,10 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, call_fields, token_counts
-from acphold.imports.records import RecordTree, lines, readable
+from acphold.imports.records import OBJECTS, RecordTree
+from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
-    Missed,
     Object,
     first_text,
     look_up,
@@ -39,6 +39,8 @@ from acphold.imports.values import (
 
 NAME: Final = "pi"
 KEY: Final = "pi-acp"
+
+ROWS: Final = RowForm(frozenset({"id", "parentId", "timestamp", "type"}))
 
 KINDS: Final = {
     "bash": "execute",
@@ -72,9 +74,9 @@ def find(home: Home) -> Iterator[Source]:
 
 
 def _tree(path: Path) -> RecordTree:
-    tree = RecordTree()
-    for line in lines(path, Missed()):
-        record = readable(line.raw, Missed()) or {}
+    tree = RecordTree(ROWS)
+    for _, found in tree.heads(path, OBJECTS):
+        record = found or {}
         kind, role = text(record, "type"), text(record, "message", "role")
         record_id = "" if kind == "session" else text(record, "id")
         # A person who goes back may have the branch that is left summarised before the new one.

@@ -24,7 +24,8 @@ from acphold.imports.gemini import (
     session_sources,
 )
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.records import RecordTree, document, lines, readable, records
+from acphold.imports.records import OBJECTS, RecordTree, document, records
+from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -59,6 +60,10 @@ _DISPLAY: Final = {
 }
 """Names of the tools on the program's screen."""
 
+ROWS: Final = RowForm(
+    frozenset({"parentUuid", "sessionId", "timestamp", "type", "uuid"}), "sessionId"
+)
+
 _PASSED: Final = frozenset(
     {
         "attribution_snapshot", "branch_checkpoint", "custom_title", "file_history_snapshot",
@@ -87,9 +92,9 @@ def _is_typed(record: Object) -> bool:
 
 
 def _tree(path: Path) -> RecordTree:
-    tree = RecordTree()
-    for line in lines(path, Missed()):
-        record = readable(line.raw, Missed()) or {}
+    tree = RecordTree(ROWS)
+    for _, found in tree.heads(path, OBJECTS):
+        record = found or {}
         uuid, parent = text(record, "uuid"), text(record, "parentUuid")
         tree.add(uuid, parent, typed=_is_typed(record))
     return tree
@@ -225,7 +230,7 @@ class _QwenConverter(AgentConverter):
                 marks |= {"subagentType": kind} if kind else {}
                 below = SubagentWriter(self._writer, call_id, marks, speaks=True)
                 converter = _QwenConverter(self._source, below)
-                for record in records(path, self._missed):
+                for record in records(path, self._missed, ROWS):
                     converter.take(record)
         failed = text(about, "status") not in ("success", "") or "error" in response
         fields: Object = {"status": "failed" if failed else "completed"}

@@ -169,15 +169,17 @@ def token_counts(
     return counts
 
 
-def whole_document(path: Path) -> Object:
-    """Return the JSON object in a file that has to be whole; raises OSError."""
-    missed = Missed()
-    found = document(path, missed)
-    if missed.counts or not found:
-        raise OSError(
-            f"{path} is still being written, too large, or not JSON; it is read again later"
-        )
+def main_document(path: Path, missed: Missed) -> Object:
+    """Return the JSON object in a conversation's own file; raises OSError if there is none."""
+    if not (found := document(path, missed)):
+        raise unreadable_document(path)
     return found
+
+
+def unreadable_document(path: Path) -> OSError:
+    """Return the error of a conversation's own file, of which nothing can be read."""
+    why = "is still being written, too large, or not JSON; it is read again later"
+    return OSError(f"{path} {why}")
 
 
 # -- agents that delete their conversations ---------------------------------------------------

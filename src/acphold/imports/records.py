@@ -11,7 +11,9 @@ a prompt that never had a parent; of several of those, only one tree is told.
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator
@@ -19,11 +21,21 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, cast
+from typing import BinaryIO, Final, NamedTuple, TypeVar, cast, get_origin
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_wire.workspace import regular_files
+from acphold.imports.salvage import (
+    NO_FORM,
+    NOT_OBJECTS,
+    LineSalvage,
+    RecordLine,
+    RowForm,
+    salvage_document,
+)
 from acphold.imports.sources import Source
 from acphold.imports.values import UNREADABLE, Missed, Object, decode, objects
 
@@ -51,6 +63,11 @@ UNPACKED_LINES: Final = 1_000_000
 """Lines of a compressed file: each takes time, however short it is."""
 
 TOO_LONG: Final = "lines that are too long"
+TOO_LARGE: Final = "files that are too large"
+UNREAD: Final = "files that cannot be read"
+DAMAGED: Final = "damaged parts of files"
+
+UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _BUFFER: Final = 1 << 20
 
@@ -67,20 +84,13 @@ def only_beginnings(size: int) -> Iterator[None]:
         _end.reset(before)
 
 
-class RecordLine(NamedTuple):
-    """One line of a file, without its end, and its offset."""
-
-    offset: int
-    raw: bytes
-
-
 def lines(
     path: Path, missed: Missed, *, begin: int = 0, as_written: bool = False
 ) -> Iterator[RecordLine]:
     """Yield the nonblank lines of a file; those above LINE_BYTES are counted, not read.
 
     `begin` is the offset of the first one. With `as_written` blank lines are included, and each
-    line keeps its surrounding space and its end.
+    line keeps its surrounding space and its end. A text in UTF-16 becomes UTF-8.
 
     Of a compressed file, the part beyond any plausible size is counted as one line.
 
@@ -88,14 +98,17 @@ def lines(
     half a line as unreadable. Damage in a compressed file ends it.
     """
     descriptor = regular_files.open_fd(path)
-    with open(descriptor, "rb", buffering=_BUFFER) as packed, ExitStack() as stack:
-        file, most = packed, sys.maxsize
+    with io.BufferedReader(io.FileIO(descriptor), _BUFFER) as packed, ExitStack() as stack:
+        file: BinaryIO = packed
+        most = sys.maxsize
         if path.suffix == ".zst":
             from acphold.journal.compression import WINDOW, zstd
 
-            unpacked = stack.enter_context(zstd.ZstdFile(file, options=WINDOW))
+            unpacked = stack.enter_context(zstd.ZstdFile(packed, options=WINDOW))
             file = cast("BinaryIO", unpacked)
             most = max(UNPACKED_BYTES, UNPACKED_TIMES * path.stat().st_size)
+        elif packed.peek(2)[:2] in UTF_16:
+            file = io.BytesIO(_in_utf_8(packed.read(DOCUMENT_BYTES)))
         end = min(most, _end.get(sys.maxsize))
         if begin:  # a compressed file can only be read from its beginning
             file.seek(begin)
@@ -128,43 +141,104 @@ def lines(
             missed.add("the rest of a file that is too large when unpacked", 0)
 
 
-def records(path: Path, missed: Missed) -> Iterator[Object]:
-    """Yield the JSON objects of a file of lines; other lines are counted."""
-    for line in lines(path, missed):
-        record = readable(line.raw, missed)
+class _AnyObject(Struct, gc=False):
+    """Stands for any object, of which nothing is kept."""
+
+
+_any_decoder: Final = msgspec.json.Decoder(_AnyObject)
+OBJECTS: Final = msgspec.json.Decoder(Object)
+_items_decoder: Final = msgspec.json.Decoder(list[object])
+
+T = TypeVar("T")
+D = TypeVar("D", Object, list[object])
+
+
+def record_lines(path: Path, missed: Missed, form: RowForm = NO_FORM) -> Iterator[RecordLine]:
+    """Yield the JSON objects in a file of lines, not decoded, whatever is damaged around them.
+
+    The rest is counted; see `salvage`. `form` tells rows from other objects.
+    """
+    for line, _ in _decoded(path, LineSalvage(str(path), form, missed), _any_decoder):
+        yield line
+
+
+def records(path: Path, missed: Missed, form: RowForm = NO_FORM) -> Iterator[Object]:
+    """Yield the JSON objects of a file of lines, as `record_lines`."""
+    for _, record in _decoded(path, LineSalvage(str(path), form, missed), OBJECTS):
         if record is not None:
             yield record
+
+
+def _decoded(
+    path: Path, salvage: LineSalvage, decoder: msgspec.json.Decoder[T]
+) -> Iterator[tuple[RecordLine, T | None]]:
+    """Yield the objects in a file of lines, with the values that a decoder makes of them.
+
+    None for an object that it refuses.
+    """
+    take, good = decoder.decode, b""
+    for line in lines(path, salvage.missed, as_written=True):
+        raw = line.raw
+        try:
+            value = take(raw)
+        except UNREADABLE:
+            if raw.isspace():
+                salvage.extend(raw)
+                continue
+            for piece in salvage.take(line, good, LINE_BYTES):
+                try:
+                    yield piece, msgspec.convert(decode(piece.raw), decoder.type)
+                except UNREADABLE:
+                    yield piece, None
+            continue
+        if salvage.is_holding:
+            if b'"' not in raw:  # it has no members, so it is text
+                salvage.extend(raw)
+                continue
+            salvage.drop()
+        good = raw
+        yield line, value
+    salvage.drop()
 
 
 def readable(raw: bytes, missed: Missed) -> Object | None:
     """Return the JSON object in `raw`; None, and counted, if there is none."""
     try:
-        if raw.startswith(b"{"):
-            return decode(raw)
+        return decode(raw)
     except UNREADABLE:
-        pass
-    missed.add("lines that are not JSON objects", raw)
-    return None
+        missed.add(NOT_OBJECTS, raw)
+        return None
 
 
 def document(path: Path, missed: Missed, limit: int = DOCUMENT_BYTES) -> Object:
-    """Return the JSON object in a file; empty, and counted, if it cannot be read."""
-    raw = _whole(path, missed, limit) or b"{}"
-    try:
-        return decode(raw)
-    except UNREADABLE:
-        missed.add("files that cannot be read", raw)
-        return {}
+    """Return the JSON object in a file, as far as it is whole; the rest is counted."""
+    return _loaded(path, missed, limit, OBJECTS) or {}
 
 
 def document_list(path: Path, missed: Missed) -> list[Object]:
-    """Return the objects of a JSON array in a file; empty, and counted, if it cannot be read."""
-    raw = _whole(path, missed, DOCUMENT_BYTES) or b"[]"
+    """Return the objects of a JSON array in a file, as far as it is whole; the rest is counted."""
+    items = _loaded(path, missed, DOCUMENT_BYTES, _items_decoder) or []
+    return [item for item in items if isinstance(item, dict)]
+
+
+def _loaded(path: Path, missed: Missed, limit: int, decoder: msgspec.json.Decoder[D]) -> D | None:
+    """Return the whole parts of a document; None if there are none."""
+    raw = _whole(path, missed, limit)
+    if raw is None:
+        return None
     try:
-        return objects(decode(b'{"all":%b}' % raw), "all")
+        return decoder.decode(raw)
+    except msgspec.ValidationError:
+        missed.add("files of an unknown form", raw)
+        return None
     except UNREADABLE:
-        missed.add("files that cannot be read", raw)
-        return []
+        value, lost = salvage_document(raw)
+    if not value or not isinstance(value, get_origin(decoder.type) or object):
+        missed.add(UNREAD, raw)
+        return None
+    if lost:
+        missed.add(DAMAGED, lost)
+    return cast("D", value)
 
 
 def list_in(words: object, missed: Missed) -> list[Object]:
@@ -174,21 +248,28 @@ def list_in(words: object, missed: Missed) -> list[Object]:
 
 
 def _whole(path: Path, missed: Missed, limit: int) -> bytes | None:
-    """Return the whole file; None, and counted, if it cannot be read."""
+    """Return the whole file in UTF-8; None, and counted, if it cannot be read."""
     try:
-        return regular_files.contents(path, min(limit, _end.get(limit)))
+        return _in_utf_8(regular_files.contents(path, min(limit, _end.get(limit))))
     except OSError as error:
         if error.errno == errno.EFBIG:
-            missed.add("files that are too large", path.stat().st_size)
+            missed.add(TOO_LARGE, path.stat().st_size)
         else:
-            missed.add("files that cannot be read", 0)
+            missed.add(UNREAD, 0)
         return None
+
+
+def _in_utf_8(raw: bytes) -> bytes:
+    """Return a text without its byte order mark, which tools of Windows write, in UTF-8."""
+    if raw.startswith(UTF_16):
+        return raw.decode("utf-16", "replace").encode("utf-8", "replace")
+    return raw.removeprefix(codecs.BOM_UTF8)
 
 
 def small_text(path: Path) -> str:
     """Return the text of a small file; empty if it is missing or unreadable."""
     try:
-        return regular_files.contents(path, SMALL_BYTES).decode(errors="replace")
+        return _in_utf_8(regular_files.contents(path, SMALL_BYTES)).decode(errors="replace")
     except OSError:
         return ""
 
@@ -214,7 +295,9 @@ _PROMPT, _COMMAND = 1, 2
 class RecordTree:
     """The lines of a file by number, in file order; compact enough for millions."""
 
-    def __init__(self) -> None:
+    def __init__(self, form: RowForm = NO_FORM) -> None:
+        self._form = form
+        self._is_damaged = False
         self._numbers: dict[int, int] = {}
         self._named = array("q")  # parents by the hashes of their ids; 0, the hash of "", for none
         self._prompts = bytearray()
@@ -226,6 +309,15 @@ class RecordTree:
         """Number of prompts on untold branches; known as soon as one line is told."""
 
     # -- built -----------------------------------------------------------------------------
+
+    def heads(
+        self, path: Path, decoder: msgspec.json.Decoder[T]
+    ) -> Iterator[tuple[RecordLine, T | None]]:
+        """Yield the records of a file, each of which has to be added, and what a decoder makes of
+        them; None if it refuses one."""
+        salvage = LineSalvage(str(path), self._form, Missed())
+        yield from _decoded(path, salvage, decoder)
+        self._is_damaged = salvage.seen > 0
 
     def add(
         self, record_id: str, parent_id: str | None, *, typed: bool, command: bool = False
@@ -350,7 +442,9 @@ class RecordTree:
     ) -> Iterator[None]:
         """Give the records of `source`, or of the branch that is its item, to `take`."""
         end = int(source.item) if source.item else None
-        for line in self.select(lines(source.path, missed), end):
+        path = source.path
+        told = record_lines(path, missed, self._form) if self._is_damaged else lines(path, missed)
+        for line in self.select(told, end):
             if (record := readable(line.raw, missed)) is not None:
                 take(record)
                 yield

@@ -27,14 +27,14 @@ def decode(raw: bytes) -> Object:
     """Return the object in `raw`; raises one of UNREADABLE.
 
     JavaScript writes half a surrogate pair if it cuts a string in the middle, which msgspec
-    refuses; here it becomes U+FFFD.
+    refuses; here it becomes U+FFFD. Raw line ends in strings are accepted, too.
     """
     try:
         return _decode(raw)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
-        value: object = json.loads(repair(raw))  # it accepts NaN as well
+        value: object = json.loads(repair(raw), strict=False)  # it accepts NaN as well
         if not isinstance(value, dict):
             raise ValueError("not an object") from None
         return cast("Object", value)

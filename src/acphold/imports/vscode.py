@@ -2,7 +2,11 @@
 
 `workspaceStorage/*/chatSessions/<id>.json` holds a conversation as one document of requests. Since
 1.109 it is `<id>.jsonl`, a log: its first line is the document, every other one a change of it, by
-path. Conversations in a window without a folder are in `globalStorage`.
+path. A log that begins without the requests of the document beside it was emptied by the program.
+Conversations in a window without a folder are in `globalStorage`.
+
+A line that is lost may have added requests, which later changes count by index: as many as these
+are short of are put in its place.
 
 A request has its answer as parts: text, thoughts, calls as shown on screen. The model's arguments
 and results are stored beside them, by ids with a suffix.
@@ -30,7 +34,14 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader
-from acphold.imports.records import DOCUMENT_BYTES, SMALL_BYTES, document, records
+from acphold.imports.records import (
+    DOCUMENT_BYTES,
+    SMALL_BYTES,
+    TOO_LONG,
+    document,
+    records,
+)
+from acphold.imports.salvage import NOT_OBJECTS, RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -49,6 +60,8 @@ from acphold.imports.values import (
 NAME: Final = "vscode"
 KEY: Final = "Copilot"
 """The key of Copilot's command line: the same agent, so it continues what is handed over."""
+
+ROWS: Final = RowForm(frozenset({"k", "kind"}))
 
 EDITORS: Final = (
     ".config/*/User",
@@ -117,16 +130,20 @@ _BEHIND_ID: Final = "__vscode"
 
 
 def find(home: Home) -> Iterator[Source]:
-    """Yield the conversations of each editor; if both forms exist, the log."""
+    """Yield the conversations of each editor; if both forms exist, the log with the document."""
     for user in (found for editor in EDITORS for found in sorted(home.path.glob(editor))):
         for place in _PLACES:
             above, _, folder = place.partition("/")
             paths = list(files_below(user / above, f"{folder}/*.json*"))
             logs = {path.with_suffix("") for path in paths if path.suffix == ".jsonl"}
+            documents = {path for path in paths if path.suffix == ".json"}
             for path in paths:
                 is_lone = path.suffix == ".json" and path.with_suffix("") not in logs
-                source = source_of(NAME, path.stem, [path])
-                if source and (is_lone or path.suffix == ".jsonl"):
+                is_log = path.suffix == ".jsonl"
+                beside = [path.with_suffix(".json")] if is_log else []
+                beside = [document for document in beside if document in documents]
+                source = source_of(NAME, path.stem, [path, *beside])
+                if source and (is_lone or is_log):
                     yield source
 
 
@@ -138,19 +155,16 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     path = source.path
     if source.size > DOCUMENT_BYTES:
         raise OSError(EFBIG, "it is too large to read", str(path))
-    whole: Object = {}
     if path.suffix == ".jsonl":
-        for entry in records(path, writer.missed):
-            kind = number(entry, "kind")
-            if kind == 0:
-                whole = obj(entry, "v")
-            elif not _apply(whole, kind, entry):
-                writer.missed.kind("changes", str(kind), entry)
+        whole = _read_log(path, [Path(file) for file in source.paths[1:]], writer.missed)
     else:
         whole = document(path, writer.missed)
     writer.facts.cwd = folder_of(path.parent.parent)
     writer.clock(milliseconds(whole.get("creationDate")))
     for request in objects(whole, "requests"):
+        if not request:
+            writer.missed.add(LOST, 0)
+            continue
         undone = request.get("shouldBeRemovedOnSend") or request.get("isHidden")
         if undone and not look_up(undone, "afterUndoStop"):
             writer.missed.count_abandoned(1)
@@ -158,6 +172,70 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         _VscodeConverter(writer, request).tell()
         yield
     writer.title(text(whole, "customTitle") or text(whole, "computedTitle"))
+
+
+LOST: Final = "requests whose line is damaged"
+
+_GAPS: Final = 3
+"""Damaged lines that may have added requests; the log is read once more for each."""
+
+_MOST: Final = 100
+"""Requests that one of them may have added."""
+
+
+def _read_log(path: Path, beside: list[Path], missed: Missed) -> Object:
+    """Return the document that a log describes, with what it was emptied of."""
+    older = [one for file in beside for one in objects(document(file, missed), "requests")]
+    gaps: dict[int, int] = {}
+    log = _Log(path, gaps)
+    while log.gap and log.gap not in gaps and len(gaps) < _GAPS:
+        gaps[log.gap] = log.too_few
+        log = _Log(path, gaps)
+    missed.counts.update(log.missed.counts)
+    missed.sizes.update(log.missed.sizes)
+    requests = objects(log.whole, "requests")
+    kept = log.begun_with | {text(request, "requestId") for request in requests}
+    emptied = [one for one in older if text(one, "requestId") not in kept]
+    return log.whole | {"requests": [*emptied, *requests]}
+
+
+class _Log:
+    """A log read to its end, with empty requests in the place of damaged lines.
+
+    `gaps` says how many, by the number of the damaged line. If a change is of a request that is not
+    there, `too_few` are missing, since the damaged line `gap`; 0 if there is no such change.
+    """
+
+    def __init__(self, path: Path, gaps: dict[int, int]) -> None:
+        self.missed = Missed()
+        self.whole: Object = {}
+        self.begun_with: set[str] = set()
+        self.gap = self.too_few = 0
+        damaged = 0
+        for entry in records(path, self.missed, ROWS):
+            lines = self.missed.counts[NOT_OBJECTS] + self.missed.counts[TOO_LONG]
+            if lines > damaged:
+                damaged = lines
+                requests = self.whole.setdefault("requests", [])
+                if isinstance(requests, list):
+                    requests += ({} for _ in range(gaps.get(damaged, 0)))
+            kind = number(entry, "kind")
+            if kind == 0:
+                self.whole = obj(entry, "v")
+                requests = objects(self.whole, "requests")
+                self.begun_with |= {text(request, "requestId") for request in requests}
+            elif not _apply(self.whole, kind, entry):
+                self.missed.kind("changes", str(kind), entry)
+                if damaged and not self.gap and (too_few := self._too_few(entry)):
+                    self.gap, self.too_few = damaged, too_few
+
+    def _too_few(self, entry: Object) -> int:
+        """Return how many requests are missing up to the one that a change is of."""
+        keys = entry.get("k")
+        if not isinstance(keys, list) or len(keys) < 2 or keys[0] != "requests":
+            return 0
+        index, there = keys[1], len(objects(self.whole, "requests"))
+        return index + 1 - there if isinstance(index, int) and 0 <= index - there < _MOST else 0
 
 
 def _apply(whole: Object, kind: int | None, entry: Object) -> bool:

@@ -1,0 +1,306 @@
+"""What decodes of damaged lines and documents: programs are killed in the middle of a write.
+
+A line may hold several objects; zeros that a crash left; half an object, with a whole one behind
+it that was written after the restart; or only the beginning of an object, because a string in it
+contains a raw line end. A document may have no end, or something behind it.
+
+An object behind half of another is a row only if it ends the line, has all the fields of the
+program's rows, and the id of its conversation: half a row may contain whole objects, too, such as
+the output of a tool. Rows without ids must not stand in the place of a value, either.
+
+Of a document, the members and the items of the outermost array are taken that are whole: an item
+is a message, and half a message would be another one.
+
+No byte is decoded more than DECODINGS times.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from acp_wire.schema.salvage import repair
+from acphold.imports.values import UNREADABLE, Missed, Object
+
+DECODINGS: Final = 3
+"""Times that any byte of a damaged line or document is decoded, on average."""
+
+NOT_OBJECTS: Final = "lines that are not JSON objects"
+ZEROS: Final = "zeros in the place of records"
+
+SHALLOW: Final = 2
+"""Objects inside each other that are taken apart to find a document's outermost array."""
+
+_JUNK: Final = re.compile(r"[\s\0\ufeff,]*")
+_WHITE: Final = re.compile(r"[\s\0]*")
+_ESCAPED_OR_QUOTE: Final = re.compile(rb'\\.|"', re.DOTALL)
+_MARK: Final = re.compile(rb'\\.|["{}\[\]]', re.DOTALL)
+_REVERSED_MARK: Final = re.compile(rb'"(\\*)|[{}]')
+"""Matches a quote with the backslashes before it, or a brace, in a text from its end."""
+
+_scan: Final = json.JSONDecoder(strict=False).raw_decode
+
+
+class RecordLine(NamedTuple):
+    """One line of a file, or one of several objects on it, and its offset."""
+
+    offset: int
+    raw: bytes
+
+
+class RowForm(NamedTuple):
+    """The fields that all of a program's rows have, and the one with their conversation's id."""
+
+    fields: frozenset[str]
+    conversation: str = ""
+
+
+NO_FORM: Final = RowForm(frozenset())
+"""The form of rows that cannot be told from other objects."""
+
+
+class LineSalvage:
+    """Takes what decodes from the damaged lines of one file, and counts the rest.
+
+    `place` is the file's path, which may contain the conversation's id.
+    """
+
+    def __init__(self, place: str, form: RowForm, missed: Missed) -> None:
+        self._place = place.encode(errors="replace")
+        self._form = form
+        self.missed = missed
+        self._held: list[bytes] = []
+        """Half an object that ends within a string, and the lines that may go on with it."""
+        self._held_size = self._held_at = 0
+        self._is_text = False
+        self.seen = self.decoded = 0
+        """Bytes of damaged lines, and how many were decoded."""
+
+    @property
+    def is_holding(self) -> bool:
+        """True if the last line may go on in the next one."""
+        return bool(self._held)
+
+    def take(self, line: RecordLine, before: bytes, limit: int) -> Iterator[RecordLine]:
+        """Yield the objects in a damaged line, which was decoded in vain.
+
+        `before` is the last good line. Up to `limit` bytes of lines are one object.
+        """
+        self.seen += len(line.raw)
+        self.decoded += len(line.raw)
+        text = repair(line.raw).decode("utf-8", "replace")
+        found, at, is_open = self._objects(text)
+        rest = text[at:].encode("utf-8", "replace")
+        behind = self._behind(rest, before, is_ended=line.raw.endswith(b"\n"))
+        if self._held:
+            if not found and not behind and self._held_size + len(line.raw) <= limit:
+                yield from self._go_on(line)
+                return
+            self.drop()
+        rest_at = line.offset + len(line.raw) - len(rest)
+        for begin, end in found:
+            yield RecordLine(line.offset + begin, text[begin:end].encode("utf-8", "replace"))
+        for begin, end in behind:
+            yield RecordLine(rest_at + begin, rest[begin:end])
+        lost = len(rest.rstrip()) - sum(end - begin for begin, end in behind)
+        if zeros := line.raw.count(0) - rest.count(0):
+            self.missed.add(ZEROS, zeros)
+        if is_open and not behind:
+            self._held, self._held_size, self._held_at = [rest], len(rest), rest_at
+            self._is_text = True
+        elif rest.strip():
+            self.missed.add(NOT_OBJECTS, lost)
+
+    def drop(self) -> None:
+        """Count the half that was held back: nothing goes on with it."""
+        if self._held:
+            self.missed.add(NOT_OBJECTS, b"".join(self._held).rstrip())
+        self._held, self._held_size = [], 0
+
+    def extend(self, raw: bytes) -> None:
+        """Add a line to a string that is open, if there is one."""
+        if self._held:
+            self._held.append(raw)
+            self._held_size += len(raw)
+
+    def _go_on(self, line: RecordLine) -> Iterator[RecordLine]:
+        """Yield the object whose half was held back, if it ends with this line."""
+        self.extend(line.raw)
+        quotes = sum(found[0] == b'"' for found in _ESCAPED_OR_QUOTE.finditer(line.raw))
+        self._is_text ^= quotes % 2 == 1
+        if self._is_text or not line.raw.rstrip().endswith(b"}"):
+            return
+        if self.decoded + self._held_size > DECODINGS * self.seen:
+            return
+        whole = b"".join(self._held)
+        text = repair(whole).decode("utf-8", "replace")
+        found, at, is_open = self._objects(text)
+        if len(found) == 1 and not text[at:].strip():
+            self._held, self._held_size = [], 0
+            yield RecordLine(self._held_at, text[slice(*found[0])].encode("utf-8", "replace"))
+        elif not is_open:
+            self.drop()
+
+    def _objects(self, text: str) -> tuple[list[tuple[int, int]], int, bool]:
+        """Return the places of the objects at the beginning of a text, and of its rest.
+
+        And True if the rest is half an object that ends within a string.
+        """
+        found: list[tuple[int, int]] = []
+        at = 0
+        while True:
+            match = _JUNK.match(text, at)
+            begin = match.end() if match else at
+            if not text.startswith("{", begin):
+                return found, begin if begin == len(text) else at, False
+            try:
+                _, end = _scan(text, begin)
+            except UNREADABLE as error:
+                self.decoded += len(text) - begin
+                is_open = str(error).startswith("Unterminated string")
+                return found, begin, is_open
+            self.decoded += end - begin
+            found.append((begin, end))
+            at = end
+
+    def _behind(self, rest: bytes, before: bytes, *, is_ended: bool) -> list[tuple[int, int]]:
+        """Return the places of the rows that end a text, behind half a one."""
+        found: list[tuple[int, int]] = []
+        end = len(rest.rstrip(b" \t\r\n\0"))
+        while self._form.fields and (begin := _last_object(rest, end)) is not None:
+            self.decoded += end - begin
+            try:
+                row, _ = _scan(rest[begin:end].decode("utf-8", "replace"))
+            except UNREADABLE:
+                break
+            if not isinstance(row, dict) or not row.keys() >= self._form.fields:
+                break
+            has_id = self._has_id(row, before) if self._form.conversation else False
+            if self._form.conversation and not has_id:
+                break
+            if not (has_id and is_ended) and _is_place_of_value(rest[:begin]):
+                break
+            found.append((begin, end))
+            end = len(rest[:begin].rstrip(b" \t\r\n\0"))
+        return found[::-1]
+
+    def _has_id(self, row: Object, before: bytes) -> bool:
+        name = json.dumps(row[self._form.conversation], ensure_ascii=False).encode()
+        if name[:1] != b'"' or len(name) <= 2:
+            return False
+        # In a string, such quotes would be escaped.
+        key = re.escape(self._form.conversation.encode())
+        field = re.compile(rb'"%b":\s*%b' % (key, re.escape(name)))
+        of_file = re.compile(rb"(?<![\w-])%b(?![\w-])" % re.escape(name[1:-1]))
+        return (field.search(before) or of_file.search(self._place)) is not None
+
+
+def _last_object(raw: bytes, end: int) -> int | None:
+    """Return where the object begins that ends at `end`; None if there is none."""
+    if not raw[:end].endswith(b"}"):
+        return None
+    depth, is_text = 0, False
+    for mark in _REVERSED_MARK.finditer(raw[:end][::-1]):
+        kind = mark[0][:1]
+        if kind == b'"':
+            if len(mark[1]) % 2 == 0:
+                is_text = not is_text
+            elif not is_text:
+                return None  # an escape outside of a string
+        elif not is_text:
+            depth += 1 if kind == b"}" else -1
+            if not depth:
+                return end - mark.end()
+    return None
+
+
+def _is_place_of_value(half: bytes) -> bool:
+    """Return True if a value could follow: an object there is one, rather than another row."""
+    last = half.rstrip()[-1:]
+    if last not in (b":", b",", b"[") or not half.startswith(b"{"):
+        return last in (b":", b",", b"[")
+    inside, is_text = bytearray(), False
+    for mark in _MARK.finditer(half):
+        kind = mark[0]
+        if kind == b'"':
+            is_text = not is_text
+        elif is_text or kind.startswith(b"\\"):
+            continue
+        elif kind in b"{[":
+            inside += kind
+        elif inside:
+            inside.pop()
+    return not is_text and (last != b"," or inside.endswith(b"["))
+
+
+# -- documents -----------------------------------------------------------------------------------
+
+
+def salvage_document(raw: bytes) -> tuple[object, int]:
+    """Return what decodes of a damaged document, and how many bytes do not; None if nothing."""
+    text = repair(raw).decode("utf-8", "replace")
+    found = _parts(text, _skip(text, 0), SHALLOW)
+    return found.value, len(text[found.end :].strip().encode("utf-8", "replace"))
+
+
+class _Parts(NamedTuple):
+    """The whole parts of a value, and its end, or the place where it breaks off."""
+
+    value: object
+    end: int
+    is_whole: bool
+
+
+def _parts(text: str, at: int, shallow: int) -> _Parts:
+    if text.startswith("[", at):
+        return _items(text, at + 1)
+    if text.startswith("{", at) and shallow:
+        return _members(text, at + 1, shallow - 1)
+    try:
+        return _Parts(*_scan(text, at), is_whole=True)
+    except UNREADABLE:
+        return _Parts(None, at, is_whole=False)
+
+
+def _members(text: str, at: int, shallow: int) -> _Parts:
+    found: Object = {}
+    while True:
+        at = _skip(text, at)
+        if text.startswith("}", at):
+            return _Parts(found, at + 1, is_whole=True)
+        try:
+            name, end = _scan(text, at) if text.startswith('"', at) else ("", 0)
+        except UNREADABLE:
+            end = 0
+        colon = _skip(text, end)
+        if not end or not text.startswith(":", colon):
+            return _Parts(found, at, is_whole=False)
+        part = _parts(text, _skip(text, colon + 1), shallow)
+        if part.is_whole or part.value:
+            found[name], at = part.value, part.end
+        if not part.is_whole:
+            return _Parts(found, at, is_whole=False)
+        at = _skip(text, at)
+        at += text.startswith(",", at)
+
+
+def _items(text: str, at: int) -> _Parts:
+    found: list[object] = []
+    while True:
+        at = _skip(text, at)
+        if text.startswith("]", at):
+            return _Parts(found, at + 1, is_whole=True)
+        try:
+            value, at = _scan(text, at)
+        except UNREADABLE:
+            return _Parts(found, at, is_whole=False)
+        found.append(value)
+        at = _skip(text, at)
+        at += text.startswith(",", at)
+
+
+def _skip(text: str, at: int) -> int:
+    found = _WHITE.match(text, at)
+    return found.end() if found else at
