@@ -48,7 +48,7 @@ def test_all_that_is_to_be_allowed_is_shown_and_what_each_answer_does(
         for words in ("edit · pending", "- 1", "+ 2", "replace_all: true"):
             assert words in shown
         assert "[y] allow once: Go on" in shown
-        assert "[n] reject once: Stop it" in shown
+        assert "[n] reject: Stop it" in shown
         one.type("\r")  # which is never an answer
         one.type("y\r")
         one.until("allowed once: Edit", '"go"', "So be it.")

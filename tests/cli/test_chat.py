@@ -155,7 +155,7 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
         one.until(
             "command: make all",
             "[y] allow once: Go on",
-            "[n] reject once: Stop it",
+            "[n] reject: Stop it",
             "press a key, then Enter",
         )
         one.type("\r")  # which is never a yes

@@ -49,7 +49,7 @@ def test_the_status_counts_seconds_and_a_question_rings_and_is_in_the_title(
         one.type("\x1b[B")
         one.until("Enter: allow once: Go on")
         one.type("\x1b[B")
-        one.until("Enter: reject once: Stop it")
+        one.until("Enter: reject: Stop it")
         one.type("\r")
         one.until('"stop"', "ready")
         one.type("\x04")

@@ -15,11 +15,9 @@ from docs.page_tables import FILE, tables
 from tests.history import fold_corpus
 from tests.lines import line_cases
 from tests.npm import NODE
-from tests.presentation.test_permissions import CASES
 
 HERE = Path(__file__).parent / "model"
 PAGE = Path(acphold.__file__).parent / "web" / "page" / "model"
-MODEL = PAGE / "permission.js"
 RANDOM = range(1_000, 2_500)
 
 
@@ -108,25 +106,3 @@ def test_the_page_marks_the_characters_that_the_terminal_marks() -> None:
 
 def test_the_tables_of_the_page_are_current() -> None:
     assert FILE.read_text(encoding="utf-8") == tables(), "run `make docs`"
-
-
-SHOWN = """
-import { readFileSync } from "node:fs";
-const { callOf, shown } = await import(process.argv[1]);
-const made = ({ call, options }) => {
-  const params = { toolCall: call, options };
-  return shown(params, callOf(params));
-};
-console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(made)));
-"""
-
-
-@pytest.mark.interop
-def test_the_page_shows_a_question_as_the_terminal_does() -> None:
-    command = [NODE, "--input-type=module", "--eval", SHOWN, MODEL.as_uri()]
-    done = subprocess.run(
-        command, input=json.dumps(CASES), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    for case, shows in zip(CASES, json.loads(done.stdout), strict=True):
-        assert shows == case["shows"], case["about"]

@@ -70,7 +70,16 @@ def command_of(lines: int) -> str:
 
 
 async def tall(page: Page, card: Locator) -> None:
-    """Its answers are on the first screen, and the end of the command can be scrolled to."""
+    """Its answers are on the first screen, and the end of it can be scrolled to; what is cut is
+    opened, and until then not allowed."""
+    cut = card.get_by_role("button", name=re.compile("more line"))
+    await expect(card.locator(".scrolls")).to_contain_text("the last line")
+    if await cut.count():
+        await expect(cut).to_have_text("… 165 more lines")
+        await expect(card.get_by_role("button", name="Go on")).to_be_disabled()
+        await expect(card.get_by_role("button", name="Stop it")).to_be_enabled()
+        await cut.click()
+    await expect(card.get_by_role("button", name="Go on")).to_be_enabled()
     assert await page.evaluate("innerHeight") == 740
     await expect(card.locator(".options button").first).to_be_visible()
     for button in await card.locator(".options button").all():

@@ -10,6 +10,7 @@ import pytest
 
 from acp_conversation.history.decisions import Came
 from acp_conversation.history.timeline import ToolCall
+from acp_conversation.presentation.present_diffs import PresentDiff
 from acp_conversation.reports.transcript import DecidedQuestion
 from acp_wire.schema import (
     ElicitationSchema,
@@ -32,8 +33,8 @@ DEADLINE = 20
 class NoRecord:
     """A record that has nothing about any call."""
 
-    async def at_present(self, session_id: str, tool: ToolCall) -> ToolCall:
-        return tool
+    async def at_present(self, session_id: str, tool: ToolCall) -> dict[int, PresentDiff]:
+        return {}
 
     async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
         return []

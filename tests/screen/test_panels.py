@@ -59,7 +59,7 @@ def test_each_answer_says_what_it_does_before_what_the_agent_calls_it() -> None:
     ]
     assert [(key.key, key.words) for key in permission(call(), named).keys] == [
         ("a", "allow always: No, reject"),
-        ("n", "reject once"),
+        ("n", "reject"),
         ("3", "of the unknown kind allow\\x1b_twice: Yes"),
     ]
 
@@ -151,7 +151,7 @@ def test_a_line_of_words_is_a_prompt_while_a_question_is_open() -> None:
 
 def test_a_command_that_is_the_title_is_told_once() -> None:
     shown = call_details(call(title="`make all`", rawInput={"command": "make all"}))
-    assert len(shown.lines) == 1
+    assert [line.plain for line in shown.lines] == ["○ other · pending", "  command: make all"]
     assert len(call_details(call(title="make", rawInput={"command": "make all"})).lines) == 2
 
 
@@ -176,8 +176,9 @@ def diff(old: str, new: str) -> list[dict[str, str]]:
 def test_beside_a_diff_each_argument_is_shown() -> None:
     given = {"old": "1", "replace_all": True, "command": "rm -rf /"}
     assert told(content=diff("1\n", "2\n"), rawInput=given) == [
+        "  command: rm -rf /",
         *("  /a", "  - 1", "  + 2"),
-        *("  command: rm -rf /", "  old: 1", "  replace_all: true"),
+        *("  old: (all of the diff's old lines)", "  replace_all: true"),
     ]
 
 

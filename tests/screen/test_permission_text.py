@@ -65,11 +65,12 @@ def test_a_command_as_gemini_asks_for_it_stands_there_once() -> None:
     title = f"{COMMAND} [in src] (Look)"
     assert told(call(title=title, kind="execute", content=[])) == [
         "○ execute · pending",
-        f"  {title}",
+        f"  command: {title}",
         "Allow this command?",
     ]
     assert told(call(title="make all", kind="execute")) == [
-        "○ make all  execute · pending",
+        "○ execute · pending",
+        "  command: make all",
         "Allow this command?",
     ]
 
@@ -79,7 +80,7 @@ def test_a_command_of_several_lines_is_never_put_on_one_where_a_comment_would_hi
 ):
     for given in ({}, {"command": "make #\nrm -rf /"}):
         tool = call(title="make #\nrm -rf /", kind="execute", rawInput=given)
-        assert told(tool)[1:3] == ["  make #", "  rm -rf /"]
+        assert told(tool)[1:3] == ["  command: make #", "    rm -rf /"]
 
 
 def test_what_a_call_is_called_stays_in_the_question() -> None:

@@ -58,9 +58,8 @@ async def test_the_inbox_has_what_waits_and_its_history_what_was_decided(
         assert (first["id"], first["sessionId"], second["id"]) == ("q1", "s1", "q3")
         assert first["asks"] == "Run \u202e it"
         assert first["shows"] == {
-            "title": "Run \u202e it",
-            "arguments": [],
-            "content": [],
+            "wants": "asks",
+            "blocks": [{"kind": "text", "text": "Run \\u202e it"}],
             "options": [],
         }
         assert b"\xe2\x80\xae" not in answer.body, "nothing is in it that nobody sees"

@@ -95,16 +95,28 @@ async def test_a_change_is_compared_with_the_file_as_it_is(served: Served, home:
     )
     async with asked(served, home, *changes) as address:
         told = await present(address, served.token())
-    assert told.json()["diffs"] == {
-        "0": {
-            "oldText": README,
-            "newText": "# webapp\nRun `uv run webapp`.\n",
-            "differs": False,
-        },
-        "1": {"oldText": README, "newText": "# webapp\nRun `uv`.\n", "differs": False},
-        "2": {"oldText": "a line that is not there", "newText": "x", "differs": True},
-        "3": {"oldText": "", "newText": "one\n", "differs": False},
-    }
+    is_present, readme = "against the file as it is", str(home / "README.md")
+    new = [["+", "one", 0, 1]]
+    assert [(it["name"], it.get("text"), it["lines"]) for it in changes_in(told)] == [
+        (readme, is_present, changed("Run `make`.", "Run `uv run webapp`.")),
+        ("README.md", is_present, changed("Run `make`.", "Run `uv`.")),
+        (
+            "README.md",
+            "The file has other text than the agent says",
+            [["-", "a line that is not there", 1, 0], ["+", "x", 0, 1]],
+        ),
+        ("new.txt", "a new file", new),
+    ]
+
+
+def changes_in(told: httpx2.Response) -> list[dict[str, Any]]:
+    """The changes of the question, as every face draws them."""
+    return [it for it in told.json()["shows"]["blocks"] if it["kind"] == "diff"]
+
+
+def changed(old: str, new: str) -> list[list[object]]:
+    """The second line of the README."""
+    return [[" ", "# webapp", 1, 1], ["-", old, 2, 0], ["+", new, 0, 2]]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +133,7 @@ async def test_nothing_is_shown_of_a_secret_a_link_another_folder_or_what_is_no_
     path = path.replace("~", str(Path.home()))
     async with asked(served, home, diff(path, "new\n"), diff("README.md", "new\n")) as address:
         told = await present(address, served.token())
-    assert list(told.json()["diffs"]) == ["1"]
+    assert [it["text"] for it in changes_in(told)] == ["", "against the file as it is"]
     assert "the key" not in told.text
 
 

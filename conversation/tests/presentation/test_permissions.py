@@ -9,17 +9,43 @@ from typing import Any
 import msgspec
 import pytest
 
-from acp_conversation.presentation.permissions import in_a_line, permission
+from acp_conversation.history.timeline import ToolCall
+from acp_conversation.presentation.permissions import (
+    folders_outside,
+    in_a_line,
+    offer,
+    permission,
+    without_repetition,
+)
 
 CASES = json.loads(Path(__file__).with_name("permissions.json").read_text())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["about"] for case in CASES])
-def test_a_request_shows_this(case: dict[str, Any]) -> None:
+def test_a_request_says_this_and_nothing_twice(case: dict[str, Any]) -> None:
     call = {name: json.dumps(value).encode() for name, value in case["call"].items()}
-    params = json.dumps({"toolCall": case["call"], "options": case.get("options", [])})
-    shows = permission(call, params.encode())
-    assert json.loads(msgspec.json.encode(shows)) == case["shows"]
+    title, given, places = without_repetition(ToolCall("", call))
+    assert {
+        "title": title,
+        "arguments": json.loads(msgspec.json.encode(given)),
+        "content": places,
+        "outside": list(folders_outside(ToolCall("", call))),
+    } == {"outside": [], **case["says"]}
+
+
+def test_what_an_answer_does_is_said_by_us_whatever_the_agent_calls_it() -> None:
+    told = [
+        offer("a", "allow_always", "No, reject"),
+        offer("b", "reject_once", "No"),
+        offer("c", "allow_twice", "Yes\u202e"),
+        offer("d", "reject_always", "Never"),
+    ]
+    assert [str(each) for each in told] == [
+        "allow always: No, reject",
+        "reject",
+        "of the unknown kind allow_twice: Yes\\u202e",
+        "reject always: Never",
+    ]
 
 
 def test_arguments_of_any_depth_are_shown() -> None:
@@ -28,7 +54,7 @@ def test_arguments_of_any_depth_are_shown() -> None:
         nested = b"[" * depth + b"1" + b"]" * depth
         call = {"title": b'"Deep"', "rawInput": b'{"a":' + nested + b"}"}
         params = b'{"toolCall":{"toolCallId":"t1"},"options":[]}'
-        assert permission(call, params).arguments[0].text
+        assert permission(call, params).blocks[1].text
 
 
 def test_in_a_list_and_in_a_notice_a_command_stands_for_a_title_of_it_that_was_cut_off() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from acp_conversation.history.timeline import ToolCall
-from acp_conversation.presentation.present_diffs import present_diffs, with_present_diffs
+from acp_conversation.presentation.permissions import blocks_of_call
+from acp_conversation.presentation.present_diffs import present_diffs
 
 
 def test_each_diff_has_the_whole_file_on_both_sides_and_all_else_stays() -> None:
@@ -20,16 +21,19 @@ def test_each_diff_has_the_whole_file_on_both_sides_and_all_else_stays() -> None
         {"type": "diff", "path": "/unreadable", "oldText": "two", "newText": "2"},
     ]
     fields = {"content": json.dumps(content).encode()}
-    call = with_present_diffs(ToolCall("t", fields), present_diffs(fields, files.get))
-    shown = json.loads(call.fields["content"])
-    assert [(it["type"], it.get("oldText"), it.get("newText")) for it in shown] == [
-        ("content", None, None),
-        ("diff", None, "first\n"),
-        ("diff", "one two\n", "overwritten\n"),
-        ("diff", "one two\n", "one 2\n"),
-        ("diff", "two", "2"),
-        ("content", None, None),
-        ("diff", "two", "2"),
+    found = present_diffs(fields, files.get)
+    assert {at: (it.old_text, it.new_text, it.differs) for at, it in found.items()} == {
+        1: ("", "first\n", False),
+        2: ("one two\n", "overwritten\n", False),
+        3: ("one two\n", "one 2\n", False),
+        4: ("two", "2", True),
+    }
+    blocks = blocks_of_call(ToolCall("t", fields), found)
+    assert [(it.kind, it.name, it.text) for it in blocks] == [
+        ("text", "", "I change them"),
+        ("diff", "/new", "a new file"),
+        ("diff", "/there", "against the file as it is"),
+        ("diff", "/there", "against the file as it is"),
+        ("diff", "/other", "The file has other text than the agent says"),
+        ("diff", "/unreadable", ""),
     ]
-    assert shown[0] == said
-    assert shown[5]["content"]["text"] == "The file has other text."

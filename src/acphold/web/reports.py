@@ -45,6 +45,7 @@ from acp_conversation.history.raw_update import ROLES, members, string, update_k
 from acp_conversation.history.replay import named_user
 from acp_conversation.history.timeline import turn_end
 from acp_conversation.history.words import document
+from acp_conversation.presentation.permissions import permission
 from acp_conversation.presentation.present_diffs import present_diffs, present_files
 from acp_conversation.reports.file_edits import diffs_in
 from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION
@@ -304,9 +305,10 @@ class Reports:
             found = await self._reader.ask(
                 lambda it: LocalReader(it, whose=whose, live=live).questions()
             )
-            call = next((it.call for it in found if it.question.id == question), None)
-            if call is None:
+            asks = next((it for it in found if it.question.id == question), None)
+            if asks is None:
                 raise RefusedError(404, "this question is not open")
+            call = asks.call or asks.question.tool_call
             try:
                 async with timeout(bounds.PRESENT_SECONDS):
                     diffs = await self._threads.run(
@@ -314,7 +316,8 @@ class Reports:
                     )
             except TimeoutError:
                 raise RefusedError(503, "the session's files take too long to read") from None
-            raw = facts_json({"diffs": {str(at): each for at, each in diffs.items()}}).encode()
+            shows = permission(call, asks.question.params, diffs)
+            raw = facts_json({"shows": shows}).encode()
         else:
             await self._export(exchange, session_id, principal)
             return

@@ -41,8 +41,7 @@ def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
         return ["@@ empty @@"]
     if diff.old_text == diff.new_text:
         return ["@@ no change @@"]
-    old = [] if diff.old_text is None else visible(diff.old_text).splitlines()
-    new = visible(diff.new_text).splitlines()
+    old, new = visible_lines(diff.old_text or ""), visible_lines(diff.new_text)
     if max(len(old), len(new)) > DIFF_LINES and not whole:
         return [f"@@ {quantity(len(old), 'line')} became {quantity(len(new), 'line')} @@"]
     lines: list[str] = []
@@ -56,6 +55,13 @@ def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
                 lines += [f"-{line}" for line in old[i:i_end]]
                 lines += [f"+{line}" for line in new[j:j_end]]
     return lines or ["@@ only line ends change @@"]
+
+
+def visible_lines(text: str) -> list[str]:
+    """Return the lines of a file; a carriage return that ends none is marked."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\\x0d")
+    return visible(text).splitlines()
 
 
 def _range(start: int, end: int) -> str:

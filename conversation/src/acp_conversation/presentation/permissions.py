@@ -1,13 +1,12 @@
-"""The content of a permission request, for every face: all arguments, and each answer's effect.
+"""The scene of a permission request, the same for every face: its blocks, and each answer's effect.
 
 Agents say a command in the title of its call, in its content, and in several arguments. It is shown
 once, and yet no argument is left out: one that repeats a text says which other one has it. Only the
 file of a diff that is shown, and the same change as a unified diff, are not said again; nor are
 folders outside of the session's, which each face names in its own words.
 
-The page gets it as data in the inbox. Until that has come, it computes the same from the request
-(`web/page/model/permission.js`); `tests/presentation/permissions.json` has cases that both pass.
-Texts are unchanged: each face makes them fit to be shown in its own way.
+A path of the call's `locations` is shown unless something else has it. A text that a diff shows is
+not said again: of a file as it is all of it, of another one what has all its lines in sight.
 """
 
 from __future__ import annotations
@@ -21,18 +20,40 @@ from msgspec.structs import replace
 
 from acp_conversation.history.raw_update import items, members, string
 from acp_conversation.history.timeline import ToolCall
-from acp_conversation.presentation.diffs import diff_lines, is_shown
+from acp_conversation.presentation.blocks import (
+    Block,
+    argument_block,
+    command_block,
+    diff_block,
+    path_blocks,
+    text_block,
+    title_block,
+)
+from acp_conversation.presentation.diffs import diff_lines, is_shown, visible_lines
+from acp_conversation.presentation.present_diffs import PresentDiff
 from acp_conversation.presentation.scenes import says_more, without_fence
-from acp_conversation.presentation.visible_text import exact, on_one_line, visible
+from acp_conversation.presentation.visible_text import exact, on_one_line
+from acp_wire.schema import Diff
 
 OFFERED: Final = {
     "allow_once": "allow once",
     "allow_always": "allow always",
-    "reject_once": "reject once",
+    "reject_once": "reject",
     "reject_always": "reject always",
 }
 """The effect of an answer, by its kind."""
 
+
+WANTS: Final = {
+    "execute": "wants to run",
+    "edit": "wants to change files",
+    "delete": "wants to delete",
+    "move": "wants to move files",
+    "read": "wants to read",
+    "search": "wants to search",
+    "fetch": "wants to fetch",
+}
+"""Words for a call that an agent asks about, by its kind."""
 
 Part = Literal["what", "where", ""]
 """The question about a call that an argument answers: what will happen, or where; "" for others."""
@@ -50,6 +71,8 @@ CHANGES: Final = ("diff", "patch")
 
 ORDER: Final[Sequence[Part]] = ("what", "where", "")
 
+NOTHING_PRESENT: Final[Mapping[int, PresentDiff]] = {}
+
 
 class Argument(Struct, frozen=True, omit_defaults=True):
     """An argument of the call; without a name if it is the only one."""
@@ -59,61 +82,121 @@ class Argument(Struct, frozen=True, omit_defaults=True):
     part: Part = ""
 
 
-class Offer(Struct, frozen=True, rename="camel"):
+LONG_NAME: Final = 16
+"""Most characters of an answer's name that stands beside another answer on a phone."""
+
+
+class Offer(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """An answer that the agent offers: its effect in our words, and the agent's name for it.
 
-    That name may be anything.
+    Both are finished; `name` is "" if it says no more than the effect.
     """
 
     option_id: str
     kind: str
     words: str
     name: str
+    is_long: bool = False
 
     def __str__(self) -> str:
-        words = on_one_line(self.words)
-        return f"{words}: {on_one_line(self.name)}" if self.says_more else words
-
-    @property
-    def says_more(self) -> bool:
-        """True if the agent's name for the answer says more than its effect."""
-        return says_more(self.kind, self.name)
+        return f"{self.words}: {self.name}" if self.name else self.words
 
 
-class Permission(Struct, frozen=True, omit_defaults=True):
-    """The content of a permission request; see the module.
+class Permission(Struct, frozen=True):
+    """The scene of a permission request: what the agent wants, in words; all that it would do; and
+    the answers."""
 
-    `title` is "" if an argument has its text. `content` has the places, in the call's content, of
-    the items that say more than title and arguments do. `outside` has the folders, outside of the
-    session's, that the agent asks to work in.
-    """
-
-    title: str
-    arguments: tuple[Argument, ...]
+    wants: str
+    blocks: tuple[Block, ...]
     options: tuple[Offer, ...]
-    content: tuple[int, ...]
-    outside: tuple[str, ...] = ()
 
 
 def offer(option_id: str, kind: str, name: str) -> Offer:
     """Return an answer from the agent's description of it."""
-    return Offer(option_id, kind, OFFERED.get(kind, f"of the unknown kind {kind}"), name)
+    words = OFFERED.get(kind, f"of the unknown kind {kind}")
+    told = exact(on_one_line(name)) if says_more(kind, name) else ""
+    return Offer(option_id, kind, exact(on_one_line(words)), told, len(told) > LONG_NAME)
 
 
-def permission(call: Mapping[str, bytes], params: bytes) -> Permission:
-    """Return the content of a request with these `params`, given its tool call's raw fields."""
+def permission(
+    call: Mapping[str, bytes],
+    params: bytes,
+    present: Mapping[int, PresentDiff] = NOTHING_PRESENT,
+) -> Permission:
+    """Return the scene of a request with these `params`, given its tool call's raw fields.
+
+    `present` has the diffs of the call against the files as they are, by their places.
+    """
     tool = ToolCall("", call)
     options = [members(option) for option in items(members(params).get("options", b""))]
     names = ("optionId", "kind", "name")
     offers = [offer(*(string(option.get(name)) or "" for name in names)) for option in options]
-    title, given, content = without_repetition(tool)
-    outside = tuple(folders_outside(tool))
-    return Permission(title, tuple(given), tuple(offers), tuple(content), outside)
+    wants = f"wants to {OUTSIDE}" if folders_outside(tool) else WANTS.get(tool.kind, "asks")
+    return Permission(wants, tuple(blocks_of_call(tool, present)), tuple(offers))
 
 
-def without_repetition(tool: ToolCall) -> tuple[str, list[Argument], list[int]]:
-    """Return title, arguments and places in the content of a call, as `Permission` has them."""
-    given = arguments(tool)
+def blocks_of_call(
+    tool: ToolCall, present: Mapping[int, PresentDiff] = NOTHING_PRESENT
+) -> list[Block]:
+    """Return all that is to be allowed: what would happen first, then where, then all else."""
+    title, given, places = without_repetition(tool, present)
+    outside = folders_outside(tool)
+    blocks = [block for folder in outside for block in path_blocks(folder)]
+    commands = [each for each in given if each.part == "what"]
+    for each in commands:
+        is_alone = len(commands) == 1 and len(each.name) < SURE
+        blocks.append(command_block(each.text, "" if is_alone else each.name))
+    is_command = tool.kind == "execute" and not commands
+    named = [command_block(bare(title)) if is_command else title_block(title)] if title else []
+    content = items(tool.fields.get("content", b""))
+    produced = [
+        block
+        for place in places
+        for block in _produced(content[place], present.get(place), tool.kind)
+    ]
+    has_diff = any(block.kind == "diff" for block in produced)
+    blocks += [*produced, *named] if has_diff else [*named, *produced]
+    for each in given:
+        if each.part == "where":
+            blocks += path_blocks(each.text, each.name)
+        elif each.part == "":
+            blocks.append(argument_block(each.name, each.text))
+    told = [tool.title, *(each.text for each in given), *(diff.path for diff in tool.diffs)]
+    paths = [
+        string(members(it).get("path")) or "" for it in items(tool.fields.get("locations", b""))
+    ]
+    for path in dict.fromkeys(paths):
+        if not any(path in text for text in (*told, *outside)):
+            blocks += path_blocks(path, "location")
+    return blocks or [title_block("A tool call")]
+
+
+def _produced(item: bytes, present: PresentDiff | None, kind_of_call: str) -> list[Block]:
+    """Return an item of a call's content."""
+    parts = members(item)
+    kind, block = string(parts.get("type")), members(parts.get("content", b""))
+    path, new = string(parts.get("path")), string(parts.get("newText"))
+    text = string(block.get("text"))
+    if kind == "diff" and path is not None and new is not None:
+        words, old = "", string(parts.get("oldText"))
+        if present is not None:
+            old, new = present.old_text, present.new_text
+            words = "a new file" if not old else "against the file as it is"
+            words = "The file has other text than the agent says" if present.differs else words
+        further = path_blocks(path)[1:]
+        return [diff_block(Diff(path, new, old_text=old), words), *further]
+    if kind == "content" and text is not None:
+        bared = without_fence(text)
+        return [argument_block("", bared) if kind_of_call == "execute" else text_block(bared)]
+    return [argument_block(kind or "", item.decode(errors="replace"))]
+
+
+def without_repetition(
+    tool: ToolCall, present: Mapping[int, PresentDiff] = NOTHING_PRESENT
+) -> tuple[str, list[Argument], list[int]]:
+    """Return the title, "" if an argument has its text; the arguments; and the places, in the
+    call's content, of the items that say more than both."""
+    given = arguments(tool, present)
     names = {each.name for each in given}
     whole = {text: name for text, name in whole_texts(tool).items() if name in names}
     told = {bare(text) for text in whole}
@@ -230,11 +313,13 @@ def _once(shown: Argument, tool: ToolCall, whole: Mapping[str, str]) -> Argument
         return shown
 
 
-def arguments(tool: ToolCall) -> list[Argument]:
+def arguments(
+    tool: ToolCall, present: Mapping[int, PresentDiff] = NOTHING_PRESENT
+) -> list[Argument]:
     """Return all arguments of a call.
 
-    A text that its diff shows as all old or all new lines is named but not repeated; nor is a
-    single argument repeated that is the title, as a command is with many agents. The file of its
+    A text that its diff shows as all old or all new lines is named but not repeated, nor the new
+    text of a diff against the file as it is, which has all other lines. The file of its
     diffs, a unified diff of the same changes, and `folders_outside` are left out.
     """
     raw = tool.raw_input or b""
@@ -254,11 +339,13 @@ def arguments(tool: ToolCall) -> list[Argument]:
         compared = diff_lines(diff, whole=True)
         for what, sign, text in (("old", "-", diff.old_text), ("new", "+", diff.new_text)):
             lines = [line[1:] for line in compared if line[0] in (sign, " ")]
-            shown = (text or "").rstrip("\n")
-            if "\n" in shown and lines == visible(text or "").splitlines():
-                in_diff[shown] = f"(all of the diff's {what} lines)"
-    if len(found) == 1 and found[0].text == tool.title.strip("`"):
-        return []
+            if text and lines == visible_lines(text):
+                in_diff[text.rstrip("\n")] = f"(all of the diff's {what} lines)"
+    for place, item in enumerate(items(tool.fields.get("content", b""))):
+        known = present.get(place)
+        for what in ("old", "new") if known is not None and not known.differs else ():
+            if text := (string(members(item).get(f"{what}Text")) or "").rstrip("\n"):
+                in_diff[text] = f"(all of the diff's {what} lines)"
     return [
         Argument(it.name, in_diff.get(it.text.rstrip("\n"), it.text), PARTS.get(it.name, ""))
         for it in found
@@ -275,13 +362,3 @@ def _spell(value: object) -> str:
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
         return " ".join(value)
     return msgspec.json.encode(value).decode()
-
-
-def argument_lines(shown: Sequence[Argument]) -> list[str]:
-    """Return the arguments as lines for a terminal, with continuation lines indented."""
-    lines = []
-    for each in shown:
-        name = f"{exact(on_one_line(each.name))}: " if each.name else ""
-        first, *rest = exact(each.text).splitlines() or [""]
-        lines += [f"{name}{first}", *(f"  {line}" if name else line for line in rest)]
-    return lines

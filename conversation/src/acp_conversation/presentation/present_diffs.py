@@ -14,20 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
-from msgspec.json import encode
-from msgspec.structs import replace
 
 from acp_conversation.history.raw_update import items, members, string
-from acp_conversation.history.timeline import ToolCall
 from acp_safety.snapshots.secret_names import may_hold_secret
 from acp_wire.errors import InvalidParamsError
-from acp_wire.schema.splice import array, splice
 from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.files import text_of
 from acp_wire.workspace.roots import Roots
-
-DIFFERS = b'{"type":"content","content":{"type":"text","text":"The file has other text."}}'
-"""The block behind a diff that does not fit the file."""
 
 
 class PresentDiff(Struct, frozen=True, rename="camel"):
@@ -61,20 +54,6 @@ def present_diffs(
         elif old not in text:
             found[place] = PresentDiff(old, new, differs=True)
     return found
-
-
-def with_present_diffs(tool: ToolCall, found: Mapping[int, PresentDiff]) -> ToolCall:
-    """Return the call with these diffs in the places of its own."""
-    content: list[bytes] = []
-    for place, item in enumerate(items(tool.fields.get("content", b""))):
-        if (present := found.get(place)) is None:
-            content.append(item)
-            continue
-        old = encode(present.old_text) if present.old_text else None
-        content.append(splice(item, {"oldText": old, "newText": encode(present.new_text)}))
-        if present.differs:
-            content.append(DIFFERS)
-    return replace(tool, fields={**tool.fields, "content": array(content)})
 
 
 MOST_BYTES: Final = 256 * 1024

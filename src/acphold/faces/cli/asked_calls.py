@@ -7,7 +7,7 @@ journal here, or a server far away.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from acp_conversation.history.decisions import (
@@ -18,11 +18,7 @@ from acp_conversation.history.decisions import (
 )
 from acp_conversation.history.entries import ANSWER, QUESTION
 from acp_conversation.history.raw_update import string
-from acp_conversation.presentation.present_diffs import (
-    present_diffs,
-    present_files,
-    with_present_diffs,
-)
+from acp_conversation.presentation.present_diffs import PresentDiff, present_diffs, present_files
 from acp_conversation.reports.transcript import DecidedQuestion
 from acp_safety.errors import RuleError
 from acp_safety.standing.decision import allowance
@@ -49,10 +45,10 @@ class KnownCalls:
         self._server = server and server.without_code
         self._threads = Threads(1)
 
-    async def at_present(self, session_id: str, tool: ToolCall) -> ToolCall:
-        """Return the call with its diffs against the files; as it is, if these cannot be read."""
+    async def at_present(self, session_id: str, tool: ToolCall) -> Mapping[int, PresentDiff]:
+        """Return the call's diffs against the files; none of those that cannot be read."""
         if self._server is not None or not tool.diffs:
-            return tool
+            return {}
         try:
             async with (
                 timeout(bounds.PRESENT_SECONDS),
@@ -60,11 +56,10 @@ class KnownCalls:
             ):
                 row = await journal.session(session_id)
                 reader = present_files(row.cwd, row.additional_directories)
-                found = await self._threads.run(present_diffs, tool.fields, reader)
+                return await self._threads.run(present_diffs, tool.fields, reader)
         except (AcpError, TimeoutError) as error:
             log.info("a change is shown as the agent says it: %s", error)
-            return tool
-        return with_present_diffs(tool, found)
+            return {}
 
     async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
         """Return the rules offered for the last question about this call; raises AcpError."""

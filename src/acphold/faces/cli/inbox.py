@@ -62,7 +62,7 @@ async def inbox(
     In a pipe, and with --list, the questions are printed. With --json each line is an object with
     id, sessionId, seq, place, at (pending since; ISO 8601, UTC), agent, cwd, title, asks, method
     params (the agent's request, as in ACP), toolCall (everything it reported about the call) and
-    shows (title, arguments and answers as they are shown here); then {"held": …} for each session
+    shows (blocks and answers as they are shown here); then {"held": …} for each session
     whose queue is paused: sessionId, agent, cwd, title, queued, held (the reason) and heldUntil.
     With --follow the first line has all `questions` and all that is `held`; each later line is a
     new `question` or `held`, or the id of a question that was `closed` or a session that `goesOn`.

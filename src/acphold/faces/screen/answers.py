@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from acp_conversation.history.decisions import Came
 from acp_conversation.history.prompt_queue import PromptQueue
+from acp_conversation.presentation.present_diffs import PresentDiff
 from acp_conversation.presentation.visible_text import on_one_line, visible
 from acp_conversation.reports.transcript import DecidedQuestion
 from acp_wire.processes.foreground import ForegroundProgram
@@ -100,8 +101,8 @@ class Face(QuestionFace, Protocol):
 class AskedCalls(Protocol):
     """The record of the tool calls that a person is asked about; see `cli.asked_calls`."""
 
-    async def at_present(self, session_id: str, tool: ToolCall) -> ToolCall:
-        """Return the call with its diffs against the files as they are."""
+    async def at_present(self, session_id: str, tool: ToolCall) -> Mapping[int, PresentDiff]:
+        """Return the call's diffs against the files as they are, by their places."""
 
     async def offers(self, session_id: str, call: str) -> Sequence[OfferedRule]:
         """Return the rules that a yes to the last question about this call may become; raises
@@ -159,13 +160,13 @@ class PersonAnswers:
     async def on_permission(self, question: PermissionQuestion) -> str | None:
         """Ask for permission for a tool; return the id of an option."""
         async with self._turn_to_ask():
-            tool = question.tool_call
+            tool, present = question.tool_call, dict[int, PresentDiff]()
             if self._calls is not None:
-                tool = await self._calls.at_present(question.session_id, tool)
-            self._show(call_details(tool))
-            self._flow.asks_about(question.tool_call)
-            choice = permission(question.tool_call, question.options)
-            self._flow.in_question = question.tool_call.tool_call_id
+                present |= await self._calls.at_present(question.session_id, tool)
+            self._show(call_details(tool, present))
+            self._flow.asks_about(tool)
+            choice = permission(tool, question.options)
+            self._flow.in_question = tool.tool_call_id
             try:
                 answer = await self._choose(choice, question)
             finally:

@@ -26,7 +26,7 @@ from acp_conversation.history.timeline import (
     TurnOutcome,
 )
 from acp_conversation.presentation import scenes
-from acp_conversation.presentation.diffs import diff_lines
+from acp_conversation.presentation.blocks import Block, diff_block
 from acp_conversation.presentation.scenes import blocks_of, describe_block, without_fence
 from acp_conversation.presentation.visible_text import on_one_line, quantity, visible
 from acp_conversation.reports.transcript import (
@@ -221,21 +221,28 @@ def _output(item: schema.ToolCallContent, *, whole: bool) -> Iterator[Text]:
         case schema.Content(content=block):
             yield from lines_in_colour(without_fence(describe_block(block)))
         case schema.Diff():
-            yield Text(on_one_line(item.path), "heading")
-            for line in diff_lines(item, whole=whole):
-                if not line.startswith("@@"):
-                    style = {"+": "added", "-": "removed"}.get(line[0], "")
-                    yield Text(f"{line[0]} {line[1:]}", style)
-                elif (place := re.match(r"@@ -\S+ \+(\d+)", line)) is None:
-                    yield Text(line.strip("@ "), "faint")
-                elif place[1] not in ("0", "1"):
-                    yield Text(f"line {place[1]}", "faint")
+            yield from block_lines([diff_block(item, whole=whole)])
         case schema.Terminal(terminal_id=terminal):
             yield from _lines(f"[terminal {terminal}]", "faint")
         case schema.UnknownToolContent(kind=kind):
             yield from _lines(f"[{kind}]", "faint")
         case _:
             assert_never(item)
+
+
+def block_lines(blocks: Sequence[Block]) -> Iterator[Text]:
+    """Yield the lines of the parts of a question, each of them whole."""
+    for block in blocks:
+        if block.kind == "diff":
+            head = Text(block.name, "heading")
+            yield head.append(f"  {block.text}", "faint") if block.text else head
+            for sign, text in ((line.sign, line.text) for line in block.lines):
+                style = {"+": "added", "-": "removed", "@": "faint"}.get(sign, "")
+                yield Text(text if sign == "@" else f"{sign} {text}", style)
+            continue
+        name = block.name or ("command" if block.kind == "command" else "")
+        for place, text in enumerate(block.whole.split("\n")):
+            yield Text(text if not name else f"  {text}" if place else f"{name}: {text}")
 
 
 # -- content --------------------------------------------------------------------------------

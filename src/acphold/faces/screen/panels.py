@@ -14,28 +14,25 @@ picks an answer, which is then shown; Enter confirms it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 
 from msgspec import Struct
-from msgspec.structs import replace
 from rich.text import Text
 
-from acp_conversation.history.raw_update import items
 from acp_conversation.history.timeline import ToolCall
 from acp_conversation.presentation.permissions import (
     OUTSIDE,
-    argument_lines,
-    arguments,
     bare,
+    blocks_of_call,
     folders_outside,
     is_told,
     offer,
     whole_texts,
-    without_repetition,
 )
-from acp_conversation.presentation.visible_text import on_one_line, visible
+from acp_conversation.presentation.present_diffs import PresentDiff
+from acp_conversation.presentation.visible_text import on_one_line
 from acp_safety.standing.decision import allowance
 from acp_wire import schema
 from acp_wire.schema.client_services import (
@@ -44,7 +41,7 @@ from acp_wire.schema.client_services import (
     TitledMultiSelectItems,
 )
 from acphold.errors import DeclarationError
-from acphold.faces.screen.layout import Passage, call_head, passage
+from acphold.faces.screen.layout import Passage, block_lines, call_head
 from acphold.live.reading.session_reader import OfferedRule
 
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
@@ -223,26 +220,20 @@ def _outside(tool: ToolCall) -> str:
     return f"{OUTSIDE}: {', '.join(folders)}" if folders else ""
 
 
-def call_details(tool: ToolCall) -> Passage:
-    """Return all that is to be allowed: the whole command, the diff, and every argument."""
-    shown, given, places = without_repetition(tool)
-    title, below = on_one_line(shown), list[str]()
+def call_details(tool: ToolCall, present: Mapping[int, PresentDiff] | None = None) -> Passage:
+    """Return all that is to be allowed; `present` as in `presentation.permissions`."""
+    blocks = blocks_of_call(tool, present or {})
+    title = "" if tool.title.strip() else on_one_line(tool.tool_call_id)
     if outside := _outside(tool):
-        title, below = on_one_line(outside), visible(shown.strip()).splitlines()
-    elif not tool.title.strip():
-        title = on_one_line(tool.tool_call_id)
-    elif not _fits_a_line(shown):
-        title, below = "", visible(shown.strip()).splitlines()
-    content = items(tool.fields.get("content", b""))
-    produced = b"[%b]" % b",".join(content[place] for place in places)
-    fields = {**tool.fields, "content": produced}
-    _, *lines = passage(replace(tool, fields=fields), full=True).lines
-    below += argument_lines(given)
-    return Passage(
-        "asks",
-        "acphold",
-        [call_head(tool, title), *lines, *(Text(f"  {line}") for line in below)],
-    )
+        title, blocks = on_one_line(outside), blocks[len(folders_outside(tool)) :]
+    for block in blocks if not title else ():
+        # Of the texts the agent's title alone is no prose.
+        if block.kind == "text" and not block.is_prose and _fits_a_line(block.whole):
+            title = block.whole
+            blocks.remove(block)
+            break
+    lines = (Text("  ").append_text(line) for line in block_lines(blocks))
+    return Passage("asks", "acphold", [call_head(tool, title), *lines])
 
 
 def in_short(tool: ToolCall) -> str:
@@ -250,8 +241,8 @@ def in_short(tool: ToolCall) -> str:
     if folders_outside(tool):
         return "Allow this?"
     title, is_run = bare(tool.title), tool.kind == "execute"
-    is_command = is_told(title, whole_texts(tool)) or (is_run and title and not arguments(tool))
-    if is_command or not _fits_a_line(title):
+    whole = whole_texts(tool)
+    if is_told(title, whole) or (is_run and title and not whole) or not _fits_a_line(title):
         return "Allow this command?" if is_run else "Allow this?"
     return ""
 

@@ -27,7 +27,7 @@ export const NAMES = wordTable({ "+": "added", "-": "removed", "@": "skipped" })
 export function OneColumn({ lines }) {
   return html`<table><tbody>${lines.map(
     (each) => html`<tr class=${NAMES[each.sign]}>
-      <td class="number" aria-hidden="true">${each.after || each.before || ""}</td><td class="sign">${each.sign}</td><td>${each.text || "\n"}</td>
+      <td class="number" aria-hidden="true">${each.after || each.before || ""}</td><td class="sign">${each.sign === "@" ? "" : each.sign}</td><td>${each.text || "\n"}</td>
     </tr>`,
   )}</tbody></table>`;
 }

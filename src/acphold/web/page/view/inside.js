@@ -1,5 +1,5 @@
-// What is inside a tool call that somebody has opened, and what a question is about.
-import { argumentsOf } from "../model/permission.js";
+// What is inside a tool call that somebody has opened.
+import { argumentsOf } from "../model/calls.js";
 import { asText, line, saidIn, shortPath, unfenced } from "../model/text.js";
 import { ContentView } from "./content.js";
 import { DiffView } from "./diff.js";
@@ -23,7 +23,7 @@ export function Inside({ tool, content }) {
   </div>`;
 }
 
-/** All that a call is given, nothing of it folded away. @param {{given: import("../model/permission.js").Argument[]}} props */
+/** All that a call is given, nothing of it folded away. @param {{given: import("../model/calls.js").Argument[]}} props */
 function Arguments({ given }) {
   if (given.length === 0) return null;
   return html`<dl class="arguments">${given.map(({ name, text }) => html`<div>${name && html`<dt>${line(name, 120)}</dt>`}<dd><pre class="command" tabindex="0"><${Long} text=${text} /></pre></dd></div>`)}</dl>`;
