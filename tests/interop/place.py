@@ -66,9 +66,9 @@ class Place:
         return str(ended.stdout)
 
     @contextmanager
-    def serving(self, agent: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def serving(self, agent: Sequence[str], **more: str) -> Iterator[tuple[str, str]]:
         """The address of a server in front of `agent`, and a token."""
-        env = self.environment(XDG_STATE_HOME=str(self.home))
+        env = self.environment(**{"XDG_STATE_HOME": str(self.home), **more})
         acphold = [sys.executable, "-m", "acphold"]
         words = [*acphold, "serve", "--json", "--listen", "127.0.0.1:0", "--", *agent]
         pipe = subprocess.PIPE

@@ -5,13 +5,18 @@ Each agent is asked the same by JetBrains AIR's methods and by the drafts, alone
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import websockets
 
-from tests.editor import Refused
+from tests.editor import DEADLINE, Refused
 from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place
@@ -171,6 +176,83 @@ def changes(client: Client) -> list[Json]:
     """What was told to the subscription."""
     told = (it for it in client.messages if it.get("method") == "_session/list/changes")
     return [info for it in told for info in it["params"]["sessions"]]
+
+
+async def test_a_session_that_was_renamed_just_now_is_archived_and_stays_so(
+    place: Place, model: ModelEndpoint
+) -> None:
+    env = CLAUDE.prepare(place.home, model.url)
+    async with place.client(place.wrapped(CLAUDE.command()), **env) as client:
+        await client.call("initialize", as_air())
+        for number in range(4):
+            session_id = (await client.call("session/new", opening(place.work)))["sessionId"]
+            await client.call("session/prompt", prompt(session_id, PROMPT))
+            asked = {"sessionId": session_id}
+            await client.call("_session/rename", {**asked, "title": f"The gate {number}"})
+            # The title reaches the agent's file while this goes on.
+            await asyncio.sleep(0.3 + 0.5 * number)
+            await client.call("_session/archive", asked)
+            seen = Seen(client, place.work, session_id)
+            for look in range(4):
+                await seen.note(f"archived {look}")
+                await asyncio.sleep(0.5)
+            assert [*seen.shown.values()] == [None] * 4, number
+        await client.leave()
+
+
+async def test_a_second_user_of_serve_learns_nothing_of_the_first_from_the_agents_index(
+    place: Place, model: ModelEndpoint
+) -> None:
+    env = CLAUDE.prepare(place.home, model.url)
+    with place.serving(CLAUDE.command(), **env) as (url, _):
+
+        async def token(*words: str) -> str:
+            return (await place.acphold(env, "access", "token", *words)).strip()
+
+        first, second = await token("--user", "ann"), await token("--user", "bob")
+        watcher = await token("--user", "eve", "--scope", "watch")
+        async with on_network(url, first) as ann:
+            await ann("initialize", as_air())
+            session_id = (await ann("session/new", opening(place.work)))["result"]["sessionId"]
+            await ann("session/prompt", prompt(session_id, PROMPT))
+            ids = {"sessionIds": [session_id]}
+            [found] = (await ann("_session/batch_get", ids))["result"]["sessions"]
+            assert PROMPT in found["title"]
+            plain = introduction()
+            for token_of, said in itertools.product((second, watcher), (plain, as_air())):
+                async with on_network(url, token_of) as other:
+                    await other("initialize", said)
+                    answers = [
+                        await other("_session/batch_get", ids),
+                        await other("_session/list/subscribe", {"cwd": str(place.work)}),
+                        await other("session/list", {}),
+                        await other("session/status", {"sessionId": session_id}),
+                        await other("_session/rename", {"sessionId": session_id, "title": "x"}),
+                    ]
+                    for secret in (PROMPT, str(place.work)):
+                        assert secret not in json.dumps(answers)
+                    assert [it.get("result", {}).get("sessions", []) for it in answers] == [[]] * 5
+
+
+@asynccontextmanager
+async def on_network(url: str, token: str) -> AsyncIterator[Callable[[str, Json], Awaitable[Json]]]:
+    """A client of `serve`; it is called with a method and params, and returns the answer."""
+    address = f"{url.replace('http', 'ws', 1)}/acp"
+    headers = {"Authorization": f"Bearer {token}"}
+    async with websockets.connect(address, additional_headers=headers) as socket:
+        numbers = itertools.count()
+
+        async def ask(method: str, params: Json) -> Json:
+            number = next(numbers)
+            asked = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            await socket.send(json.dumps(asked))
+            async with asyncio.timeout(DEADLINE):
+                while (answer := json.loads(await socket.recv())).get("id") != number:
+                    pass
+            found: Json = answer
+            return found
+
+        yield ask
 
 
 async def test_the_title_that_opencode_makes_replaces_the_first_prompt(

@@ -633,12 +633,55 @@ async def test_late_news_from_the_agent_undoes_no_change_that_it_made_for_us(
         house.agent.lists = [archived]
         assert await is_archived_once_told(there)  # it was on its way already
         house.agent.lists = [there]
+        assert await is_archived_once_told(there)  # told once more
         assert not await is_archived_once_told(there)  # somebody has put it back there
         await client.call("_session/archive", {"sessionId": session})
         await client.call("_session/unarchive", {"sessionId": session})
         assert not await is_archived_once_told(archived)
         house.agent.lists = [archived]
+        assert not await is_archived_once_told(archived)
         assert await is_archived_once_told(archived)
+
+
+async def test_the_agent_archives_a_session_while_it_has_it_open_and_closes_it_then(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        house.agent.can("load", "list", "close")
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        before = len(house.agent.asked)
+        await client.call("_session/archive", {"sessionId": session})
+        asked = [method for method, _ in house.agent.asked[before:]]
+        assert asked == [air.ARCHIVE, "session/close"]
+
+
+async def test_what_a_person_did_last_is_told_to_the_agent_once_more_and_not_followed_back(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        with_index(house)
+        client, session = await house.opened(_meta=INDEX)
+        await house.turn(client, session, "one", "ONE")
+        lost = theirs("/", sessionId=session, air={"archived": False})
+        house.agent.lists = [lost]
+        await sessions(client, Path("/"))
+
+        async def listed() -> tuple[bool, int]:
+            there = (await sessions(client, Path("/"))).keys() == {session}
+            return there, sum(method == air.ARCHIVE for method, _ in house.agent.asked)
+
+        await client.call("_session/archive", {"sessionId": session})
+        assert await listed() == (False, 2)  # its list has lost it
+        assert await listed() == (True, 2)  # somebody there has put it back again
+        await client.call("_session/archive", {"sessionId": session})
+        house.agent.lists = [theirs("/", sessionId=session, air={"archived": True})]
+        assert await listed() == (False, 3)
+        monkeypatch.setattr(hub_bounds, "UNSURE_SECONDS", 0.0)
+        assert await listed() == (False, 3)  # it has kept it for long
+        house.agent.lists = [lost]
+        assert await listed() == (True, 3)
 
 
 async def test_late_news_of_a_session_that_only_the_agent_has_is_told_as_it_is_by_now(

@@ -68,7 +68,9 @@ class _Known(Struct, eq=False):
     came; and the word that ours was compared with last, `first` if it never was.
 
     `as_told` is True if we last had the agent archive the session, False if we had it put back,
-    None if neither, or if its list has said otherwise since.
+    None if neither, or if its list has said otherwise since. If its list says otherwise before
+    it has kept that for a while (`told_at`, in seconds), the agent is told once more: until then
+    it `can_repeat`.
     """
 
     line: ListLine
@@ -76,6 +78,8 @@ class _Known(Struct, eq=False):
     first: AgentsWord
     compared: AgentsWord | None = None
     as_told: bool | None = None
+    can_repeat: bool = False
+    told_at: float = 0.0
 
     @property
     def is_news(self) -> bool:
@@ -181,7 +185,9 @@ class AgentsList:
             self._known[agents_id] = _Known(line, number, _word(line))
         elif known.number <= number:  # else something newer came while the list was on its way
             known.line, known.number = line, number
-            if known.as_told is not line.archived:
+            if known.as_told is line.archived:
+                known.can_repeat &= monotonic() - known.told_at < bounds.UNSURE_SECONDS
+            elif not known.can_repeat:
                 known.as_told = None
 
     async def _ask(self, place: Place) -> dict[str, ListLine]:
@@ -264,10 +270,14 @@ class AgentsList:
             title = as_title(word.title or "")
             if title is not None and await self._replaces(title, row, is_first=is_first):
                 change = replace(change, title=title)
-        if before.archived != word.archived != row.archived:
+        if known.as_told not in {None, word.archived} and row.archived is known.as_told:
+            # An agent that wrote its own files at the same time has lost our change.
+            known.can_repeat, known.as_told = False, None
+            await self._tell(row, None, archived=row.archived)
+        elif before.archived != word.archived != row.archived:
             change = replace(change, archived=word.archived)
         elif known.as_told and not row.archived:  # a prompt has put it back
-            await self.tell(row.session_id, None, archived=False)
+            await self._tell(row, None, archived=False)
         if change == NO_CHANGE:
             return False
         await self._journal.change(row.session_id, change)
@@ -292,24 +302,28 @@ class AgentsList:
     async def tell(self, session_id: str, title: str | None, *, archived: bool) -> None:
         """Have the agent's own list follow a change that was made here, if the agent runs and has a
         method for it: a title, or else whether the session is archived."""
+        row = await self._journal.session(session_id)
+        if title is not None or row.archived == archived:  # else it has been changed again
+            await self._tell(row, title, archived=archived, can_repeat=True)
+
+    async def _tell(
+        self, row: SessionRow, title: str | None, *, archived: bool, can_repeat: bool = False
+    ) -> None:
         ways = air.ARCHIVING if archived else air.UNARCHIVING
         if title is not None:
             ways = air.NAMING
         method = next((it for it in ways if it in self._agent.index_methods), None)
         if method is None or not self._agent.alive:
             return
-        row = await self._journal.session(session_id)
         if row.agent != self._agent.key or (agents_id := row.downstream_id) is None:
             return
-        if title is None and row.archived != archived:
-            return  # somebody has changed it again meanwhile
         params = {"sessionId": agents_id, **({} if title is None else {"title": title})}
         try:
             await ask(self._agent, method, encode(params), bounds.AGENT_LIST_SECONDS)
         except AcpError as exc:
-            log.info("session %s: the agent's own list does not follow: %s", session_id, exc)
+            log.info("session %s: the agent's list does not follow: %s", row.session_id, exc)
         else:
-            self.note(agents_id, title, archived=archived)
+            self.note(agents_id, title, archived=archived, can_repeat=can_repeat)
 
     async def tell_changes(self, session_id: str, *, archived: bool | None) -> None:
         """Have the agent's own list follow what another process has changed in a session of ours,
@@ -325,8 +339,10 @@ class AgentsList:
         except AcpError as exc:
             log.info("session %s: the agent is not told of its change: %s", session_id, exc)
 
-    def note(self, agents_id: str, title: str | None, *, archived: bool) -> None:
-        """Note a change that the agent has made at our request."""
+    def note(
+        self, agents_id: str, title: str | None, *, archived: bool, can_repeat: bool = False
+    ) -> None:
+        """Note a change that the agent has made at our request, which we can repeat."""
         if (known := self._known.get(agents_id)) is None:
             return
         raw = known.line.raw
@@ -334,7 +350,7 @@ class AgentsList:
             raw = splice(raw, {"title": encode(title)})
         elif air.INDEX in self._agent.index_methods:
             raw = air.with_fields(raw, {"archived": encode(archived)})
-            known.as_told = archived
+            known.as_told, known.told_at, known.can_repeat = archived, monotonic(), can_repeat
         self._number += 1
         known.line, known.number = _read(raw) or known.line, self._number
         known.compared = _word(known.line)

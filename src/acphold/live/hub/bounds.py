@@ -190,6 +190,9 @@ LIST_PAGE: Final = 50
 AGENT_LIST_SECONDS: Final = 3.0
 """Seconds the agent has to list its own sessions; after that the list is shown without the rest."""
 
+UNSURE_SECONDS: Final = 60.0
+"""Seconds in which an agent's list may lose a change of ours that it has shown already."""
+
 AGENT_SESSIONS: Final = 5000
 """Most of the agent's own sessions that are listed."""
 

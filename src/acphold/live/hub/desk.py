@@ -99,7 +99,7 @@ class Desk:
         self._following = TaskSet()
         self._adoption = Adoption(hub, agents, self._shared)
         self.listed = ListedSessions(
-            journal, self.keep, hub.close, hub.look_at, self.agent.surroundings
+            journal, self.keep, hub.closing, hub.look_at, self.agent.surroundings
         )
         self._introducing = asyncio.Lock()
         self.start_failed = asyncio.Event()

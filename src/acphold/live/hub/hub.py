@@ -233,28 +233,37 @@ class Hub:
 
         If clients other than `client` have it open, only `client` leaves, with its own turns.
         """
+        async with self.closing(session_id, client):
+            pass
+
+    @asynccontextmanager
+    async def closing(self, session_id: str, client: Client | None = None) -> AsyncIterator[None]:
+        """Do the same around a block, which runs once it is free here; then the agent closes it.
+
+        An agent of ours has closed it before the block."""
+        conversation, at_agent = self.live.get(session_id), None
         if (adopting := self.adopting.get(session_id)) is not None:
+            conversation = None
             await end(adopting)
-            return
-        conversation = self.live.get(session_id)
-        if conversation is None:
+        elif conversation is None:
             await self.journal.session(session_id)  # UnknownSessionError when there is none
-            return
-        here = [attachment.client for attachment in conversation.session.attachments]
-        if client is not None and any(other is not client for other in here):
+        elif any(it.client is not client for it in conversation.session.attachments) and client:
             await conversation.close_for(client)
-            return
-        side = conversation.side
-        at_agent = side.under_its_id(b"{}") if side.is_open else None
-        if side.agent.reads_journal:
-            # The last words of an agent of ours are part of the session; those of a program are
-            # dropped.
-            await conversation.turns.aclose()
-            await close_at(side.agent, session_id, at_agent)
-            await self.close_live(conversation)
         else:
+            side = conversation.side
+            at_agent = side.under_its_id(b"{}") if side.is_open else None
+            if side.agent.reads_journal:
+                # The last words of an agent of ours are part of the session; those of a program are
+                # dropped.
+                await conversation.turns.aclose()
+                await close_at(side.agent, session_id, at_agent)
+                at_agent = None
             await self.close_live(conversation)
-            await close_at(side.agent, session_id, at_agent)
+        try:
+            yield
+        finally:
+            if conversation is not None:
+                await close_at(conversation.side.agent, session_id, at_agent)
 
     async def close_live(self, conversation: Conversation) -> None:
         """Close it to the end, even if the request for that is cancelled."""

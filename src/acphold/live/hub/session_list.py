@@ -25,6 +25,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, json
@@ -271,12 +272,12 @@ class GivenTitle(Struct, eq=False):
 
 
 class ListedSessions(Struct, eq=False):
-    """Requests about any session in the list, at a desk, whose `keep` and `close` these are; the
+    """Requests about any session in the list, at a desk, whose `keep` and `closing` these are; the
     surroundings are those of whoever asks."""
 
     _journal: Journal
     _keep: Callable[[str], Awaitable[None]]
-    _close: Callable[[str, Client], Awaitable[None]]
+    _closing: Callable[[str, Client], AbstractAsyncContextManager[None]]
     _look_at: LookAt
     _surroundings: Surroundings
 
@@ -291,12 +292,16 @@ class ListedSessions(Struct, eq=False):
         await self._look_at(session_id)
         return kept
 
-    async def archive(self, session_id: str, client: Client) -> None:
+    async def archive(
+        self, session_id: str, client: Client, tell: Callable[[], Awaitable[None]]
+    ) -> None:
         """Take it out of the lists; `client` closes it, and if that was the last client, so does
-        this process."""
+        this process. The agent is told by `tell` before it closes the session: while that is
+        open, only the agent's own program can change how it is listed."""
         await self._keep(session_id)
-        await self._close(session_id, client)
-        await self._journal.change(session_id, RowChange(archived=True))
+        async with self._closing(session_id, client):
+            await self._journal.change(session_id, RowChange(archived=True))
+            await tell()
         await self._look_at(session_id)  # others may still have it open, and prompt it back
 
     async def unarchive(self, session_id: str) -> None:

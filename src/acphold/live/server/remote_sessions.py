@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from acp_wire.rpc import Transport
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import CLOSE_SESSION, encode
+from acp_wire.schema.methods import ARCHIVE_SESSION
 from acp_wire.tasks import END_SECONDS, TaskSet, end
 from acp_wire.transports.addresses import are_here, connect
 from acp_wire.transports.streams import memory_pair
@@ -162,10 +163,10 @@ class RemoteSessions:
         """Send a notification about a session to its owner."""
         self._lines[session_id].far.tell(method, params)
 
-    async def close(self, session_id: str) -> None:
-        """Close a session at its owner, if the client has it open there."""
+    async def archive(self, session_id: str) -> None:
+        """Archive and close a session at its owner, if the client has it open there."""
         if (line := self._lines.get(session_id)) is not None:
-            await line.far.call(CLOSE_SESSION.name, encode({"sessionId": session_id}))
+            await line.far.call(ARCHIVE_SESSION.name, encode({"sessionId": session_id}))
             self._end(line)
 
     def _end_if_left(self, line: SessionLine) -> None:

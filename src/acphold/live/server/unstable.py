@@ -12,6 +12,9 @@ clients drop an answer with members that they do not know.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import ResumeSessionRequest, decode, encode, methods
 from acp_wire.schema.session_requests import ForkSessionRequest
@@ -37,6 +40,9 @@ from acphold.live.server.desks import Desks
 from acphold.live.server.open_params import OpenParams
 from acphold.live.server.principals import Entrance, Note
 from acphold.live.server.session_opener import SessionOpener
+
+if TYPE_CHECKING:
+    from acphold.live.hub.hub import DeskInHub
 
 AT = "acphold/at"
 """Our `_meta` key in a fork: the number of an entry; the copy ends with the turn of that entry."""
@@ -124,11 +130,12 @@ class UnstableMethods:
         return answer
 
     async def _tell(
-        self, desk: Desk, session_id: str, title: str | None, *, archived: bool
+        self, desk: DeskInHub, session_id: str, title: str | None, *, archived: bool
     ) -> None:
         """Report a change to another process in which the session is live, and to the agent: the
         next list shows what its own has."""
-        await tell_owner(await self._desks.hub.journal.owner(session_id), session_id)
+        owner, changed = await self._desks.hub.journal.owner(session_id), title is None
+        await tell_owner(owner, session_id, archived=archived if changed else None)
         await desk.sessions.agents.tell(session_id, title, archived=archived)
 
     async def archive(self, request: Request, *, archived: bool = True) -> bytes:
@@ -138,12 +145,15 @@ class UnstableMethods:
             answer = await self._answer_of_agent(desk, request, archived=archived)
             if answer is not None:
                 return answer
+            # The agent that has it open knows it best.
+            its = self._desks.hub.desk_of(session_id) or desk
+            tell = partial(self._tell, its, session_id, None, archived=archived)
             if archived:
-                await self._opener.remote.close(session_id)
-                await desk.listed.archive(session_id, self._client)
+                await self._opener.remote.archive(session_id)
+                await desk.listed.archive(session_id, self._client, tell)
             else:
                 await desk.listed.unarchive(session_id)
-            await self._tell(desk, session_id, None, archived=archived)
+                await tell()
         return b"{}"
 
     async def _status(self, request: Request) -> bytes:
