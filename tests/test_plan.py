@@ -72,7 +72,8 @@ ROOMS = {
     },
     "acp_safety": {
         **dict.fromkeys(("errors", "version"), 1),
-        **dict.fromkeys(("redaction", "snapshots", "standing"), 2),
+        **dict.fromkeys(("redaction", "snapshots"), 2),
+        "standing": 3,
     },
     "acp_conversation": {
         **dict.fromkeys(("errors", "version"), 1),

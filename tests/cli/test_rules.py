@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from acp_safety.standing.decision import RuleChange, StandingRule
 from acphold.journal.stores import open_journal
@@ -49,6 +50,16 @@ def rules(
     )
     assert run.returncode == code, run.stderr
     return run.stdout + run.stderr
+
+
+def commit_in(folder: Path, *names: str) -> None:
+    """Make the folder a repository in which these files are committed."""
+    for name in names:
+        (folder / name).parent.mkdir()
+        (folder / name).write_text("x")
+    me = ("-c", "user.name=ada", "-c", "user.email=a@x")
+    for words in (("init", "-q"), ("add", "-A"), (*me, "commit", "-q", "-m", "sources")):
+        subprocess.run(["git", *words], cwd=folder, check=True)
 
 
 async def kept(journal: Path) -> list[StandingRule]:
@@ -175,6 +186,29 @@ async def test_all_rules_are_switched_off_and_on(tmp_path: Path, folder: Path) -
     await opened.access.change_rules("", [1], RuleChange(expires_at=1))
     await opened.aclose()
     assert rules(journal, "off", folder=folder) == "0 rules off\n"
+
+
+async def test_a_rule_for_edits_of_all_files_is_refused_and_shown_with_its_replacement(
+    tmp_path: Path, folder: Path
+) -> None:
+    journal = tmp_path / "journal.db"
+    await asked(journal, folder)
+    commit_in(folder, "web/a.ts", "docs/a.md")
+    told = rules(journal, "add", "edit .", folder=folder, code=2)
+    why = "a rule for edits names a folder below the project, or a file"
+    better = "such as `edit docs` or `edit web`"
+    assert f"edit .: {why}, {better}" in told
+    told = rules(journal, "add", "edit docs", folder=folder)
+    assert "edit files in project/docs" in told
+    assert "one may run at the next command of any tool" in told
+    opened = open_journal(journal)
+    [made] = await opened.access.rules("")
+    await opened.access.add_rule(replace(made, argv=(".",)))
+    await opened.aclose()
+    _, stored = rules(journal, folder=folder).splitlines()
+    assert f" · no longer counts: {why}, {better}" in stored
+    listed = [json.loads(it) for it in rules(journal, "--json", folder=folder).splitlines()]
+    assert listed[1]["meaning"] == f"no longer counts: {why}, {better}"
 
 
 @pytest.mark.parametrize("text", ["run npm ...", "run sh -c pytest", "run ls; id", "edit /etc"])

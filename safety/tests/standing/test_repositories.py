@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,29 +12,9 @@ from msgspec.structs import replace
 from acp_safety.standing.asked_actions import RunAction
 from acp_safety.standing.decision import Circumstances, RuleDecision, decide, read_rule
 from acp_safety.standing.repositories import why_runs
+from tests.standing.git_calls import git
 
-SECONDS = 20
 WORKS = ("status", "log -p", "diff", "show", "blame a.txt", "grep -n one", "describe --always")
-
-
-def git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder.parent),
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_AUTHOR_NAME": "ada",
-        "GIT_AUTHOR_EMAIL": "a@x",
-        "GIT_COMMITTER_NAME": "ada",
-        "GIT_COMMITTER_EMAIL": "a@x",
-    }
-    return subprocess.run(
-        ["git", "-c", "protocol.file.allow=always", *words],
-        cwd=folder,
-        env=env,
-        timeout=SECONDS,
-        capture_output=True,
-        text=True,
-    )
 
 
 @pytest.fixture

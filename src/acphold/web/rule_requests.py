@@ -19,6 +19,7 @@ revoke a rule that asks gives permission back, and needs rules, too.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Final
 
@@ -143,7 +144,7 @@ class RuleRequests:
 
     async def _answer(self, exchange: HttpExchange, found: Sequence[StandingRule]) -> None:
         place = await self._reader.ask(rule_place)
-        rules = ",".join(rule_json(rule, place) for rule in found)
+        rules = ",".join([await asyncio.to_thread(rule_json, rule, place) for rule in found])
         await exchange.answer(200, raw=f'{{"rules":[{rules}]}}'.encode())
 
 

@@ -2,7 +2,8 @@
 
     run make check        exactly this command
     run pytest …          with any arguments that the row of the program covers
-    edit docs             ordinary files below a folder of the session; `.` is all of it
+    edit docs             committed sources and documents below a folder of the session, and new
+                          files like them; or one file, by its name
     ask run git push …    always asked, whatever allows it
 
 `…` may be typed as three dots.
@@ -26,7 +27,8 @@ from msgspec.structs import asdict, replace
 
 from acp_safety.errors import RuleError
 from acp_safety.standing.asked_actions import Action, EditAction, RunAction
-from acp_safety.standing.folders import is_in, no_edit, real
+from acp_safety.standing.folders import EDITABLE, ending, is_in, no_edit, real
+from acp_safety.standing.moved_shells import PLAIN_FOLDER
 from acp_safety.standing.programs import (
     BARE,
     EXACT_AND_TYPED,
@@ -100,7 +102,7 @@ class StandingRule(Struct, frozen=True):
     def deed(self) -> str:
         """The end of a sentence that begins with "allow the agent to"; without its folder."""
         if self.kind == "edit":
-            return "edit files"
+            return f"edit {os.path.basename(self.argv[0])}" if self._names_file else "edit files"
         # In marks: the words of an exact command may be "with any arguments".
         return f"run `{' '.join(map(quote, self.argv))}`{' with any arguments' * self.is_prefix}"
 
@@ -109,7 +111,19 @@ class StandingRule(Struct, frozen=True):
         """The folder that it is for, as people name it; "" for all."""
         name = os.path.basename(self.folder) or self.folder
         within = self.argv[0] if self.kind == "edit" else "."
+        if self._names_file:
+            within = os.path.dirname(within)
         return name and os.path.normpath(os.path.join(name, within))
+
+    @property
+    def _names_file(self) -> bool:
+        return self.kind == "edit" and ending(self.argv[0]) in EDITABLE
+
+    @property
+    def is_for_all_files(self) -> bool:
+        """True if it allows edits in the whole project, as rules could once: it does not count."""
+        is_whole = self.kind == "edit" and os.path.normpath(self.argv[0]) == "."
+        return is_whole and self.verdict == "allow"
 
     @property
     def words(self) -> str:
@@ -136,8 +150,10 @@ class StandingRule(Struct, frozen=True):
         """Its effect, in plain words."""
         if self.verdict == "ask":
             return "your rules are paused in this session" if self.is_rest else "always asks"
+        if self.is_for_all_files:
+            return f"no longer counts: {NO_PLACE}"
         if self.kind == "edit":
-            return "changes sources and documents there; an edited source runs at the next test"
+            return EDITS
         row = row_of(self.argv)
         if self.is_prefix and row is not None:
             return MEANS[row.means]
@@ -171,6 +187,29 @@ class StandingRule(Struct, frozen=True):
             and self.session in ("", session)
             and (self.folder == folder or (not self.folder and self.verdict == "ask"))
         )
+
+
+EDITS: Final = (
+    "changes committed sources and documents there, and adds such files; "
+    "one may run at the next command of any tool"
+)
+
+NO_PLACE: Final = "a rule for edits names a folder below the project, or a file"
+
+
+def name_places(why: str, folder: str) -> str:
+    """Return `why` no rule for edits reaches all of a project, with rules for the project in this
+    folder, whose repository is read."""
+    from acp_safety.standing.committed_files import places_for_edits
+
+    better = [f"`edit {quote(place)}`" for place in places_for_edits(folder)]
+    return f"{why}, such as {' or '.join(better)}" if better else why
+
+
+def meaning_now(rule: StandingRule) -> str:
+    """Return a rule's meaning; if it no longer counts, with its replacement, as `name_places`."""
+    is_gone = rule.is_for_all_files
+    return name_places(rule.meaning, rule.folder) if is_gone else rule.meaning
 
 
 def pausing_rule(session: str, person: str, now: int) -> StandingRule:
@@ -235,8 +274,9 @@ def rule_text(words: Sequence[str]) -> str:
     return " ".join(word if word == ANY else quote(word) for word in words)
 
 
-def read_rule(text: str) -> StandingRule:
-    """Return the rule that `text` says, without a scope; raises RuleError with the reason."""
+def read_rule(text: str, folder: str = "") -> StandingRule:
+    """Return the rule that `text` says, without a scope; raises RuleError with the reason. This may
+    name better rules for the project in `folder`."""
     words = text.strip().split(" ", 1)
     verdict: Literal["allow", "ask"] = "allow"
     if words[0] in ("allow", "ask") and len(words) == 2:
@@ -259,7 +299,8 @@ def read_rule(text: str) -> StandingRule:
             raise RuleError("a rule is for one command; make one for each")
         rule = StandingRule(verdict, "run", line[0].argv, is_prefix)
     if why := flaw(rule):
-        raise RuleError(why)
+        is_named = folder and rule.is_for_all_files
+        raise RuleError(name_places(why, folder) if is_named else why)
     return rule
 
 
@@ -275,6 +316,8 @@ def flaw(rule: StandingRule, *, is_typed: bool = True) -> str:
         path = rule.argv[0]
         if path.startswith(("/", "~")) or ".." in path.split("/") or not path.isprintable():
             return "the folder is named from the session's folder, without `..`"
+        if rule.is_for_all_files:
+            return NO_PLACE
         return ""
     if not rule.argv or not rule.argv[0]:
         return "a rule names a program"
@@ -303,8 +346,6 @@ def flaw(rule: StandingRule, *, is_typed: bool = True) -> str:
 
 MOST_ANSWERS: Final = 20
 """Answers that rules give in one turn; they rest after that."""
-
-_FOLDER: Final = re.compile(r"[A-Za-z0-9_./][^~]*")
 
 
 class Circumstances(Struct, frozen=True):
@@ -432,36 +473,6 @@ def _rules_for_run(
     return _each_once(used)
 
 
-_LEADS: Final = re.compile(
-    r"\b(cd|pushd|popd|chdir|prevd|nextd|cdh|pushln|source|eval|export|alias|enable|PATH)\b"
-    r"|\(\s*\)"  # of a function
-    r"|(?<![\w./=-])(?:hash|trap|function|declare|typeset|unalias|unset|exec)(?![\w-])"
-    r"|(?<!\S)\.\s+(?:--\s|[^\s|;&<>)-])"
-    r"|(?:^|[\s;&|({`!])\w+=\S{,99}[^\S\n]+(?:\$|\{\S)"
-    # Where a command begins.
-    r"|(?:^|[\n;&|({`!]|\b(?:then|do|else|if|elif|while|until|time|command|builtin)\s)[^\S\n]*"
-    r"(?:\.\s|\$|\{\S)"
-)
-"""Signs in a line that `read_line` cannot read, by which a later one may run in another folder, or
-run something else."""
-
-
-def leads_away(line: str, folder: str) -> bool:
-    """True if this command line may leave its shell in another folder than that of the session, or
-    with other meanings of words."""
-    commands = read_line(line)
-    if isinstance(commands, UnreadableLine):
-        return _LEADS.search(re.sub(r"[\\'\"]", "", line)) is not None
-    for command in commands:
-        match command.argv:
-            case ("cd", target) if _FOLDER.fullmatch(target):
-                if real(os.path.join(folder, target)) != real(folder):
-                    return True
-            case ("cd", *_):
-                return True
-    return False
-
-
 def _follow_cd(
     commands: Sequence[PlainCommand], cwd: str, folder: str
 ) -> tuple[str, Sequence[PlainCommand]]:
@@ -469,7 +480,7 @@ def _follow_cd(
     while commands[0].argv[0] == "cd":
         match commands:
             case [PlainCommand(argv=("cd", target)), PlainCommand(joined_by="&&"), *_]:
-                if not _FOLDER.fullmatch(target) or ".." in target.split("/"):
+                if not PLAIN_FOLDER.fullmatch(target) or ".." in target.split("/"):
                     raise _AskedError(f"cd {target} can lead anywhere")
                 cwd = real(os.path.join(cwd, target))
                 if not is_in(cwd, folder):
@@ -532,25 +543,32 @@ def _begins(argv: tuple[str, ...], rule: StandingRule) -> bool:
 def _rules_for_edit(
     action: EditAction, rules: Sequence[StandingRule], folder: str
 ) -> tuple[StandingRule, ...]:
+    # Imported late: it can start programs, which most decisions need not know.
+    from acp_safety.standing.committed_files import why_uncommitted
+
     edits = [rule for rule in rules if rule.kind == "edit"]
     used = []
     for path in action.paths:
         allowing, why = None, f"no rule covers edits of {path}"
+        named = real(os.path.join(folder, path))
         for rule in edits:
-            below = real(os.path.join(folder, rule.argv[0]))
+            place = os.path.normpath(os.path.join(folder, rule.argv[0]))
+            below = real(place)
             if rule.verdict == "ask":
                 # In any letters: some disks do not tell them apart.
-                named = real(os.path.join(folder, path))
                 if is_in(_in_any_letters(named), _in_any_letters(below)):
                     raise _AskedError(f"your rule {rule.number} says to ask", rule)
-            elif below != os.path.normpath(os.path.join(folder, rule.argv[0])):
+            elif allowing is not None:
+                continue
+            elif rule.is_for_all_files:
+                why = f"your rule {rule.number} {meaning_now(rule)}"
+            elif below != place:
                 why = f"{rule.argv[0]} is a link, or below one"
             elif not is_in(below, folder):
                 why = f"{rule.argv[0]} is outside the folder"
-            elif not (reason := no_edit(path, folder, below)):
-                allowing = allowing or rule
-            else:
-                why = reason
+            elif is_in(named, below):
+                why = no_edit(path, folder, below) or why_uncommitted(path, folder, below)
+                allowing = None if why else rule
         if allowing is None:
             raise _AskedError(why)
         used.append(allowing)

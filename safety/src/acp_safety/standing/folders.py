@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -146,13 +147,14 @@ def _leads_out(piece: str, cwd: str, folder: str) -> bool:
 def no_edit(path: str, folder: str, below: str) -> str:
     """Return the reason why a rule may not have this file written; "" if it may.
 
-    `folder` is that of the session, `below` the one in it that the rule is for; both without links.
+    `folder` is that of the session, `below` the folder or file in it that the rule is for; both
+    without links.
     """
     named = os.path.normpath(os.path.join(folder, path))
     found = real(named)
     if not path.isprintable() or "~" in path or ".." in path.split("/"):
         return "the path contains `~`, `..` or unprintable characters"
-    if not is_in(found, below) or found == below:
+    if not is_in(found, below):
         return f"{path} is outside the folder"
     if any(part.startswith(".") for part in folder.split("/")) and (
         os.path.basename(folder).startswith(".") or not os.path.lexists(f"{folder}/.git")
@@ -160,16 +162,10 @@ def no_edit(path: str, folder: str, below: str) -> str:
         return "the session's folder is one for settings"
     for place in (named, found):
         parts = place[len(folder) :].split("/") if is_in(place, folder) else place.split("/")
-        for part in filter(None, parts):
-            name = _fold(part)
-            if (
-                part.startswith(".")
-                or name in GUARDED
-                or any(fnmatchcase(name, pattern) for pattern in _PATTERNS)
-            ):
-                return f"{part} affects which programs run, or belongs to an agent"
+        if why := name_flaw(parts):
+            return why
     for place in (named, found):
-        if os.path.splitext(_fold(os.path.basename(place)))[1].removeprefix(".") not in EDITABLE:
+        if ending(place) not in EDITABLE:
             return f"{os.path.basename(place)} has no ending of a source or a document"
     if not os.path.isdir(os.path.dirname(found)):
         return f"the folder of {path} does not exist yet"
@@ -184,6 +180,25 @@ def no_edit(path: str, folder: str, below: str) -> str:
     if known.st_mode & 0o111:
         return f"{path} is a program"
     return ""
+
+
+def name_flaw(parts: Iterable[str]) -> str:
+    """Return the reason why a rule may not have a file written whose path has these parts; "" if it
+    may."""
+    for part in filter(None, parts):
+        name = _fold(part)
+        if (
+            part.startswith(".")
+            or name in GUARDED
+            or any(fnmatchcase(name, pattern) for pattern in _PATTERNS)
+        ):
+            return f"{part} affects which programs run, or belongs to an agent"
+    return ""
+
+
+def ending(path: str) -> str:
+    """Return the ending of a file's name, in small letters and without its dot."""
+    return os.path.splitext(_fold(os.path.basename(path)))[1].removeprefix(".")
 
 
 def _fold(name: str) -> str:

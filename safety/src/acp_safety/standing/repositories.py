@@ -90,7 +90,7 @@ def why_runs(folder: str) -> str:
     """Return the reason why git might run a program when it reads in `folder`, which is without
     links; "" if the repository there names none."""
     try:
-        found = _git_folders(folder)
+        found = git_folders(folder)
         if found is None:
             return ""
         top, git_folder, common = found
@@ -131,7 +131,7 @@ def _setting_words(name: str) -> str:
     return f"the settings of this repository have {name}, by which git may run a program"
 
 
-def _git_folders(top: str) -> tuple[str, str, str] | None:
+def git_folders(top: str) -> tuple[str, str, str] | None:
     """Return the top of the work tree that this folder is in, its git folder, and the one with its
     settings; None outside of any. Raises OSError and ValueError, also for what git takes for no
     repository: it looks for another one then."""

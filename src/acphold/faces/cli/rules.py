@@ -17,6 +17,7 @@ from acp_safety.standing.decision import (
     RuleChange,
     StandingRule,
     flaw,
+    meaning_now,
     read_rule,
     rule_text,
 )
@@ -84,11 +85,11 @@ async def rules(
     """Answer an agent's questions in advance.
 
     A rule allows exactly one command (`acphold rules add 'run make check'`), a program that acphold
-    knows with any harmless options (`add 'run pytest ...'`), or edits of ordinary files in a folder
-    (`add 'edit docs'`), in the sessions of this folder, for 30 days. After `add 'ask run git push
-    ...'` you are asked, whatever another rule allows. You are also asked about everything that
-    acphold is not sure about. A rule applies to every agent and client. It answers "allow once",
-    and the conversation shows which rule answered.
+    knows with any harmless options (`add 'run pytest ...'`), or edits of committed sources and new
+    ones like them in a folder (`add 'edit docs'`), in the sessions here, for 30 days. After `add
+    'ask run git push ...'` you are asked, whatever another rule allows. You are also asked about
+    everything that acphold is not sure about. A rule applies to every agent and client. It answers
+    "allow once", and the conversation shows which rule answered.
 
     `list` shows the rules, `rm N` revokes one at once in every process, `off` and `on` switch
     all of them. After a restore, in a copy of a journal and on another machine that shares it,
@@ -110,9 +111,9 @@ async def rules(
                 raise UsageError(f"--agent: one of {', '.join(sorted(KNOWN_AGENTS))}")
             if days > MOST_DAYS:
                 raise UsageError(f"--days: at most {MOST_DAYS:,}; `--for-good` has no end")
-            text, now = rule_text(words), now_ms()
+            text, now, folder = rule_text(words), now_ms(), real(cwd or os.getcwd())
             try:
-                rule = read_rule(text)
+                rule = read_rule(text, folder)
             except RuleError as error:
                 raise UsageError(f"{text}: {error}") from None
             rule = replace(
@@ -125,7 +126,7 @@ async def rules(
                 made_with=this_terminal(),
             )
             if rule.verdict == "allow" or cwd is not None:
-                rule = replace(rule, folder=real(cwd or os.getcwd()))
+                rule = replace(rule, folder=folder)
         case "rm" if not words or not all(re.fullmatch("[0-9]{1,9}", it) for it in words):
             raise UsageError("name rules by their numbers: acphold rules rm 3")
         case "why" if len(words) != 1:
@@ -290,6 +291,7 @@ async def _suggest(journal: Journal, user: str) -> None:
 
 def _describe(rule: StandingRule, place: str) -> str:
     marks = [
+        meaning_now(rule) if rule.is_for_all_files else "",
         "" if rule.holds_at(place) else WAITS,
         "off" if rule.is_off and rule.verdict == "allow" else "",
         "only watches" if rule.watches else "",

@@ -357,7 +357,7 @@ class StandingAnswers(Struct, eq=False):
 
     def _look_for_cd(self, entries: Iterable[Entry]) -> None:
         from acp_safety.standing.asked_actions import decode_call, ran_lines
-        from acp_safety.standing.decision import leads_away
+        from acp_safety.standing.moved_shells import leads_away
 
         for entry in entries:
             if b'"rawInput"' in entry.raw and (update := entry.update):

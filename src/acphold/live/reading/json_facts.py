@@ -132,12 +132,14 @@ def question_json(found: InboxQuestion) -> str:
 
 
 def rule_json(rule: StandingRule, place: str) -> str:
-    """Return a standing answer, as it is at this place."""
+    """Return a standing answer, as it is at this place; blocks, as `meaning_now` does."""
+    from acp_safety.standing.decision import meaning_now  # late: few programs list rules
+
     facts = {
         "number": rule.number,
         "text": rule.text,
         "words": rule.words,
-        "meaning": rule.meaning,
+        "meaning": meaning_now(rule),
         "asks": rule.verdict == "ask",
         "folder": rule.folder,
         "agent": rule.agent,

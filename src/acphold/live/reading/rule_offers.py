@@ -7,6 +7,7 @@ these would have answered it. To accept one reads it again: no client can make a
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Final, Literal
@@ -174,8 +175,11 @@ class RuleOffer(Struct, frozen=True):
     @property
     def words(self) -> str:
         """The end of a sentence that begins with "allow the agent to"."""
-        deeds = " and ".join(rule.deed for rule in self.rules)
-        return f"{deeds} in {self.rules[0].place}"
+        places = dict.fromkeys(rule.place for rule in self.rules)
+        return " and ".join(
+            f"{' and '.join(rule.deed for rule in self.rules if rule.place == place)} in {place}"
+            for place in places
+        )
 
     @property
     def meaning(self) -> str:
@@ -233,17 +237,23 @@ async def rule_offers(
         place=await rule_place(journal),
     )
     action = await action_then(journal, row, question, entry.seq)
+    return await asyncio.to_thread(_offers, action, rules, at)
+
+
+def _offers(action: Action, rules: Sequence[StandingRule], at: Circumstances) -> list[RuleOffer]:
+    """Return the offers for an action in these circumstances, beside those rules; blocks."""
     offers: list[RuleOffer] = []
-    for reach in _reaches(action, real(row.cwd)):
+    folder, now = real(at.folder), at.now
+    for reach in _reaches(action, folder):
         if not all(flaw(rule, is_typed=False) == "" for rule in reach):
             continue
         made = tuple(
             replace(
                 rule,
-                folder=real(row.cwd),
+                folder=folder,
                 agent=at.agent,
                 places=(at.place,),
-                person=row.tenant,
+                person=at.person,
                 expires_at=now + USUAL,
                 made_at=now,
             )
@@ -299,7 +309,7 @@ async def add_rules(
         refused = [
             each
             async for each in past_questions(journal, since, Whose(person), only_refused=True)
-            if (verdict := each.judge([*known, *new], guests=False)).allows
+            if (verdict := await asyncio.to_thread(each.judge, [*known, *new], guests=False)).allows
             and any(rule.number >= first for rule in verdict.rules)  # by one of the new ones
         ]
         if refused:
@@ -322,10 +332,11 @@ def _reaches(action: Action, folder: str) -> Iterator[tuple[StandingRule, ...]]:
         wide = [replace(it, argv=row.words, is_prefix=True) if row else it for it, row in rows]
         yield tuple(dict.fromkeys(wide))
     elif isinstance(action, EditAction):
-        places = {os.path.dirname(real(os.path.join(folder, path))) for path in action.paths}
-        below = os.path.relpath(os.path.commonpath(places), folder)
-        for name in dict.fromkeys((below, ".")):
-            yield (StandingRule("allow", "edit", (name,)),)
+        files = [os.path.relpath(real(os.path.join(folder, it)), folder) for it in action.paths]
+        # The folder of each, or its name where it lies beside all folders; then the upper ones.
+        near = [os.path.dirname(it) or it for it in files]
+        for names in (near, [it.partition("/")[0] for it in near]):
+            yield tuple(StandingRule("allow", "edit", (it,)) for it in dict.fromkeys(names))
 
 
 def _select_needed(
