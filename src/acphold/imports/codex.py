@@ -4,7 +4,8 @@ A rollout has two sides: `response_item` is the model's input and output, `event
 content. Texts are taken from the screen, calls from the model; without a screen side (CLI of summer
 2025), everything from the model. Since autumn 2026 the screen's content is `item_completed` events,
 with calls among them: the model may only write scripts (`exec`), whose commands are such items. A
-subagent is a rollout of its own, told inside the call that spawned it.
+subagent is a rollout of its own, told inside the call that spawned it. A thread may have several
+files, and begin in those of another one: see `codex_threads`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from acphold.imports.codex_threads import FOLDERS, ROWS, Thread, name_of, numbered, rollout_of
 from acphold.imports.codex_tools import (
     command_fields,
     edit_fields,
@@ -42,7 +44,6 @@ from acphold.imports.content_blocks import (
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter, on_title
 from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import lines, records
-from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -60,10 +61,6 @@ from acphold.imports.values import (
 NAME: Final = "codex"
 KEY: Final = "codex-acp"
 
-ROWS: Final = RowForm(frozenset({"payload", "timestamp", "type"}))
-
-_ROLLOUT: Final = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl")
-_FOLDERS: Final = ("sessions", "archived_sessions")
 _INDEX: Final = "session_index.jsonl"
 _CWD: Final = re.compile(r"<cwd>([^<]*)</cwd>|Current working directory: (.+)")
 _BY_PROGRAM: Final = re.compile(
@@ -118,19 +115,22 @@ _PASSED_ITEMS: Final = frozenset(
 
 
 def find(home: Home) -> Iterator[Source]:
-    """Yield the rollouts, plain before compressed if both exist."""
+    """Yield the threads, each with its files; of a plain and a compressed one the plain one."""
     folder = home.folder(".codex", "CODEX_HOME")
     names = _thread_names(folder / _INDEX)
-    seen: set[str] = set()
+    threads: dict[str, dict[str, Path]] = {}
     for pattern in ("*.jsonl", "*.jsonl.zst"):
-        for below in _FOLDERS:
+        for below in FOLDERS:
             for path in files_below(folder / below, f"**/rollout-{pattern}"):
-                name = _ROLLOUT.match(path.name)
-                if name is None or name[1] in seen:
-                    continue
-                seen.add(name[1])
-                if source := source_of(NAME, name[1], [path]):
-                    yield replace(source, title=names.get(name[1], ""))
+                if name := name_of(path):
+                    threads.setdefault(name.thread, {}).setdefault(name.segment, path)
+    for thread, files in threads.items():
+        # The oldest one names it: its own, if it is there.
+        paths = [
+            it for _, it in sorted(files.items(), key=lambda it: (it[0] != thread, it[1].name))
+        ]
+        if source := source_of(NAME, thread, paths):
+            yield replace(source, title=names.get(thread, ""))
 
 
 _SHOWN: Final = re.compile(
@@ -143,11 +143,46 @@ _SHOWN_AS: Final = {
 }
 
 
+def branches(source: Source) -> Iterator[Source]:
+    """Yield the parts that the person went back from, as conversations of their own."""
+    seen: set[str] = set()
+    for turns, item in Thread(source).left_behind():
+        name = turns[0] if turns[0] not in seen else f"{turns[0]} {item}"
+        seen.add(name)
+        yield source.tail(name, item)
+
+
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
-    """Read the rollout; nothing for a subagent's."""
-    path, missed = source.path, writer.missed
-    # What the screen side lacks is told from the model's side, which has inserted texts among the
-    # person's, often before any event: so it has to be known in advance.
+    """Read the thread; nothing for a subagent's."""
+    missed = writer.missed
+    thread = Thread(source)
+    converter = _CodexConverter(writer, source.path, thread.head)
+    if converter.is_subagent:
+        return
+    if not source.item:
+        missed.count_abandoned(sum(len(turns) for turns, _ in thread.left_behind()))
+    for stretch in thread.stretches(missed):
+        converter.shown = _shown_in(stretch.path)
+        for record in stretch.records(missed):
+            converter.take(record)
+            yield
+    converter.tell_unfinished()
+    title = source.title
+    if title is None:  # it was not looked up: see `Source`
+        for folder in source.path.parents:
+            if folder.name in FOLDERS:
+                title = _thread_names(folder.with_name(_INDEX)).get(source.session_id)
+                break
+    if title:
+        writer.title(title)
+
+
+def _shown_in(path: Path) -> frozenset[str]:
+    """Return which texts are on the screen side of a file.
+
+    What that lacks is told from the model's side, which has inserted texts among the person's,
+    often before any event: so it has to be known in advance.
+    """
     shown: set[str] = set()
     for line in lines(path, Missed()):
         if b'"event_msg"' in line.raw:
@@ -157,21 +192,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
                     shown.add(_SHOWN_AS.get(kind, kind))
             if len(shown) == 3:
                 break
-    converter = _CodexConverter(writer, path, frozenset(shown))
-    for record in records(path, missed, ROWS):
-        converter.take(record)
-        if converter.is_subagent:
-            return
-        yield
-    converter.tell_scripts()
-    title = source.title
-    if title is None:  # it was not looked up: see `Source`
-        for folder in path.parents:
-            if folder.name in _FOLDERS:
-                title = _thread_names(folder.with_name(_INDEX)).get(source.session_id)
-                break
-    if title:
-        writer.title(title)
+    return frozenset(shown)
 
 
 def _thread_names(index: Path) -> dict[str, str]:
@@ -181,17 +202,15 @@ def _thread_names(index: Path) -> dict[str, str]:
 
 
 class _CodexConverter(AgentConverter):
-    """Converts one rollout, record by record; `shown` are the events on its screen side.
+    """Converts one thread, record by record; `shown` are the texts on its screen side.
 
     With a SubagentWriter, the rollout of the subagent that a call spawned.
     """
 
-    def __init__(
-        self, writer: EntryWriter, path: Path, shown: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, writer: EntryWriter, path: Path, head: Object) -> None:
         super().__init__(writer)
+        self.shown: frozenset[str] = frozenset()
         self._path = path
-        self._shown = shown
         self._waiting: list[Object] = []
         self._thinking = False
         self._turn = ""
@@ -199,17 +218,22 @@ class _CodexConverter(AgentConverter):
         self._prompted_in_task = True
         self._spent: Object = {}
         self._cwd = ""
-        self._seen_meta = False
+        self._thread = text(head, "id")
+        self._now = 0
         self._items: set[str] = set()
+        self._told: set[str] = set()
+        """The threads of subagents that are told."""
         self._searches = count(1)
-        self.is_subagent = False
+        self.is_subagent = not writer.caller and "subagent" in obj(head, "source")
+        self._at(text(head, "cwd"))
 
     def take(self, record: Object) -> None:
         """Take the next record; before autumn 2025 items and the head had no wrapper."""
-        self._writer.clock(milliseconds(record.get("timestamp")))
+        self._now = milliseconds(record.get("timestamp")) or self._now
+        self._writer.clock(self._now)
         kind, payload = text(record, "type"), obj(record, "payload")
         if kind == "session_meta":
-            self._head(payload)
+            self._writer.clock(milliseconds(payload.get("timestamp")))
         elif kind == "turn_context":
             self._turn = text(payload, "turn_id") or self._turn
             self._policy = text(payload, "approval_policy")
@@ -226,7 +250,7 @@ class _CodexConverter(AgentConverter):
             # In a turn without a person's text, by `/compact`.
             if not self._prompted_in_task:
                 self._prompted_in_task = True
-                self._writer.prompt([text_block("/compact")])
+                self._writer.prompt([text_block("/compact")], turn=self._turn)
             call_id = f"compacted-{self._turn or self._writer.facts.updated_at}"
             self._writer.compaction(call_id, text(payload, "message"))
         elif "payload" in record:
@@ -234,16 +258,6 @@ class _CodexConverter(AgentConverter):
                 self._missed.kind("records", kind, record)
         elif kind:
             self._item(kind, record)
-        elif "id" in record:
-            self._head(record)
-
-    def _head(self, head: Object) -> None:
-        if self._seen_meta:
-            return  # a fork repeats the head of its original
-        self._seen_meta = True
-        self.is_subagent = not self._writer.caller and "subagent" in obj(head, "source")
-        self._writer.clock(milliseconds(head.get("timestamp")))
-        self._at(text(head, "cwd"))
 
     def _at(self, cwd: str) -> None:
         self._cwd = cwd or self._cwd
@@ -302,7 +316,7 @@ class _CodexConverter(AgentConverter):
             case "ImageGeneration":
                 self._show(event)
             case "task_started" | "turn_started":
-                self.tell_scripts()
+                self.tell_unfinished()
                 self._turn = text(event, "turn_id") or self._turn
                 self._prompted_in_task = False
             case "task_complete" | "turn_complete":
@@ -346,10 +360,11 @@ class _CodexConverter(AgentConverter):
             blocks += filter(None, map(picture, images))
             blocks += map(link, files)
         self._waiting = []
-        self._writer.prompt(blocks)
+        self._writer.prompt(blocks, turn=self._turn)
 
-    def tell_scripts(self) -> None:
-        """Tell the scripts that never ended, such as at a kill."""
+    def tell_unfinished(self) -> None:
+        """Tell the scripts and subagents that never ended, such as at a kill."""
+        self._tell_stopped()
         for call_id in [at for at, it in self._calls.items() if it[0] == "script"]:
             self._writer.call(call_id, self._calls.pop(call_id)[1])
 
@@ -369,12 +384,12 @@ class _CodexConverter(AgentConverter):
             role, parts = text(item, "role"), objects(item, "content")
             if role == "user":
                 self._in_persons_place(parts)
-            elif role == "assistant" and "agent_message" not in self._shown:
+            elif role == "assistant" and "agent_message" not in self.shown:
                 self._unseen_prompt()
                 self._say("".join(text(part, "text") for part in parts))
         elif kind == "reasoning":
             self._unseen_prompt()
-            for part in [] if "agent_reasoning" in self._shown else objects(item, "summary"):
+            for part in [] if "agent_reasoning" in self.shown else objects(item, "summary"):
                 self._think(text(part, "text"))
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
             self._unseen_prompt()
@@ -423,8 +438,8 @@ class _CodexConverter(AgentConverter):
 
     def _unseen_prompt(self) -> None:
         """Write the waiting texts as a prompt, if there is no screen side to confirm them."""
-        if self._waiting and "user_message" not in self._shown:
-            self._writer.prompt(prompt_blocks(self._waiting))
+        if self._waiting and "user_message" not in self.shown:
+            self._writer.prompt(prompt_blocks(self._waiting), turn=self._turn)
         self._waiting = []
 
     def _call(self, kind: str, item: Object) -> None:
@@ -498,12 +513,34 @@ class _CodexConverter(AgentConverter):
         self._tell_subagent(call_id, text(from_json(output), "agent_id"))
 
     def _tell_subagent(self, call_id: str, agent: str) -> None:
-        if not re.fullmatch(r"[0-9a-f-]{36}", agent) or self._writer.caller:
+        if self._writer.caller or agent in self._told:
             return  # subagents of subagents are not followed
-        if path := next(files_below(self._path.parent, f"rollout-*-{agent}.jsonl*"), None):
-            converter = _CodexConverter(SubagentWriter(self._writer, call_id), path)
-            for record in records(path, self._missed, ROWS):
-                converter.take(record)
+        if path := rollout_of(self._path, agent):
+            self._told.add(agent)
+            converter: _CodexConverter | None = None
+            begin = 0
+            for place, record in numbered(path, self._missed):
+                if converter is None:
+                    head = obj(record, "payload")
+                    begin = number(head, "subagent_history_start_ordinal") or 0
+                    below = SubagentWriter(self._writer, call_id)
+                    converter = _CodexConverter(below, path, head)
+                if place >= begin:  # before that it repeats its caller's
+                    converter.take(record)
+
+    def _tell_stopped(self) -> None:
+        """Tell the subagents that were stopped before their calls had a result."""
+        for call_id, (purpose, fields) in list(self._calls.items()):
+            if purpose != "other" or not text(fields, "title").endswith("spawn_agent"):
+                continue
+            del self._calls[call_id]
+            for path in files_below(self._path.parent, "rollout-*.jsonl*"):
+                head = obj(next(records(path, Missed(), ROWS), {}), "payload")
+                parent = text(head, "source", "subagent", "thread_spawn", "parent_thread_id")
+                at, agent = milliseconds(head.get("timestamp")) or 0, text(head, "id")
+                if parent == self._thread and at <= self._now and agent not in self._told:
+                    self._tell_subagent(call_id, agent)
+                    break
 
 
-READER: Final = Reader(NAME, KEY, find, read)
+READER: Final = Reader(NAME, KEY, find, read, branches)

@@ -32,7 +32,7 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.records import SMALL_BYTES, document, lines, records, small_text
+from acphold.imports.records import SMALL_BYTES, document, mentions, records, small_text
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
@@ -161,7 +161,7 @@ def _left_behind(paths: Iterable[Path]) -> list[_LeftBehind]:
     Going back alone takes nothing away.
     """
     logs = [path for path in paths if path.suffix == ".jsonl"]
-    if not any(_REWOUND in line.raw for path in logs for line in lines(path, Missed())):
+    if not any(mentions(path, _REWOUND) for path in logs):
         return []
     kept: dict[str, bool] = {}  # the messages so far, each with True for a prompt
     rewound: dict[str, bool] = {}
