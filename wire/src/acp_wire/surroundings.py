@@ -11,23 +11,73 @@ They hold secrets, and so they are in memory only: they have no form in which th
 from __future__ import annotations
 
 import os
+import sys
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Limits = tuple[tuple[int, int, int], ...]
-"""Resources of getrlimit(2), each with its soft and its hard limit."""
+Limits = tuple[tuple[tuple[int, int, int], ...], int, int, int | None]
+"""What a process may use of the machine: resources of getrlimit(2), each with its soft and its hard
+limit; its niceness; the processors that it may run on, as bits, 0 if unknown; and its
+`oom_score_adj`, None if unknown."""
+
+NO_LIMITS: Limits = ((), 0, 0, None)
+"""Those of the process that starts a program."""
+
+
+RLIMIT_LOCKS = 10
+"""The limit for file locks, for which `resource` has no name; source: Linux, resource.h. Guardians
+leave their mark in it."""
+
+OOM_FILE = "/proc/self/oom_score_adj"
+"""Source: proc_pid_oom_score_adj(5)."""
+
+
+def limits_here() -> Limits:
+    """Return the limits of this process."""
+    import resource  # late: a front needs it, and few others that import this
+
+    resources = tuple((kind, *resource.getrlimit(kind)) for kind in resource_kinds().values())
+    try:
+        with open(OOM_FILE, "rb") as file:
+            oom = int(file.read())
+    except OSError:  # there is none
+        oom = None
+    return resources, os.getpriority(os.PRIO_PROCESS, 0), _cpus(), oom
+
+
+def resource_kinds() -> dict[str, int]:
+    """Return the resources by name, each once; but for that in which guardians leave their mark."""
+    import resource
+
+    found: dict[int, str] = {}
+    for name, kind in sorted(vars(resource).items()):
+        if name.startswith("RLIMIT_") and (sys.platform != "linux" or kind != RLIMIT_LOCKS):
+            found.setdefault(kind, name.removeprefix("RLIMIT_").lower())
+    return {name: kind for kind, name in found.items()}
+
+
+def _cpus() -> int:
+    """Return the processors that this process may run on, as bits; 0 if the system does not
+    tell."""
+    if not hasattr(os, "sched_getaffinity"):
+        return 0
+    return sum(1 << number for number in os.sched_getaffinity(0))
 
 
 class Surroundings:
-    """The environment and the folder; `umask` is None, and `limits` is empty, if they are those of
-    this process."""
+    """The environment and the folder; `umask` is None, and `limits` are NO_LIMITS, if they are
+    those of this process."""
 
     __slots__ = ("env", "folder", "limits", "umask")
 
     def __init__(
-        self, env: Mapping[str, str], folder: str, umask: int | None = None, limits: Limits = ()
+        self,
+        env: Mapping[str, str],
+        folder: str,
+        umask: int | None = None,
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self.env = env
         self.folder = folder

@@ -8,14 +8,13 @@ from contextlib import suppress
 
 import pytest
 
-from acp_wire.surroundings import Surroundings
+from acp_wire.surroundings import NO_LIMITS, Surroundings, limits_here
 from acp_wire.transports.first_frame import (
     BRIEF,
     HANDED_OVER,
     LARGEST,
     FirstFrame,
     decode_frame,
-    limits_here,
 )
 
 
@@ -38,15 +37,20 @@ def test_everything_that_a_front_says_arrives() -> None:
 
 def test_a_front_without_umask_and_limits_leaves_those_of_the_process() -> None:
     got = decode_frame(FirstFrame("1", [], [], Surroundings({}, "/")).encode()[5:])
-    assert (got.surroundings.umask, got.surroundings.limits) == (None, ())
+    assert (got.surroundings.umask, got.surroundings.limits) == (None, NO_LIMITS)
+
+
+SHARE = 18
+"""Bytes of the last field, the share of the machine, where it is unknown."""
 
 
 def test_the_front_of_an_earlier_release_is_not_brief() -> None:
     within = Surroundings({"A": "1"}, "/w")
     raw = FirstFrame("1", ["x"], ["y"], within, kind=BRIEF).encode()[5:]
     assert decode_frame(raw).is_brief
-    earlier = raw[: -4 - len(b"brief")]
+    earlier = raw[: -SHARE - 4 - len(b"brief")]
     assert decode_frame(earlier).identity == FirstFrame("1", ["x"], ["y"], within).identity
+    assert decode_frame(raw[:-SHARE]).identity == decode_frame(raw).identity
 
 
 def test_fields_of_a_newer_release_are_left_unread() -> None:
@@ -65,7 +69,10 @@ def test_fronts_that_differ_in_anything_want_different_agents() -> None:
         FirstFrame("1", ["x"], ["y"], Surroundings({"A": "2"}, "/w", 0o027)),
         FirstFrame("1", ["x"], ["y"], Surroundings({"A": "1"}, "/v", 0o027)),
         FirstFrame("1", ["x"], ["y"], Surroundings({"A": "1"}, "/w", 0o022)),
-        FirstFrame("1", ["x"], ["y"], Surroundings({"A": "1"}, "/w", 0o027, ((7, 1, 1),))),
+        FirstFrame(
+            "1", ["x"], ["y"], Surroundings({"A": "1"}, "/w", 0o027, (((7, 1, 1),), 0, 0, None))
+        ),
+        FirstFrame("1", ["x"], ["y"], Surroundings({"A": "1"}, "/w", 0o027, ((), 5, 0, None))),
     ]
     assert one.identity not in [other.identity for other in others]
     assert FirstFrame("2", ["x"], ["y"], within).identity == one.identity
@@ -78,10 +85,10 @@ def test_an_environment_that_is_too_large_is_refused_with_what_to_do() -> None:
 
 def test_what_is_no_frame_is_refused_and_never_read_past_its_end() -> None:
     raw, choice = frame(A="b").encode()[5:], random.Random(7)
-    newest = (
-        len(raw) - 4
-    )  # its last field, which is empty, is one that earlier releases do not send
-    for cut in {*range(len(raw))} - {newest}:
+    _, niceness, cpus, oom = limits_here()
+    share = 4 * 4 + len(f"{niceness}{cpus:x}{'' if oom is None else oom}")
+    newest = {len(raw) - share, len(raw) - share - 4}  # earlier releases do not send these fields
+    for cut in {*range(len(raw))} - newest:
         with pytest.raises(ValueError, match=r"frame"):
             decode_frame(raw[:cut])
     for _ in range(2000):

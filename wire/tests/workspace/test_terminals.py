@@ -21,7 +21,7 @@ from acp_wire.errors import (
     UnknownTerminalError,
 )
 from acp_wire.schema import TerminalExitStatus
-from acp_wire.surroundings import Surroundings
+from acp_wire.surroundings import Limits, Surroundings
 from acp_wire.workspace import bounds
 from acp_wire.workspace.roots import Roots
 from acp_wire.workspace.terminals import OutputTail, TerminalCommand, Terminals
@@ -137,7 +137,8 @@ async def test_arguments_and_variables_reach_the_command_as_they_are(
 async def test_a_command_has_the_umask_and_the_limits_of_its_surroundings(project: Path) -> None:
     here = Surroundings.here()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    within = Surroundings(here.env, here.folder, 0o027, ((resource.RLIMIT_NOFILE, 77, most),))
+    limits: Limits = ((resource.RLIMIT_NOFILE, 77, most),), 0, 0, None
+    within = Surroundings(here.env, here.folder, 0o027, limits)
     terminals = Terminals(Roots(str(project)), within)
     terminal = await terminals.create("until [ $(ulimit -n) = 77 ]; do :; done; umask")
     await ended(terminal)
@@ -484,7 +485,7 @@ async def test_nothing_is_left_when_acphold_is_killed(
 import asyncio, sys
 from acp_wire.workspace.roots import Roots
 from acp_wire.workspace.terminals import Terminals
-from acp_wire.surroundings import Surroundings
+from acp_wire.surroundings import Limits, Surroundings
 async def main():
     terminals = Terminals(Roots({str(project)!r}), Surroundings.here())
     for _ in range(2):

@@ -19,8 +19,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from acp_wire.processes import begun
-from acp_wire.processes.descriptors import allow_all
 from acp_wire.processes.installation import is_replaced
+from acp_wire.processes.limits import free_self
 from acp_wire.tasks import beside, tick
 from acp_wire.transports.child import StderrRelay
 from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER, FirstFrame
@@ -107,7 +107,7 @@ def _normalise() -> None:
     """Be the same process whoever starts us: nothing of the first editor is left."""
     os.chdir("/")
     os.umask(0o077)
-    allow_all()
+    free_self()
 
 
 def report(message: str) -> None:

@@ -133,6 +133,7 @@ async def check_processes() -> list[Diagnosis]:
         count = quantity(len(process.sessions), "session")
         called = on_one_line(", ".join(map(agent_name, process.agents))) or "no agent"
         found.append(Diagnosis(f"process {process.pid}: {called}, {where}, {count} live"))
+    found += [Diagnosis.of(it.limited) for it in answered if it.limited]
     found += [Diagnosis.of(silent.words) for silent in silent_processes(answered)]
     return found + [Diagnosis(text, is_past=True) for text in await what_ends_us()]
 

@@ -18,8 +18,8 @@ from zlib import adler32, crc32
 
 from acp_wire.processes.own_program import own_command, start_detached
 from acp_wire.processes.place import place_of
-from acp_wire.surroundings import Surroundings
-from acp_wire.transports.first_frame import EDITOR, FirstFrame, limits_here
+from acp_wire.surroundings import Surroundings, limits_here
+from acp_wire.transports.first_frame import EDITOR, FirstFrame
 from acp_wire.transports.runtime_folder import background_socket, lock, read_place
 from acphold.errors import AcpError, AgentStartError, JournalUnavailableError
 from acphold.journal_location import VARIABLE as JOURNAL, default_location, journal_path, scheme_of

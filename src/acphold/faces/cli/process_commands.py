@@ -75,6 +75,8 @@ async def status(*, as_json: bool = options.json("one object for each process"))
                 number = f"{front.pid} " if front.pid else ""
                 kind = FRONTS.get(front.kind, "front")
                 print(visible(f"  {kind} {number}in {on_one_line(front.folder)}"))
+            if process.limited:
+                print(visible(f"  {process.limited}"))
             for session in process.sessions:
                 clients = quantity(session.clients, "client")
                 short = on_one_line(short_ids[session.session_id])

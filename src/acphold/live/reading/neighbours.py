@@ -70,12 +70,13 @@ class LiveSession(Struct, frozen=True, rename="camel"):
 
 
 class EditorFront(Struct, frozen=True, rename="camel"):
-    """A front: its process, None if that has no number there, its folder, and its kind as in
-    `transports.first_frame`."""
+    """A front: its process, None if that has no number there, its folder, its kind as in
+    `transports.first_frame`, and where the process that serves it may use less than it may."""
 
     pid: int | None
     folder: str
     kind: str = ""
+    shortfalls: tuple[str, ...] = ()
 
 
 class Process(Struct, frozen=True, rename="camel"):
@@ -103,6 +104,18 @@ class Process(Struct, frozen=True, rename="camel"):
     def is_background(self) -> bool:
         """True if it outlives its clients."""
         return is_background(self.path)
+
+    @property
+    def limited(self) -> str:
+        """A sentence on the limits that it was started with, if a front has higher ones, and what
+        to do; otherwise ""."""
+        found = dict.fromkeys(it for front in self.fronts for it in front.shortfalls)
+        if not found:
+            return ""
+        return (
+            f"process {self.pid} was started with lower limits than an editor has: "
+            f"{', '.join(found)}; `acphold agent stop` ends it, and that editor starts it anew"
+        )
 
 
 def answer(agent: str, sessions: list[LiveSession], fronts: Sequence[EditorFront]) -> bytes:

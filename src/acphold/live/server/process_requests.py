@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from acp_conversation.history.raw_update import members
 from acp_wire import schema
+from acp_wire.processes.limits import shortfalls
 from acp_wire.rpc.requests import Request
 from acphold.errors import MethodNotFoundError
 from acphold.live.hub.attachment import Client
@@ -71,8 +72,9 @@ class ProcessRequests(Struct, eq=False):
             and principal.session_id in (None, conversation.id)
         ]
         fronts = [
-            EditorFront(front.pid, front.frame.surroundings.folder, front.frame.kind)
+            EditorFront(front.pid, within.folder, front.frame.kind, shortfalls(within.limits))
             for front in (hub.fronts if self._is_ours else ())
+            for within in (front.frame.surroundings,)
         ]
         return neighbours.answer(hub.agents, live, fronts)
 

@@ -20,6 +20,8 @@ import sys
 import time
 from _thread import allocate_lock
 
+from acp_wire.surroundings import RLIMIT_LOCKS
+
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
     import signal
@@ -28,9 +30,6 @@ else:
 
 VARIABLE = "ACPHOLD_GUARD"
 """Environment variable with the marks of the guards above a process, outermost first."""
-
-RLIMIT_LOCKS = 10
-"""The limit for file locks, for which `resource` has no name; source: Linux, resource.h."""
 
 DISMISS_SECONDS = 1.0
 """Seconds for a dismissed guardian to end before it is killed."""

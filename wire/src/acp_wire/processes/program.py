@@ -14,12 +14,13 @@ from acp_wire.errors import AgentStartError
 from acp_wire.processes import process_tree
 from acp_wire.processes.descriptors import close_others_on_exec, keep_stdio_open
 from acp_wire.processes.guardian import Guard, Marking
-from acp_wire.surroundings import Limits, Surroundings
+from acp_wire.processes.limits import limiting
+from acp_wire.surroundings import NO_LIMITS, Surroundings
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import NoReturn
 else:
     import _signal as signal  # without its enums, which take two milliseconds
@@ -173,10 +174,10 @@ def spawn(
                 opened += os.pipe()
             stdin, to_program, from_program, stdout, errors_from_program, stderr = opened
             stdio, fds = (stdin, stdout, stderr), (to_program, from_program, errors_from_program)
-        umask, limits = (None, ()) if within is None else (within.umask, within.limits)
+        umask, limits = (None, NO_LIMITS) if within is None else (within.umask, within.limits)
         # posix_spawn can change neither folder nor umask; an editor's agent is not started this
         # way.
-        if cwd is not None or umask is not None or limits:
+        if cwd is not None or umask is not None or limits != NO_LIMITS:
             # Not through a shell: some drop variables whose names they do not accept.
             import subprocess
 
@@ -191,7 +192,7 @@ def spawn(
                 stderr=stdio[2],
                 process_group=group,
                 # In the child, so that it never runs without them.
-                preexec_fn=_limiting(limits) if limits else None,
+                preexec_fn=limiting(limits) if limits != NO_LIMITS else None,
             )
             process.returncode = 0  # otherwise `subprocess` reaps it behind our back
             pid = process.pid
@@ -212,29 +213,6 @@ def spawn(
     for fd in set(stdio):
         os.close(fd)
     return pid, fds
-
-
-def _limiting(limits: Limits) -> Callable[[], None]:
-    """Return a function that sets these limits, as far as our own allow; it does nothing else,
-    because it runs after a fork."""
-    import resource  # here, and not in the child
-
-    wanted = []
-    for kind, soft, hard in limits:
-        most = resource.getrlimit(kind)[1]
-        pair = (_less(soft, most), _less(hard, most))
-        wanted.append((kind, pair))
-
-    def limit() -> None:
-        for kind, pair in wanted:
-            resource.setrlimit(kind, pair)
-
-    return limit
-
-
-def _less(one: int, other: int) -> int:
-    """Return the lower of two limits; -1 is none."""
-    return max(one, other) if -1 in (one, other) else min(one, other)
 
 
 def become(command: Sequence[str]) -> NoReturn:

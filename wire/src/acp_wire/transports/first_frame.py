@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from acp_wire.surroundings import Limits, Surroundings
+from acp_wire.surroundings import Surroundings
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
@@ -72,7 +72,9 @@ class FirstFrame:
     def encode(self) -> bytes:
         """Return the whole frame; raises ValueError if it is longer than LARGEST."""
         within = self.surroundings
-        limits = [b"%d %d %d" % limit for limit in within.limits]
+        resources, niceness, cpus, oom = within.limits
+        limits = [b"%d %d %d" % limit for limit in resources]
+        share = (b"%d" % niceness, b"%x" % cpus, b"" if oom is None else b"%d" % oom)
         env = [os.fsencode(f"{name}={value}") for name, value in within.env.items()]
         umask = b"" if within.umask is None else b"%d" % within.umask
         rest = _pack(
@@ -86,6 +88,7 @@ class FirstFrame:
                 umask,
                 _pack(limits),
                 self.kind.encode(),
+                _pack(share),
             ]
         )
         if len(rest) > LARGEST:
@@ -104,6 +107,7 @@ def decode_frame(rest: bytes) -> FirstFrame:
     _, release, words, command, folder, env, umask, limits, *newer = fields
     variables = [os.fsdecode(entry).partition("=") for entry in _unpack(env)]
     bounded = [map(int, raw.split(b" ")) for raw in _unpack(limits)]
+    niceness, cpus, oom, *_ = _unpack(newer[1]) if len(newer) > 1 else (b"0", b"0", b"")
     return FirstFrame(
         release.decode(errors="replace"),
         [os.fsdecode(word) for word in _unpack(words)],
@@ -112,18 +116,15 @@ def decode_frame(rest: bytes) -> FirstFrame:
             {name: value for name, _, value in variables},
             os.fsdecode(folder),
             int(umask) if umask else None,
-            tuple((kind, soft, hard) for kind, soft, hard in bounded),
+            (
+                tuple((kind, soft, hard) for kind, soft, hard in bounded),
+                int(niceness),
+                int(cpus, 16),
+                int(oom) if oom else None,
+            ),
         ),
         newer[0].decode(errors="replace") if newer else EDITOR,
     )
-
-
-def limits_here() -> Limits:
-    """Return the limits of this process that a program may differ in (getrlimit(2))."""
-    import resource  # late: a front needs it, and nobody else that imports this
-
-    kinds = (resource.RLIMIT_CORE, resource.RLIMIT_NOFILE, resource.RLIMIT_STACK)
-    return tuple((kind, *resource.getrlimit(kind)) for kind in kinds)
 
 
 def _pack(fields: Iterable[bytes]) -> bytes:
