@@ -78,6 +78,9 @@ COMPANIONS = {
     # A value set elsewhere, or set to something else, is not kept.
     "options.own-session:model": {"options.kept"},
     "options.set": {"options.kept"},
+    # The value is none of the option's; the id of a session is a string.
+    "options.unknown-value:set": {"options.current"},
+    "session.known-id:number": {"schema.requests"},
     # The option for the mode is one of those that are not told.
     "modes.kept:none": {"options.kept"},
     # If all are deleted, so is the one beside it; terminals that are never used are not released.

@@ -159,6 +159,15 @@ class _ListsTheOthers(Exemplar):
         return super().fits_filter(kept, cwd) and not is_own
 
 
+@FAULTS.breaks("list.known-session:all")
+class _ForgetsFoldersInTheWholeList(Exemplar):
+    async def list_sessions(self, params: Json) -> Json:
+        found = await super().list_sessions(params)
+        if params.get("cwd") is None:
+            found["sessions"] = [{**it, "cwd": "/"} for it in found["sessions"]]
+        return found
+
+
 @FAULTS.breaks("list.after-restart")
 class _ListsItsOwn(Exemplar):
     def __init__(self, transport: Transport, memory: Memory) -> None:
@@ -252,6 +261,23 @@ class _ListingIsActivity(Exemplar):
         for n, listed in enumerate(found["sessions"]):
             self.memory.sessions[listed["sessionId"]].updated_at = f"{self.now()[:-1]}.{n}Z"
         return found
+
+
+@FAULTS.breaks("list.only-lists:closes")
+class _ClosesWhatItLists(Exemplar):
+    def __init__(self, transport: Transport, memory: Memory) -> None:
+        super().__init__(transport, memory)
+        self.closed: set[str] = set()
+
+    async def list_sessions(self, params: Json) -> Json:
+        found = await super().list_sessions(params)
+        self.closed |= {it["sessionId"] for it in found["sessions"]} & self.links.keys()
+        return found
+
+    async def prompt(self, request: Json, params: Json) -> Json:
+        if params["sessionId"] in self.closed:
+            raise ExemplarError(INVALID_PARAMS, "this session is closed")
+        return await super().prompt(request, params)
 
 
 @FAULTS.breaks("list.bad-cursor")

@@ -202,6 +202,23 @@ class _RelativePaths(Script):
         return super().tool(title, kind, status, **more)
 
 
+class _ForNoSession(Script):
+    names: object = "none"
+
+    async def ask(self, method: str, params: Json) -> Json:
+        if method == "fs/read_text_file":
+            params = {**params, "sessionId": self.names}
+        return await super().ask(method, params)
+
+
+FAULTS.scripted("session.known-id:file")(_ForNoSession)
+
+
+@FAULTS.scripted("session.known-id:number")
+class _ForANumber(_ForNoSession):
+    names = 17
+
+
 @FAULTS.scripted("tool.lines")
 class _LineZero(Script):
     def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
@@ -441,6 +458,14 @@ class _AnyValue(Exemplar):
     async def set_option(self, params: Json) -> Json:
         if params["value"] == "check-no-value":
             return {"configOptions": self.options(params["sessionId"])}
+        return await super().set_option(params)
+
+
+@FAULTS.breaks("options.unknown-value:set")
+class _SetsWhatItRefuses(Exemplar):
+    async def set_option(self, params: Json) -> Json:
+        if params["configId"] == "mode":
+            self.session(params["sessionId"]).mode = params["value"]
         return await super().set_option(params)
 
 

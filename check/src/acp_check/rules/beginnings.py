@@ -427,7 +427,9 @@ def only_known_ids(record: Record, witness: Witness) -> None:
     }
     for line in record.by("agent"):
         if line.method is not None and "sessionId" in line.params:
-            witness.check(line.session_id in known, "the client has no session with this id", line)
+            id = line.params["sessionId"]
+            is_known = isinstance(id, str) and id in known
+            witness.check(is_known, f"the client has no session {id!r}", line)
 
 
 @RULES.observer(

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from acp_check import bounds
 from acp_check.checks import EXPECTED, MUST, SHOULD, Rules, Witness, one_by_one
-from acp_check.dialogue import AnswerLine, Dialogue
+from acp_check.dialogue import AnswerLine, Dialogue, unobservable
 from acp_check.errands import GREET, PLAN, Errand
 from acp_check.record import (
     Json,
@@ -364,6 +364,24 @@ async def lists_session(stage: Stage) -> None:
     _is_listed(session, await pages(await stage.main(), cwd=session.cwd))
 
 
+@RULES.also("list.known-session", over=LISTS)
+@one_by_one
+def folders_throughout(record: Record, witness: Witness) -> None:
+    made = {it.session_id: it for it in record.exchanges("client", "session/new")}
+    moved = {line.session_id for line in record.calls("client", *REOPENING)}
+    for exchange, entry in _list_entries(record):
+        id = entry.get("sessionId")
+        if (opened := made.get(id)) is None or id in moved:
+            continue
+        cwd = str(opened.request.params.get("cwd"))
+        if cwd != RELATIVE and not _same_folder(entry.get("cwd"), cwd):
+            why = f"a session made in {cwd!r} is listed with the folder {entry.get('cwd')!r}"
+            witness.accuse(why, *opened.lines, *exchange.lines)
+
+
+REOPENING = ("session/load", "session/resume", "session/fork")
+
+
 def _is_listed(session: CheckedSession, found: Sequence[Page]) -> None:
     listed = entries(found).get(session.id)
     lines = [line for one in found for line in one.answer.lines]
@@ -489,7 +507,8 @@ async def bad_cursor(stage: Stage) -> None:
 
 @RULES.case("list.only-lists", MUST, OTHERS, "list")
 async def only_lists(stage: Stage) -> None:
-    """Listing sessions neither opens nor replays any."""
+    """Listing sessions opens, replays and closes none."""
+    await _listing_leaves_open(stage)
     await stage.need(pages_after_restart)
     dialogue = await stage.need(restart)
     cwd = (await stage.need(past)).session.cwd
@@ -503,6 +522,24 @@ async def only_lists(stage: Stage) -> None:
     for line in dialogue.record.updates():
         if line.session_id not in known:
             raise Violation("the agent sent an update of a session that was only listed", line)
+
+
+async def _listing_leaves_open(stage: Stage) -> None:
+    """Raise Violation if a session that has answered a prompt answers none once it is listed."""
+    await stage.need(plain_turn)
+    dialogue = await stage.main()
+    session = await stage.new_session(dialogue)
+    await stage.need_turn(dialogue, session, GREET)
+    try:
+        listed = await pages(dialogue)
+    except Violation as violation:  # of another rule
+        raise unobservable(violation) from None
+    try:
+        await stage.prompt(dialogue, session, GREET)
+    except Violation as violation:
+        why = f"once the session was listed, its next prompt failed: {violation.why}"
+        lines = (*listed[-1].answer.lines, *violation.lines)
+        raise Violation(why, *lines) from None
 
 
 # -- over all lists -------------------------------------------------------------------------

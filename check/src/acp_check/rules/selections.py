@@ -558,13 +558,46 @@ async def unknown_option(stage: Stage) -> None:
 
 @RULES.case("options.unknown-value", EXPECTED, SETTING)
 async def unknown_value(stage: Stage) -> None:
-    """A value that the option lacks is refused."""
+    """A value that the option lacks is refused, and not set."""
     dialogue, session, options = await _with_options(stage)
     selects = [option for option in options if option.get("type") == "select"]
     if not selects:
         raise NotObservable("the agent has no option with a list of values")
     answer = await set_to(dialogue, session, selects[0], "check-no-value")
     answer.require_error("the agent accepted an unknown value")
+    others = [option for option in options if option is not selects[0]]
+    if others:  # the answer has the values of all
+        await set_to(dialogue, session, others[0], others[0].get("currentValue"))
+
+
+@RULES.also("options.unknown-value", over=CHOICES)
+@one_by_one
+def refused_values(record: Record, witness: Witness) -> None:
+    answers = record.exchanges_by_answer("client")
+    refused: dict[tuple[object, object], RecordedExchange] = {}
+    for line in record.lines:
+        exchange = answers.get(line.number)
+        told = line.update if exchange is None else exchange.result
+        session = line.session_id if exchange is None else exchange.session_id
+        for option in objects(told.get("configOptions")):
+            before = refused.pop((session, option.get("id")), None)
+            if before is not None and option.get("currentValue") == before.request.params["value"]:
+                why = f"{option.get('id')!r} has the value that was refused"
+                witness.accuse(why, *before.lines, line)
+        if exchange is not None and exchange.request.method == SET_OPTION:
+            key = session, exchange.request.params.get("configId")
+            values = [it for it in _possible(record, key) if exchange.is_refused]
+            if values and exchange.request.params.get("value") not in values:
+                refused[key] = exchange
+
+
+def _possible(record: Record, option: tuple[object, object]) -> list[str]:
+    """Return the values of a session's option, as they were told first."""
+    for exchange in record.exchanges("client", *OPENING):
+        for it in objects(exchange.result.get("configOptions")):
+            if (exchange.session_id, it.get("id")) == option:
+                return option_values(it)
+    return []
 
 
 @RULES.case("options.set-boolean", MUST, RuleSource(OPTIONS, "From the Client"))
