@@ -262,6 +262,12 @@ def test_a_check_of_an_agent_that_hangs_ends_in_the_time_that_it_is_given(
     assert verdicts["load.order"] == "not observable"
 
 
+def test_an_option_that_is_gone_names_its_successor(run: Run) -> None:
+    done = run("--quick", "--", "true")
+    assert done.code == CheckExit.USAGE
+    assert "--quick is gone; use --within SECONDS" in done.err
+
+
 def test_the_list_has_every_check_and_starts_nothing(run: Run) -> None:
     done = run("--list", "--json")
     assert done.code == CheckExit.OK

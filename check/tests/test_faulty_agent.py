@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from acp_check.checks import Check, CheckReport, Rules, choose, inspect
+from acp_check.checks import Check, CheckReport, Rules, Witness, choose, inspect
 from acp_check.errands import Memory
 from acp_check.exemplar import Exemplar
 from acp_check.record import Json, Record
@@ -201,6 +202,32 @@ def test_a_case_that_mostly_waits_holds_up_no_other() -> None:
     report = checked(Exemplar, CheckSettings(), list(rules))
     assert [it.verdict for it in report.findings] == [Verdict.FAIL, Verdict.PASS]
     assert played == ["episode", "second"]
+
+
+def test_observers_of_a_check_that_was_ended_get_a_part_of_its_time() -> None:
+    rules, stop = Rules(), asyncio.Event()
+    source = RuleSource("Prompt Turn", "")
+
+    @rules.case("end.now", Level.EXPECTED, source)
+    async def end(stage: Stage) -> None:
+        """It ends the check."""
+        await stage.hello()
+        stop.set()
+        await asyncio.Event().wait()
+
+    for number in range(100):
+
+        @rules.observer(f"slow.{number}", Level.EXPECTED, source, unless="nothing was sent")
+        def look(record: Record, witness: Witness) -> None:
+            """It takes its time."""
+            time.sleep(0.03)
+            witness.saw()
+
+    subject = MemorySubject.of(Exemplar)
+    report = asyncio.run(inspect(subject, list(rules), CheckSettings(), stop=stop))
+    ended = [it for it in report.findings if "ended before" in it.why]
+    assert len(report.findings) == 101
+    assert len(ended) > 50
 
 
 def test_the_agent_without_a_fault_breaks_no_rule() -> None:

@@ -185,3 +185,10 @@ COMMENT_LINE_CHARACTERS: Final = 1000
 
 SARIF_CHARACTERS: Final = 1000
 """Characters of a result's message: forges show its beginning."""
+
+PLAYED_PART = 0.9
+"""The part of a time limit after which no case goes on: the rest is for the report."""
+
+OBSERVATION_PART = 0.05
+OBSERVATION_SECONDS = 1.0
+"""The time of observers after that: a part of the time until then, and at least so many seconds."""

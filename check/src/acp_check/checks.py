@@ -36,6 +36,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache, partial, wraps
+from math import inf
 from typing import NotRequired, TypedDict, Unpack
 
 from msgspec import Struct, structs
@@ -323,8 +324,8 @@ async def inspect(
 
     `catalogue` has the cases that observers look at besides. Connections are added to `records` as
     they begin. First all cases are played, then observers look at the connections. When `stop` is
-    set, the report has what was found so far. Raises AgentStartError if the agent cannot be started
-    at all.
+    set, the report has what was found so far; observers get a part of the time for the rest. Raises
+    AgentStartError if the agent cannot be started at all.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -341,14 +342,18 @@ async def inspect(
             is_whole = stop is None or playing.done()
             if is_whole:
                 await playing
+            now = loop.time()
+            more = max(bounds.OBSERVATION_SECONDS, bounds.OBSERVATION_PART * (now - began))
+            until = inf if is_whole else now + more
             for check in checks:
                 id = check.rule.id
-                if id not in findings and (not check.is_observed_only or not stage.has_begun):
+                is_lost = not check.is_observed_only or not stage.has_begun or loop.time() > until
+                if id not in findings and is_lost:
                     why = "the check was ended before this was played"
                     not_seen = verdicts.Verdict.NOT_OBSERVABLE
                     findings[id] = verdicts.Finding(check.rule, not_seen, why)
                 elif check.is_observed_only or (
-                    check.overview is not None and findings[id].is_pass
+                    check.overview is not None and findings[id].is_pass and loop.time() <= until
                 ):
                     on_check(check)
                     findings[id] = await _finding(stage, check, partial(_observe, cases))

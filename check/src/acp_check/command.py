@@ -204,8 +204,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="time limit for the whole check: what was not seen by then is reported as such",
         type=_seconds,
     )
+    add("--quick", action=_Gone, const="--within SECONDS", nargs=0, help=argparse.SUPPRESS)
     signing = "sign in first, with this one of the agent's methods"
     add("--sign-in", metavar="METHOD", help=signing, type=_name)
+
+
+class _Gone(argparse.Action):
+    """An option of an earlier release; `const` is its successor."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        parser.error(f"{self.option_strings[0]} is gone; use {self.const}")
+        raise AssertionError  # `error` does not return
 
 
 def _seconds(text: str) -> float:
@@ -393,8 +402,8 @@ SIGNAL_EXIT = 128
 
 @contextmanager
 def _stops(seconds: float | None) -> Iterator[tuple[asyncio.Event, list[int]]]:
-    """Yield an event that is set by a signal that ends programs, or after so many seconds; and the
-    signal, once there is one."""
+    """Yield an event that is set by a signal that ends programs, or in time for the report to be
+    done after so many seconds; and the signal, once there is one."""
     loop, stop, ended_by = asyncio.get_running_loop(), asyncio.Event(), list[int]()
 
     def end(number: int) -> None:
@@ -405,7 +414,7 @@ def _stops(seconds: float | None) -> Iterator[tuple[asyncio.Event, list[int]]]:
     numbers = (signal.SIGTERM, signal.SIGINT)
     for number in numbers:
         loop.add_signal_handler(number, end, number)
-    timer = None if seconds is None else loop.call_later(seconds, stop.set)
+    timer = None if seconds is None else loop.call_later(bounds.PLAYED_PART * seconds, stop.set)
     try:
         yield stop, ended_by
     finally:

@@ -330,9 +330,9 @@ class Stage:
                 await self.leave(dialogue)
 
     async def aclose(self) -> None:
-        """End all processes."""
+        """End all processes, side by side: one may take seconds."""
         while self._running:
-            await self.leave(next(iter(self._running)))
+            await asyncio.gather(*map(self.leave, [*self._running]))
         spare, self._spare = self._spare, None
         if spare is not None:
             with suppress(AgentStartError):
