@@ -24,6 +24,8 @@ import msgspec
 from msgspec.structs import replace
 
 from acp_wire.workspace import regular_files
+from acphold.imports import cline_history
+from acphold.imports.cline_history import Step, steps, steps_after
 from acphold.imports.codex_tools import event_diffs
 from acphold.imports.content_blocks import (
     EditMarks,
@@ -313,10 +315,17 @@ def task_sources(
 
 
 def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
-    """Read the task; raises OSError if the document is incomplete."""
+    """Read the task; raises OSError if there is nothing to read.
+
+    What the screen's messages lost, when their writer was stopped, is told from the model's side.
+    """
     path, listed = map(Path, source.paths)
-    messages = document_list(path, writer.missed)
-    if writer.missed.counts.keys() & {TOO_LARGE, UNREAD}:
+    missed = writer.missed
+    messages = document_list(path, missed)
+    history: list[Step] = []
+    if missed.counts:
+        history = [*steps(document_list(path.with_name(cline_history.NAME), Missed()))]
+    if missed.counts.keys() & {TOO_LARGE, UNREAD} and not history:
         raise unreadable_document(path)
     changed_at = 0
     with suppress(OSError):
@@ -326,7 +335,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.cwd = cwd
     if not cwd:
         with suppress(OSError):
-            descriptor = regular_files.open_fd(path.with_name("api_conversation_history.json"))
+            descriptor = regular_files.open_fd(path.with_name(cline_history.NAME))
             with open(descriptor, "rb") as file:
                 if found := _FOLDER.search(file.read(1 << 20)):
                     writer.facts.cwd = found[1].decode(errors="replace")
@@ -335,6 +344,10 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
         converter.take(message)
         yield
     converter.end_command()
+    if missed.counts:
+        for step in steps_after(history, converter.told):
+            converter.take_step(step)
+            yield
 
 
 @lru_cache(maxsize=8)
@@ -356,6 +369,18 @@ class _ClineTasksConverter(AgentConverter):
         self._printed = ""
         self._count = 0
         self._has_begun = False
+        self.told: list[tuple[str, str]] = []
+        """The last texts told, each with its role."""
+
+    def take_step(self, step: Step) -> None:
+        """Take a step of the model's side."""
+        if step.role == "user":
+            self._writer.prompt(text_blocks(step.words))
+        elif step.call is not None:
+            self._call(step.call)
+        else:
+            self._say(step.words)
+            self._writer.finish_answer()
 
     def take(self, message: Object) -> None:
         """Take the next message; a text that was asked and then said is written once."""
@@ -373,6 +398,7 @@ class _ClineTasksConverter(AgentConverter):
         if kind in ("task", "user_feedback") or (kind == "text" and is_first):
             pictures = filter(None, map(picture, strings(message, "images")))
             self._writer.prompt([*text_blocks(words), *pictures])
+            self.told.append(("user", words))
         elif kind == "api_req_started":
             self._said = ""
             self._writer.model(text(message, "modelInfo", "modelId"))
@@ -437,6 +463,7 @@ class _ClineTasksConverter(AgentConverter):
         if words and words != self._said:
             self._said = words
             self._writer.say(words)
+            self.told.append(("agent", words))
 
     def _call(self, fields: Object) -> str:
         self._count += 1
