@@ -102,6 +102,38 @@ async def test_an_agents_own_time_of_a_session_stands_in_the_list(journal: Path)
         assert (row.title, row.updated_at) == ("T", milliseconds(at))
 
 
+@pytest.mark.parametrize("at", ["2031-05-06T07:08:09.000Z", "2020-05-06T07:08:09.000Z"])
+async def test_list_and_load_say_one_time_that_the_agent_told_until_something_else_begins(
+    journal: Path, at: str
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        rests = house.hub.conversation(session).session
+
+        async def said() -> set[str]:
+            """The time in the list right after a turn, and later, and at the end of a load."""
+            times = {(await client.sessions())[0]["updatedAt"]}
+            await rests.settle()
+            times.add((await client.sessions())[0]["updatedAt"])
+            other = await house.client()
+            await other.load(session)
+            told = [it["updatedAt"] for it in other.updates() if "updatedAt" in it]
+            await other.call("session/close", {"sessionId": session})
+            return times | {*told[-1:]}
+
+        await house.turn(client, session, "one", "ONE")
+        [first] = await said()
+        turn = await house.begun(client, session, "two")
+        info = {"sessionUpdate": "session_info_update", "updatedAt": at}
+        await hear(house, session, json.dumps(info).encode())
+        await house.agent.end(session)
+        await turn
+        assert await said() == {at}
+        await house.turn(client, session, "three", "THREE")
+        [last] = await said()
+        assert first < last != at
+
+
 async def test_an_agents_time_that_no_calendar_has_is_passed_over(journal: Path) -> None:
     async with shared(journal) as house:
         client = await house.client()

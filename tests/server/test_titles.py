@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ async def test_the_title_is_the_first_line_of_the_first_message_after_the_first_
         await client.prompt(session, "\n\n  Mend   the\tgate \nand the fence")
         [update] = told(client)
         assert update["title"] == "Mend the gate"
-        assert datetime.fromisoformat(update["updatedAt"]).tzinfo is not None
+        assert "updatedAt" not in update  # the time of an activity is the list's
         assert all(key.startswith("acphold/") for key in update["_meta"])
         assert client.messages.index(client.messages[-1]) > 0
         assert client.messages[-1]["result"] == {"stopReason": "end_turn"}

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acp_conversation.history.children import OpenChild
-from acp_conversation.history.entries import PROMPT, UPDATE, Segment, iso, now_ms
+from acp_conversation.history.entries import PROMPT, UPDATE, Segment, iso
 from acp_conversation.history.fold import Fold
 from acp_conversation.history.raw_update import (
     MESSAGES,
@@ -121,9 +121,15 @@ def title_update(title: str) -> bytes:
         {
             "sessionUpdate": "session_info_update",
             "title": title,
-            "updatedAt": iso(now_ms()),
             "_meta": {TITLE: "first prompt"},
         }
+    )
+
+
+def time_update(updated_at: int) -> bytes:
+    """Return a `session_info_update` with the time of the last activity, in ms since the epoch."""
+    return msgspec.json.encode(
+        {"sessionUpdate": "session_info_update", "updatedAt": iso(updated_at)}
     )
 
 

@@ -82,7 +82,7 @@ class Desk:
         self.agent = self._routes.agent = make_agent(self.router)
         self.agent.newest_surroundings = self._newest_surroundings
         agents = AgentsList(journal, self.agent, hub.look_at)
-        self.sessions = SessionList(journal, self.agent, agents, options.all_agents)
+        self.sessions = SessionList(journal, self.agent, agents, options.all_agents, hub.time_of)
         self._shared = SharedParts(
             self.agent,
             journal,

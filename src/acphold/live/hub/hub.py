@@ -19,7 +19,7 @@ from acp_wire.schema import CLOSE_SESSION
 from acp_wire.tasks import END_SECONDS, TaskSet, beside, end, finish
 from acphold import errors
 from acphold.journal.journal import Journal
-from acphold.journal.rows import Archived, ListFilter
+from acphold.journal.rows import Archived, ListFilter, SessionRow
 from acphold.live.agents.interface import HubAgent, ask
 from acphold.live.hub import bounds
 from acphold.live.hub.alerts import Activity
@@ -220,6 +220,13 @@ class Hub:
         return ListFilter(
             cwd=cwd, beside=beside, held=self.open_ids, archived=archived, tenant=tenant
         )
+
+    def time_of(self, row: SessionRow) -> int:
+        """Return the time of a session's last activity, in ms since the epoch: its row says it late
+        if the session is live here."""
+        live = self.live.get(row.session_id)
+        late = None if live is None else live.session.row.late_time
+        return row.updated_at if late is None else late
 
     # -- closing --------------------------------------------------------------------------
 

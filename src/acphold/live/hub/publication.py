@@ -108,8 +108,9 @@ class ListedRow:
         self._journal = journal
         self._lease = lease
         self._lose = lose
-        self._active = 0
-        self._touched = 0
+        self._active = 0  # the time to show, in ms since the epoch; 0 while it is the row's
+        self._touched = 0  # as the row has it
+        self._is_agents = False  # the agent has told it, and nothing has begun since
         self._touching: asyncio.Task[None] | None = None
 
     @property
@@ -134,6 +135,8 @@ class ListedRow:
         at = milliseconds(after.updated_at)
         if after.updated_at != before.updated_at and at:
             change = replace(change, updated_at=at)
+            self._active = self._touched = at
+            self._is_agents = True
         return None if change == NO_CHANGE else change
 
     def prompt_change(self, title: str | None, agent: HubAgent) -> RowChange:
@@ -232,12 +235,23 @@ class ListedRow:
     # -- times ----------------------------------------------------------------------------
 
     def note_activity(self) -> None:
-        """Note that something happens in the session now."""
-        self._active = now_ms()
+        """Note that something begins in the session now."""
+        self._active, self._is_agents = now_ms(), False
+
+    def note_end(self) -> None:
+        """Note that a turn ends now. If the agent has told the time of its last activity in it,
+        that stays."""
+        if not self._is_agents:
+            self._active = now_ms()
 
     def on_changed_elsewhere(self) -> None:
         """Note that another process changed the row: the next prompt writes to it in any case."""
         self._touched = 0
+
+    @property
+    def late_time(self) -> int | None:
+        """The time of the last activity, in ms since the epoch, if the row does not say it yet."""
+        return self._active if self._active > self._touched else None
 
     @property
     def idle_seconds(self) -> float:

@@ -74,13 +74,15 @@ ORIGINS = "acphold/origins"
 class SessionList(Struct, eq=False):
     """Pages of the list for one agent, or of the sessions of all.
 
-    The agent's own sessions are fetched with every first page from its list, `agents`.
+    The agent's own sessions are fetched with every first page from its list, `agents`. `time_of`
+    is `Hub.time_of`.
     """
 
     _journal: Journal
     _agent: HubAgent
     agents: AgentsList
     _all_agents: bool
+    _time_of: Callable[[SessionRow], int]
 
     async def only(self, session_id: str, tenant: str | None) -> bytes:
         """Return the result of `session/list` for a client that may see only this session, if this
@@ -145,14 +147,15 @@ class SessionList(Struct, eq=False):
     async def _ours(self, row: SessionRow) -> ListLine:
         """Return a session of the journal, with the `_meta` that the agent's own list has for
         it."""
+        at = self._time_of(row)
         if row.agent != self._agent.key:
-            return _line(row, {AGENT: row.agent})
+            return _line(row, {AGENT: row.agent}, at)
         agents_id = row.downstream_id or row.session_id
         known = self.agents.line(agents_id)
         if known is None or known.info.meta is None:
-            return _line(row, {})
+            return _line(row, {}, at)
         owner = await session_of(self._journal, self._agent.key, agents_id)
-        return _line(row, known.info.meta if owner == row.session_id else {})
+        return _line(row, known.info.meta if owner == row.session_id else {}, at)
 
 
 class ListedFolders:
@@ -176,15 +179,19 @@ def _mark(line: ListLine) -> bytes:
 
 
 async def page_of_all(
-    journal: Sessions, filter: ListFilter, cursor: str | None, called: Callable[[SessionRow], str]
+    journal: Sessions,
+    filter: ListFilter,
+    cursor: str | None,
+    called: Callable[[SessionRow], str],
+    time_of: Callable[[SessionRow], int],
 ) -> bytes:
     """Return one page of the journal's sessions, of any agent; each names its agent as `called`
-    does, and says whether it is archived. Sessions that only an agent knows are left out. Raises
-    CursorError."""
+    does, has the time of `Hub.time_of`, and says whether it is archived. Sessions that only an
+    agent knows are left out. Raises CursorError."""
     secret = (await journal.identity()).secret
     after = None if cursor is None else list_places.decode(cursor, filter, secret)
     rows = await journal.page(filter, after, bounds.LIST_PAGE + 1)
-    lines = [_line(row.seen_by(filter.tenant), {AGENT: called(row)}) for row in rows]
+    lines = [_line(row.seen_by(filter.tenant), {AGENT: called(row)}, time_of(row)) for row in rows]
     return await _page(journal, filter, lines, bounds.LIST_PAGE, marked=True)
 
 
@@ -213,13 +220,13 @@ async def _page(
     return splice(b"{}", page)
 
 
-def _line(row: SessionRow, meta: dict[str, object]) -> ListLine:
+def _line(row: SessionRow, meta: dict[str, object], updated_at: int) -> ListLine:
     info = SessionInfo(
         session_id=row.session_id,
         cwd=row.cwd,
         additional_directories=row.additional_directories,
         title=row.title,
-        updated_at=iso(row.updated_at),
+        updated_at=iso(updated_at),
         meta={
             **(json_value(row.meta, dict[str, object]) or {}),
             **meta,

@@ -194,8 +194,9 @@ class ServedAgents(Kept, eq=False):
         """Return the result of `session/list` over all agents, running or not."""
         asked = list_request(params)
         archived = archive_filter(params) or "exclude"
-        filter = self.hub.list_filter(asked.cwd, archived, principal.tenant)
-        return await page_of_all(self.hub.journal, filter, asked.cursor, self._name_of)
+        hub = self.hub
+        filter = hub.list_filter(asked.cwd, archived, principal.tenant)
+        return await page_of_all(hub.journal, filter, asked.cursor, self._name_of, hub.time_of)
 
     def _name_of(self, row: SessionRow) -> str:
         """Return the name under which a session's agent is served: that of its last start, if this

@@ -21,6 +21,7 @@ from functools import partial
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from acp_conversation.history.entries import milliseconds
 from acp_mcp_servers.servers import ProvidedServers, server_ids
 from acp_wire import schema
 from acp_wire.rpc.requests import Request
@@ -36,7 +37,7 @@ from acphold.live.agents import air
 from acphold.live.agents.capabilities import INTRODUCTION, KEPT_IN_FRONT, answer_without_agent
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub.agent_session import Setup
-from acphold.live.hub.annotations import AGENT, notice
+from acphold.live.hub.annotations import AGENT, notice, time_update
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.choices import without_booleans
 from acphold.live.hub.conversation import Conversation
@@ -360,17 +361,28 @@ class SessionOpener(Struct, eq=False):
                 journal = self._desks.hub.journal
                 accepted = await find_accepted(journal, conversation.id, ids, said.after)
                 result = with_meta(result, ANSWERED, encode(accepted))
+            if wanted.after == 0:
+                await self._end_replay(conversation)
         except BaseException:
             conversation.put_back(attachment)
             raise
-        if wanted.after == 0 and air.REPLAY_END in (self._client.offer.air or ()):
-            frames = Frames(session_id, self._client.offer)
-            self._client.send(frames.aside(air.REPLAY_ENDED))
         wanted.request.answer(result)
         lacks_servers = conversation.side.setup.joins and conversation.waiting.is_awake
         if setup.joins and (lacks_servers or "mcpServers" in wanted.asked.left_out):
             self._tell_of_servers(session_id)
         self.go_live(conversation, attachment, setup)
+
+    async def _end_replay(self, conversation: Conversation) -> None:
+        """Tell what comes behind the replay of a load: the time of the last activity, if the replay
+        had one that is not that of the list; and to AIR, that this is the end."""
+        session, frames = conversation.session, Frames(conversation.id, self._client.offer)
+        if (told := session.attributes.updated_at) is not None:
+            hub = self._desks.hub
+            at = hub.time_of(await hub.journal.session(conversation.id))
+            if at != milliseconds(told):
+                self._client.send(frames.aside(time_update(at)))
+        if air.REPLAY_END in (self._client.offer.air or ()):
+            self._client.send(frames.aside(air.REPLAY_ENDED))
 
     async def _open_at_owner(
         self, wanted: WantedSession, held: errors.HeldElsewhereError | None
