@@ -26,6 +26,7 @@
     │   ├── AgentExitedError       ended while it was needed
     │   ├── HeldOutsideError       another process of the agent has the session open
     │   ├── FolderElsewhereError   the session's folder is on another machine
+    │   ├── TermsRefusedError      did not accept its sign-in, or a provider, again
     │   ├── AgentBusyError         at work on a cancelled turn, or not reading its stdin
     │   └── AgentTimeoutError      did not answer a request of ours in time
     ├── RuntimeFolderError         the folder for sockets cannot be used
@@ -237,6 +238,21 @@ class FolderElsewhereError(AgentError):
             "FOLDER"
         )
         self.folder = folder
+
+
+class TermsRefusedError(AgentError):
+    """The agent `called` so was started again, and did not accept a choice of its client again."""
+
+    def __init__(self, called: str, choice: str, *, is_sign_in: bool = False) -> None:
+        if is_sign_in:
+            self.code = AUTH_REQUIRED
+            remedy = "sign in again"
+        else:
+            remedy = "set it again"
+        super().__init__(
+            f"{called} was started again and did not accept the {choice} again, so nothing is sent "
+            f"to it; {remedy}"
+        )
 
 
 class AgentBusyError(AgentError):

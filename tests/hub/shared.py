@@ -25,8 +25,10 @@ from acphold.live.agents.interface import (
     AgentRequest,
     HubAgent,
     Updates,
+    is_never_attended,
     keep_surroundings,
 )
+from acphold.live.agents.terms import Terms
 from acphold.live.hub import bounds
 from acphold.live.hub.alerts import NO_ALERTS, Alerts
 from acphold.live.hub.desk import Desk
@@ -54,7 +56,9 @@ class PuppetAgent:
         self.shell = ""
         self.surroundings = Surroundings.here()
         self.newest_surroundings = keep_surroundings
+        self.is_attended = is_never_attended
         self.own_name = ""
+        self.terms = Terms()
         self.reads_journal = False
         self.takes_a_moment = True
         self.asked: list[tuple[str, dict[str, Any]]] = []
@@ -145,6 +149,12 @@ class PuppetAgent:
 
     async def restart(self) -> None:
         self.generation += 1
+
+    def accept_terms(self, method: str, params: bytes) -> None:
+        self.terms = self.terms.after(method, params)
+
+    def forget_sign_in(self) -> None:
+        self.terms = self.terms.without_sign_in()
 
     def send(self, call: AgentCall) -> None:
         asked = json.loads(call.params)

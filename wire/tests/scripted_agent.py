@@ -15,6 +15,8 @@ Options (a JSON object):
     before              method to a list of lines printed before its answer; "$ID" is the session
     after               the same, after the answer
     silent              methods it never answers
+    refuses             method to [a file, the error object that it answers while that exists; null
+                        for no answer]
     sign_in             a file: until it exists, sessions and prompts need a sign-in (-32000);
                         `authenticate` makes it, and so does this program, run with `--login`, which
                         needs LOGIN=1 and waits for a line; `logout` removes it
@@ -216,6 +218,11 @@ def answer(message: dict[str, Any]) -> None:
         line(text.replace("$ID", session_id))
     replies = OPTIONS.get("replies", {}).get(method)
     if method in OPTIONS.get("silent", ()):
+        return
+    refused = OPTIONS.get("refuses", {}).get(method)
+    if refused is not None and os.path.exists(refused[0]):
+        if refused[1] is not None:
+            send(id=message["id"], error=refused[1])
         return
     if replies:
         reply = replies.pop(0) if len(replies) > 1 else replies[0]

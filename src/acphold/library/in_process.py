@@ -36,8 +36,10 @@ from acphold.live.agents.interface import (
     AgentCall,
     AgentRequest,
     ListenerToMany,
+    is_never_attended,
     keep_surroundings,
 )
+from acphold.live.agents.terms import Terms
 from acphold.live.hub.prompt_turn import PromptCall
 from acphold.logs import about
 
@@ -68,6 +70,8 @@ class InProcessAgent:
         self.definition = definition
         self.surroundings = surroundings
         self.newest_surroundings = keep_surroundings
+        self.is_attended = is_never_attended
+        self.terms = Terms()
         self.start: str | None = None  # nobody else may start it
         # Not only the name: under that, the journal has this agent's sessions behind `wrap`.
         self.key: str = f"{definition.name} (library)"
@@ -109,6 +113,12 @@ class InProcessAgent:
         for opened in tuple(self._sessions.values()):
             await self._leave(opened)
         self.generation += 1
+
+    def accept_terms(self, method: str, params: bytes) -> None:
+        """Do nothing: its process ends with ours."""
+
+    def forget_sign_in(self) -> None:
+        """Do nothing: see above."""
 
     def send(self, call: AgentCall) -> None:
         if call.method == schema.PROMPT.name:

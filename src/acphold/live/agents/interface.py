@@ -36,6 +36,7 @@ from acp_wire.schema.splice import json_value, session_id_in, splice
 from acp_wire.surroundings import Surroundings
 from acphold.errors import AgentExitedError, AgentStartError, AgentTimeoutError
 from acphold.live.agents.capabilities import answer_without_agent
+from acphold.live.agents.terms import Terms
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +146,9 @@ class HubAgent(Protocol):
     newest_surroundings: Callable[[], Surroundings | None]
     """Returns those that it starts in next, but for the folder; None for those that it has."""
 
+    is_attended: Callable[[], bool]
+    """Returns True while a client came for it, or has a session of it open."""
+
     own_name: str
     """Its name for itself at `initialize`; "" before that, and if it gives none."""
 
@@ -190,6 +194,16 @@ class HubAgent(Protocol):
     async def restart(self) -> None:
         """End it, whatever it does, and start it again; raises as `initialize`."""
 
+    @property
+    def terms(self) -> Terms:
+        """The terms on which it works."""
+
+    def accept_terms(self, method: str, params: bytes) -> None:
+        """Note that it has accepted a request that changes its terms; a new start repeats it."""
+
+    def forget_sign_in(self) -> None:
+        """Note that the person has signed in with its own program, outside of the protocol."""
+
     def send(self, call: AgentCall) -> None:
         """Send a request, which takes its answer once, perhaps before this returns.
 
@@ -214,6 +228,11 @@ def keep_surroundings() -> Surroundings | None:
     return None
 
 
+def is_never_attended() -> bool:
+    """Return False: nobody is known to be there."""
+    return False
+
+
 NO_AGENT = "no agent is started here: name the session that you want to join"
 
 
@@ -222,6 +241,7 @@ class AbsentAgent:
     needs an agent is refused."""
 
     key = known_as = shell = own_name = ""
+    terms = Terms()
     capabilities = AgentCapabilities()
     has_sign_in = can_fork = reads_journal = takes_a_moment = False
     index_methods: frozenset[str] = frozenset()
@@ -232,6 +252,7 @@ class AbsentAgent:
     def __init__(self) -> None:
         self.surroundings = Surroundings({}, "/")
         self.newest_surroundings = keep_surroundings
+        self.is_attended = is_never_attended
 
     async def initialize(self, params: bytes) -> bytes:
         return answer_without_agent()
@@ -240,6 +261,12 @@ class AbsentAgent:
         raise AgentStartError(NO_AGENT)
 
     async def restart(self) -> None:
+        return None
+
+    def accept_terms(self, method: str, params: bytes) -> None:
+        return None
+
+    def forget_sign_in(self) -> None:
         return None
 
     def send(self, call: AgentCall) -> None:

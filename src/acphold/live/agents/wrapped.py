@@ -51,10 +51,12 @@ from acphold.live.agents.interface import (
     AgentListener,
     AgentRequest,
     Unheard,
+    is_never_attended,
     keep_surroundings,
     runs,
     session_of,
 )
+from acphold.live.agents.terms import Terms, ToldTerms
 
 if TYPE_CHECKING:
     from acphold.journal.journal import Journal
@@ -162,6 +164,9 @@ errors have others."""
 START_TIMEOUT = 60.0
 """Seconds for the answer to `initialize`; programs that download themselves first are slow."""
 
+NOT_SENT = -1
+"""Stands for the id of a request that will be sent again."""
+
 STUCK_SECONDS = 2.0
 """Seconds that a notification waits for a program that does not read: clients wait behind it."""
 
@@ -192,8 +197,9 @@ DEFAULTS = ProcessOptions()
 class ProcessAgent:
     """Starts CMD, introduces the client, starts it again after a crash.
 
-    It starts in these `surroundings`, again in the newest (`HubAgent`). If it is an acphold with
-    the same `journal`, it is told that its sessions are kept here.
+    It starts in these `surroundings`, again in the newest (`HubAgent`), and is told its terms then
+    (`agents.terms`). If it is an acphold with the same `journal`, it is told that its sessions are
+    kept here.
     """
 
     has_sign_in = False
@@ -224,11 +230,14 @@ class ProcessAgent:
         self.surroundings = surroundings
         self.shell = surroundings.env.get("SHELL", "")
         self.newest_surroundings = keep_surroundings
+        self.is_attended = is_never_attended
         self.key = options.name or agent_key(command, surroundings.folder)
         self.known_as = recognize(command, surroundings.folder, options.name, options.called)
         self.called = options.called or display_name(command, surroundings.folder)
         self.own_name = ""
         self.capabilities = schema.AgentCapabilities()
+        self._told = ToldTerms(self.called)
+        self._signing_in = asyncio.Lock()
         self._options = options
         self._listener = listener
         self._launched: Program | None = None
@@ -265,6 +274,8 @@ class ProcessAgent:
         async with self._starting:
             if not self.alive:
                 await self._start()
+            elif self._told.are_due and self._peer is not None:
+                await self._told.tell(self._peer)
 
     async def restart(self) -> None:
         async with self._starting:
@@ -339,7 +350,19 @@ class ProcessAgent:
             self.key = self._options.name or self.own_name
         self.generation += 1
         self._ready = True
+        self._told.begin()
+        await self._told.tell(peer)
         return result
+
+    @property
+    def terms(self) -> Terms:
+        return self._told.terms
+
+    def accept_terms(self, method: str, params: bytes) -> None:
+        self._told.accept(method, params)
+
+    def forget_sign_in(self) -> None:
+        self._told.terms = self.terms.without_sign_in()
 
     # -- talking --------------------------------------------------------------------------
 
@@ -351,6 +374,7 @@ class ProcessAgent:
                 f"{self.called} does not read its input: {peer.buffered} bytes are waiting; "
                 "cancel its turns or restart it"
             )
+        self._told.check(call.method)
         params = added = self._added.add_to(call.method, call.params)
         if self._kept_in_front is not None and call.method in OPENING:
             params = with_front_journal(added, self._kept_in_front)
@@ -370,8 +394,28 @@ class ProcessAgent:
         elif isinstance(answer, bytes):
             answer = message_without_marks(answer)
         elif isinstance(answer, errors.RemoteError):
+            wants_sign_in = answer.code == errors.AUTH_REQUIRED and call.method in OPENING
+            if wants_sign_in and self._told.sign_in is not None:
+                self._calls[call] = NOT_SENT
+                self._tasks.start(self._sign_in_for(call), "sign in again")
+                return
             answer = without_our_code(answer)
         await call.take(answer)
+
+    async def _sign_in_for(self, call: AgentCall) -> None:
+        """Sign in as before, and send a request to open a session again."""
+        try:
+            async with self._signing_in:
+                if (peer := self._peer) is not None:
+                    await self._told.sign_in_again(peer, is_attended=self.is_attended())
+            if call in self._calls:  # it was not withdrawn
+                self.send(call)
+        except errors.AcpError as exc:
+            if self._calls.pop(call, None) is not None:
+                await call.take(exc)
+        except asyncio.CancelledError:  # the process is being ended
+            await call.take(how_it_ended(self.called, None))
+            raise
 
     def withdraw(self, call: AgentCall) -> None:
         id_ = self._calls.pop(call, None)

@@ -81,6 +81,7 @@ class Desk:
         self.router = Router(self._routes, hub.live, providers, journal, hub.tasks)
         self.agent = self._routes.agent = make_agent(self.router)
         self.agent.newest_surroundings = self._newest_surroundings
+        self.agent.is_attended = lambda: self.has_clients
         agents = AgentsList(journal, self.agent, hub.look_at)
         self.sessions = SessionList(journal, self.agent, agents, options.all_agents, hub.time_of)
         self._shared = SharedParts(
@@ -198,6 +199,7 @@ class Desk:
         Raises AgentError.
         """
         self.sign_in_changed()
+        self.agent.forget_sign_in()
         if not self.is_busy:
             await self.agent.restart()
 

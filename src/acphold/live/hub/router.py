@@ -221,10 +221,12 @@ class Router(Struct, eq=False):
         session_id: str | None,
         asker: Asker,
         reply: Callable[[bytes], None],
+        *,
+        changes_terms: bool = False,
     ) -> None:
         """Pass on a request that is the agent's own: an extension's, or newer than this release."""
         conversation = self._conversations.get(session_id or "")
-        if conversation is not None:
+        if conversation is not None and not changes_terms:
             await conversation.relay(method, params, asker.client, reply)
             return
         agent = self._agent
@@ -234,6 +236,8 @@ class Router(Struct, eq=False):
         params = await self._under_agents_id(params, session_id)
         exchange = AgentExchange(agent, method, params, None)
         async with self.run_for(asker, exchange) as answer:
+            if changes_terms:
+                agent.accept_terms(method, params)
             await self.after_all_updates(asker.client, lambda: reply(answer))
 
     async def tell(

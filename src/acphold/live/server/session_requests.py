@@ -239,7 +239,8 @@ class SessionRequests(Struct, eq=False):
                         request.answer(result)
 
                     relayed = request.method, request.params, named, asker, reply
-                    await desk.router.relay(*relayed)
+                    changes_terms = method_of(request.method).changes_terms
+                    await desk.router.relay(*relayed, changes_terms=changes_terms)
 
     async def _queue(self, conversation: Conversation, params: bytes) -> bytes:
         """Return the queue, after a change of it if the params have one."""
