@@ -203,7 +203,7 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
             on_one_line(question_line(it)),
             [where(it.row, found.short_ids[it.row.session_id]), f"asked {age(it.at, now_ms())}"],
         )
-        layout.put(question_passage(it))
+        layout.put(question_passage(it, reads_files=not found.origin))
     for row in (it.row for id_, it in found.queues.items() if found.is_new(id_, told)):
         short = found.short_ids[row.session_id]
         layout.head(describe_hold(row), [where(row, short)])
@@ -217,16 +217,22 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
         tell(NOTHING)
 
 
-def question_passage(found: InboxQuestion) -> Passage:
-    """Return the whole question: command and diff, or the form, and the possible answers."""
+def question_passage(found: InboxQuestion, *, reads_files: bool) -> Passage:
+    """Return the whole question: command and diff, or the form, and the possible answers.
+
+    If it `reads_files`, which takes as long as the disk, changes are shown against the files.
+    """
     from rich.text import Text
 
+    from acp_conversation.presentation.present_diffs import present_diffs, present_files
     from acphold.faces.screen.layout import Passage
     from acphold.faces.screen.panels import call_details
 
     question = found.question
     if found.call:
-        about = call_details(ToolCall(question.id, dict(found.call)))
+        reader = present_files(found.row.cwd, found.row.additional_directories)
+        present = present_diffs(found.call, reader) if reads_files else {}
+        about = call_details(ToolCall(question.id, dict(found.call)), present)
     else:
         lines = visible(question.title).splitlines()
         about = Passage("asks", "acphold", [Text(line) for line in lines])

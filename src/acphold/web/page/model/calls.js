@@ -1,10 +1,6 @@
 // What a tool call was given. What a question shows of one comes from the server.
 
 /** @typedef {{name: string, text: string}} Argument */
-/** @typedef {{optionId: string, kind: string, words: string, name: string, isLong?: boolean}} Offer */
-/** @typedef {[sign: "+" | "-" | " " | "@", text: string, before: number, after: number]} Row */
-/** @typedef {{kind: "text" | "command" | "path" | "argument" | "diff", text: string, name?: string, rest?: string, last?: string, cut?: string, lines?: Row[], folded?: [number, number], added?: number, removed?: number, isProse?: boolean}} Block */
-/** @typedef {{wants: string, blocks: Block[], options: Offer[]}} Shows  a question as the server has finished it: `presentation.permissions` */
 
 /** All of it but for the title, and the file and the texts that its diffs show. @param {Received} call @returns {Argument[]} */
 export function argumentsOf({ rawInput, title, content }) {

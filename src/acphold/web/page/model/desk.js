@@ -22,7 +22,7 @@ import { byTime } from "./times.js";
  * @property {string} method
  * @property {Received} params
  * @property {Received} toolCall
- * @property {import("./calls.js").Shows} [shows]  what a request for permission shows
+ * @property {import("./questions.js").Shows} [shows]  what a request for permission shows
  */
 
 /** @typedef {{words: string, undo?: () => void}} Notice */

@@ -1,6 +1,7 @@
 // A question of an agent, drawn outside of the conversation: with a frame that no text can draw,
 // and with controls that are never where a text of an agent is.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { mayAllow, partsOf } from "../model/questions.js";
 import { asText, baseName, line } from "../model/text.js";
 import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
@@ -14,8 +15,8 @@ import { hasAllowed, isOffering, Offers } from "./offers.js";
 import { Whole } from "./whole.js";
 
 /** @typedef {import("../model/session.js").OpenQuestion} OpenQuestion */
-/** @typedef {import("../model/calls.js").Offer} Offer */
-/** @typedef {import("../model/calls.js").Shows} Shows */
+/** @typedef {import("../model/questions.js").Offer} Offer */
+/** @typedef {import("../model/questions.js").Shows} Shows */
 
 const PERMISSION = "session/request_permission";
 const coarse = matchMedia("(pointer: coarse)");
@@ -104,17 +105,15 @@ function usePresent(session, question, shows) {
 function Permission({ id, params, shows, isNarrow, ...rest }) {
   const scene = usePresent(params.sessionId, id, shows);
   const [opened, setOpened] = useState(/** @type {string[]} */ ([]));
-  // What was opened and then becomes something else is folded again.
-  const named = useMemo(() => scene.blocks.map((block) => ({ block, key: block.cut ? JSON.stringify(block) : "" })), [scene]);
-  const parts = named.map(({ block, key }) => ({ block, isOpen: !key || opened.includes(key), open: () => setOpened((was) => [...was, key]) }));
-  const isWhole = parts.every(({ isOpen }) => isOpen);
-  return html`<${Whole}><${Blocks} parts=${parts} isNarrow=${isNarrow} /><//>
+  const parts = useMemo(() => partsOf(scene.blocks, opened), [scene, opened]);
+  const isWhole = mayAllow(parts);
+  return html`<${Whole}><${Blocks} parts=${parts} open=${(/** @type {string} */ part) => setOpened([...opened, part])} isNarrow=${isNarrow} /><//>
     ${!isWhole && html`<p class="aside" role="status">Open the parts that are cut to allow this.</p>`}
-    <${Answers} options=${scene.options} mayAllow=${isWhole} ...${rest} />`;
+    <${Answers} options=${scene.options} isWhole=${isWhole} ...${rest} />`;
 }
 
-/** One yes and one no in a row, in our words; all else below, for who asks for it. @param {{options: Offer[], mayAllow: boolean, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
-function Answers({ options, mayAllow, answer, later, stop, isBusy }) {
+/** One yes and one no in a row, in our words; all else below, for who asks for it. @param {{options: Offer[], isWhole: boolean, answer?: (result: object, kind: string, isRule?: boolean) => void, later: () => void, stop?: () => void, isBusy: boolean}} props */
+function Answers({ options, isWhole, answer, later, stop, isBusy }) {
   const [isOpen, setOpen] = useState(false);
   /** @param {string} kind */
   const first = (kind) => options.find((each) => each.kind === `${kind}_once`) ?? options.find((each) => each.kind.startsWith(kind));
@@ -126,7 +125,7 @@ function Answers({ options, mayAllow, answer, later, stop, isBusy }) {
   const isNo = (/** @type {Offer} */ { kind }) => kind.startsWith("reject");
   // Our words first: what an agent calls its answer may say the opposite.
   /** @param {Offer | undefined} each */
-  const button = (each) => each && html`<button type="button" class=${each === yes ? "main" : isNo(each) ? "no" : ""} disabled=${isOff || !(mayAllow || isNo(each))} onClick=${() => give(each)}><span><b>${each.words}${each.name && ":"}</b> ${each.name}</span></button>`;
+  const button = (each) => each && html`<button type="button" class=${each === yes ? "main" : isNo(each) ? "no" : ""} disabled=${isOff || !(isWhole || isNo(each))} onClick=${() => give(each)}><span><b>${each.words}${each.name && ":"}</b> ${each.name}</span></button>`;
   const reply = () => {
     if (no) give(no);
     setTimeout(() => /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus(), 50);
@@ -134,7 +133,7 @@ function Answers({ options, mayAllow, answer, later, stop, isBusy }) {
   return html`<div class="options">
     <div class=${`row ${no?.isLong ? "long" : ""}`}>${button(yes)}${button(no)}<button type="button" class="others" aria-label="More answers" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>⋯</button></div>
     ${isOpen && html`<div class="rest">${others.map(button)}
-      ${yes?.kind === "allow_once" && device()?.scopes.includes("rules") && html`<button type="button" disabled=${isOff || !mayAllow} onClick=${() => give(yes, true)}>Allow once, and choose a rule for the next time</button>`}
+      ${yes?.kind === "allow_once" && device()?.scopes.includes("rules") && html`<button type="button" disabled=${isOff || !isWhole} onClick=${() => give(yes, true)}>Allow once, and choose a rule for the next time</button>`}
       ${no && document.querySelector(".composer") && html`<button type="button" disabled=${isOff} onClick=${reply}>Reject, and write instead</button>`}
       ${stop && html`<button type="button" disabled=${isOff} onClick=${stop}>Stop the turn</button>`}
       <button type="button" class="put-off" disabled=${isBusy} onClick=${later}>Later</button></div>`}

@@ -5,6 +5,7 @@ import { agentName, counted, line } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
 import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
+import { coded } from "./coded.js";
 import { html } from "./html.js";
 import { changeRule, day } from "./rule.js";
 
@@ -68,8 +69,8 @@ export function Rules() {
     ${waiting.length > 0 && html`<p class="offer"><span>${counted(waiting.length, "rule")} made in another journal or on another machine ${waiting.length > 1 ? "wait" : "waits"} until you accept ${waiting.length > 1 ? "them" : "it"} here.</span> <button type="button" disabled=${isBusy || !scopes.includes("rules")} onClick=${() => turn("on")}>Use here</button></p>`}
     ${rules?.length === 0 && html`<p class="empty">No rules. When you allow a command once, the page offers to allow it from now on.</p>`}
     <ul class="rule-list">${(rules ?? []).map((rule) => html`<li key=${rule.number} class=${(rule.isOff && !rule.asks) || rule.waits ? "off" : ""}>
-      <h2><span class="aside">${rule.number}</span> ${line(rule.words, 400)}${[rule.isNew && "new", rule.isOff && !rule.asks && "off", rule.waits && "waits", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
-      <p><code>${line(rule.text, 400)}</code>: ${line(rule.meaning, 400)}</p>
+      <h2><span class="aside">${rule.number}</span> ${coded(line(rule.words, 400))}${[rule.isNew && "new", rule.isOff && !rule.asks && "off", rule.waits && "waits", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
+      <p><code>${line(rule.text, 400)}</code>: ${coded(line(rule.meaning, 400))}</p>
       <p class="aside">${rule.folder ? `in ${line(rule.folder, 200)}` : "everywhere"} · ${rule.agent ? agentName(rule.agent) : "every agent"} · ${rule.sessionId ? "one session" : rule.expiresAt ? `until ${day(rule.expiresAt)}` : "until revoked"} · ${rule.uses > 0 ? html`used ${counted(rule.uses, "time")}, last <time datetime=${rule.usedAt} title=${exactly(rule.usedAt ?? 0)}>${moment(rule.usedAt ?? 0)}</time>` : "never used"}</p>
       <p class="aside">made <time datetime=${rule.madeAt} title=${exactly(rule.madeAt)}>${day(rule.madeAt)}</time>${rule.madeWith && ` with ${isOwn(rule) ? "this device" : line(rule.madeWith.replace(/ \([0-9a-f]+\)$/, ""), 60)}`}</p>
       ${(rule.asks ? scopes.includes("rules") : mayRevoke) && html`<button type="button" class="bad" disabled=${isBusy} aria-label=${`Revoke rule ${rule.number}`} onClick=${() => remove(rule)}>Revoke</button>`}

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { withTexts } from "../model/display_terminals.js";
 import { asText, line, saidIn, unfenced, wordTable } from "../model/text.js";
-import { coded } from "./coded.js";
+import { coded, command } from "./coded.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
 import { LastLines } from "./terminal.js";
@@ -20,13 +20,13 @@ export function ToolView({ tool, decisions, children }) {
   const output = isCommand || status === "failed" ? outputOf(content, tool.fields.rawOutput) : "";
   const why = status === "failed" && (line(_meta?.["acphold/failed"]) || (isCommand ? "" : line(output)) || (!output && decisions.length === 0 && "The agent gave no reason."));
   // What a shell is given says more than that it is one.
-  const command = isCommand ? (commandOf(rawInput) ?? "").replace(/^(\/\S*\/)?(ba|z)?sh -l?c /, "") : "";
+  const given = isCommand ? (commandOf(rawInput) ?? "").replace(/^(\/\S*\/)?(ba|z)?sh -l?c /, "") : "";
   const stands = STANDS[status] ? status : "unknown";
   return html`<details class=${`tool ${stands}`} open=${isOpen} onToggle=${(/** @type {On<HTMLDetailsElement>} */ event) => setOpen(event.target.open)}>
     <summary>
       <span class="mark" role="img" aria-label=${STANDS[stands] ?? line(status)}></span>
       <span class="kind">${SIGNS[kind] ?? "Tool"}</span>
-      <span class="title">${coded(titleOf(title, kind))}${command && !asText(title).includes(command) && html` <code>${line(command, 160)}</code>`}</span>
+      <span class="title">${isCommand ? commandTitle(titleOf(title, kind), given) : coded(titleOf(title, kind))}</span>
       ${diffs.map((diff) => html`<${Later} name="Sum" diff=${diff} />`)}
       ${tool.children.length > 0 && html`<span class="aside">sub-agent</span>`}
       ${!isOpen && isCommand && output && html`<${LastLines} text=${output} most=${3} />`}
@@ -58,6 +58,14 @@ function titleOf(title, kind) {
   // The agent often begins with the word that stands before it anyway.
   const word = SIGNS[kind];
   return word && said.toLowerCase().startsWith(`${word.toLowerCase()} `) ? said.slice(word.length + 1) : said;
+}
+
+/** Words that an agent has for a command, and the command; where they are it, or begin it, it alone. @param {string} title @param {string} given */
+function commandTitle(title, given) {
+  const bare = title.replace(/^`|`$/g, "");
+  if (!given || bare.includes(line(given, 240))) return title.includes("`") ? coded(title) : command(title);
+  const isBegun = line(given, 240).startsWith(bare.replace(/(…|\.\.\.)$/, ""));
+  return html`${!isBegun && html`${coded(title)} `}${command(line(given, 160))}`;
 }
 
 /** The command of a call that has one. @param {Received} input @returns {string | undefined} */
