@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import acphold
+from acp_conversation.history import children, prompt_queue, timeline
+from acp_conversation.presentation import cuts, scenes
 from acp_wire.visible_text import TABLES
 
 FILE: Final = Path(acphold.__file__).parent / "web" / "page" / "model" / "tables.js"
+
+
+WORDS: Final[dict[str, Mapping[str, str]]] = {
+    "STATUSES": scenes.STATUSES,
+    "STEPS": scenes.STEPS,
+    "KINDS": scenes.KINDS,
+    "ENDINGS": scenes.SHORT_ENDINGS,
+    "DECIDED": scenes.DECIDED,
+    "COMPACTIONS": scenes.COMPACTIONS,
+    "AT_WORK": scenes.AT_WORK,
+    "DONE": {reason: words for reason, (words, _) in scenes.DONE.items() if reason},
+    "SPEAKERS": scenes.SPEAKERS,
+    "HELD": prompt_queue.HELD,
+    "OUTCOMES": timeline.OUTCOMES,
+    "ENDED": children.ENDED,
+}
+
+VALUES: Final = {
+    "CUT": cuts.CUT,
+    "SHOWN": cuts.SHOWN,
+    "PATH": cuts.PATH,
+    "PAGE": scenes.PAGE,
+    "TOLD": scenes.TOLD,
+}
 
 
 def tables() -> str:
@@ -17,6 +45,12 @@ def tables() -> str:
     for name, pattern in TABLES.items():
         flags = "uy" if name == "IN_PLACE" else "gu"
         found.append(f"export const {name} = /{_escaped(pattern)}/{flags};")
+    for name, rows in WORDS.items():
+        found += [
+            "/** @type {Record<string, string>} */",
+            f"export const {name} = Object.assign(Object.create(null), {json.dumps(rows)});",
+        ]
+    found += [f"export const {name} = {json.dumps(value)};" for name, value in VALUES.items()]
     return "\n".join([*found, ""])
 
 

@@ -16,7 +16,13 @@ from playwright.async_api import Page, expect
 
 import acphold
 from acp_conversation.history.timeline import ToolCall
-from acp_conversation.presentation.blocks import Block
+from acp_conversation.presentation.blocks import (
+    CHARACTERS,
+    HEAD_LINES,
+    LINES,
+    TAIL_LINES,
+    Block,
+)
 from acp_conversation.presentation.permissions import Permission, permission
 from acp_wire.visible_text import exact, visible
 from acphold.faces.screen.panels import call_details
@@ -117,14 +123,17 @@ def test_all_of_a_call_is_in_its_blocks_and_nothing_in_them_is_hidden(about: str
         assert marked(block.whole) == block.whole
         assert exact(block.name) == block.name
         assert [visible(line.text) for line in block.lines] == [it.text for it in block.lines]
-        is_long = block.whole.count("\n") > 59 or len(block.whole) > 4000 or len(block.lines) > 60
-        assert bool(block.cut) == (is_long and block.kind not in ("command", "path"))
+        count = max(len(block.lines), block.whole.count("\n") + 1)
+        is_long = count > LINES or len(block.whole) > CHARACTERS
+        is_whole = block.kind in ("command", "path") or block.is_prose
+        assert bool(block.cut) == (is_long and not is_whole)
         if block.cut and not block.lines:
             assert re.fullmatch(r"… [\d,]+ more (line|character)s", block.cut)
             assert block.text
             assert block.last
             assert block.rest
-            assert block.whole.count("\n") < 60 or block.text.count("\n") <= 24
+            assert block.text.count("\n") <= HEAD_LINES
+            assert block.last.count("\n") <= TAIL_LINES
 
 
 @pytest.mark.parametrize("about", CARDS)
@@ -151,7 +160,7 @@ def test_the_page_draws_these_blocks_and_a_yes_waits_until_all_could_be_read() -
             if block.kind == "command":
                 assert "".join(pieces) == block.text
             if block.cut and block.lines:
-                assert [len(it) for it in rows] == [24, 0, 12]
+                assert [len(it) for it in rows] == [HEAD_LINES, 0, TAIL_LINES]
             elif block.cut:
                 assert pieces == [block.text, "", block.last]
         for block, (*_, words, pieces, rows) in zip(each.blocks, whole_[1], strict=True):

@@ -327,7 +327,7 @@ async def test_it_says_who_prompted_and_how_each_turn_ended(
     await expect(prompts).to_have_count(4)
     await expect(prompts.last).to_contain_text("You")
     await expect(page.locator("hr.end")).to_have_count(2)
-    await expect(page.locator(".ending.limited")).to_have_text("Limit reached")
+    await expect(page.locator(".ending.limited")).to_have_text("Stopped at a limit")
     await expect(page.locator(".ending.failed")).to_contain_text("no quota left")
 
 
@@ -342,7 +342,7 @@ async def test_it_says_when_the_vendors_limit_resets(page: Page, served: Served)
         with pytest.raises(Refused):
             await editor.prompt(session, {"say": "a"}, {"update": told}, {"error": error})
     await opened(page, session)
-    limit = re.compile(r"Limit reached, resets at .*no more today")
+    limit = re.compile(r"Stopped at a limit, resets at .*no more today")
     await expect(page.locator(".ending.limited")).to_have_text(limit)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import acphold
+from acp_conversation.presentation import cuts
 from acp_wire.visible_text import exact, visible
 from docs.page_tables import FILE, tables
 from tests.history import fold_corpus
@@ -102,6 +104,34 @@ def test_the_page_marks_the_characters_that_the_terminal_marks() -> None:
         "13": ["\n", "\\x0d"]
     }
     assert told == [[visible(it), exact(it)] for it in words]
+
+
+PATHS = [
+    *("/a/b/../c", "../x/./y//z", "a/../../b", "/../etc", ".", "", "./a", "https://a/../b", "a/b/"),
+    f"/srv/{'x/' * 200}../.github/w.yml",
+    "/srv/\u200ba\n\u3164",
+]
+NORMAL = """
+import { readFileSync } from "node:fs";
+const { normalPath, pathLine } = await import(process.argv[1]);
+const both = (path) => [normalPath(path), pathLine(path)];
+console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(both)));
+"""
+
+
+def test_a_path_on_the_page_is_without_detours_and_cut_in_its_middle_so_that_its_file_stays() -> (
+    None
+):
+    command = [NODE, "--input-type=module", "--eval", NORMAL, (PAGE / "text.js").as_uri()]
+    done = subprocess.run(
+        command, input=json.dumps(PATHS), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for path, (normal, line) in zip(PATHS, json.loads(done.stdout), strict=True):
+        assert normal == (posixpath.normpath(path) if path and "://" not in path else path)
+        first, last = cuts.PATH
+        whole = exact(normal).replace("\n", "\\x0a")
+        assert line == (whole if len(whole) <= first + last else f"{whole[:first]}…{whole[-last:]}")
 
 
 def test_the_tables_of_the_page_are_current() -> None:

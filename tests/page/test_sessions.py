@@ -119,7 +119,7 @@ async def test_what_is_put_off_is_no_refusal_and_what_was_decided_is_kept(
     assert '"stop"' in (await asyncio.wait_for(turn, 30)).text
     await page.get_by_role("link", name="Decisions").click()
     decided = page.locator("a.session", has_text="Sweep the yard").first
-    await expect(decided).to_contain_text("Refused")
+    await expect(decided).to_contain_text("Rejected")
     await expect(decided).to_contain_text("on the page")
     await decided.click()
     await expect(page.locator(".decision.refused")).to_be_in_viewport()

@@ -51,3 +51,21 @@ test("no text becomes HTML or a script, and nothing is compared loosely", () => 
     assert.equal(refused.exec(code)?.[0], undefined, path);
   }
 });
+
+test("words, cuts and lists of characters that the terminal has too are made of its own", () => {
+  const refused = {
+    "a list of characters": /\[[^\]\n]*\\[ux](?!001b|0007|0060)[^\]\n]*\]/,
+    "a cut in a line": /\b(line|visible|pathLine|exact)\(.*, [0-9_]+\)/,
+    "an amount that is shown": /^const (MOST|FIRST|MORE|SHOWN|CUT)\w*(?<!_MS) = [0-9_.]{4,}/m,
+    "a word for a kind, a status, an outcome or an answer": /\b(execute|in_progress|end_turn|max_tokens|allow_once|allow_always|reject_once|reject_always|interrupted): "/,
+  };
+  // How much of one text is drawn, kept and looked through in one task says nothing to a person.
+  const own = { "model/prose.js": "const MOST", "model/display_terminals.js": "const MOST", "model/attachments.js": "const MOST", "model/session.js": "const MOST" };
+  for (const [path, text] of sources) {
+    if (!/^(model|view)\//.test(path) || path === "model/tables.js") continue;
+    for (const [what, pattern] of Object.entries(refused)) {
+      const found = pattern.exec(text)?.[0];
+      assert.ok(!found || found.startsWith(own[path] ?? "\0"), `${path}: ${what}: ${found}`);
+    }
+  }
+});

@@ -66,7 +66,7 @@ LASTING: Final = frozenset(
 """Kinds of updates that leave something on a timeline, whatever follows. A child that was not
 announced exists from the first of them on; updates that may become void do not create one."""
 
-_ENDED: Final = {
+ENDED: Final = {
     "completed": "end_turn",
     "failed": "error",
     "disconnected": "error",
@@ -102,8 +102,8 @@ def child_change(kind: str, parts: Mapping[str, bytes]) -> ChildChange | None:
         return ChildChange(child, "update", changes, _caller(parts))
     changes = _texts_by_name(parts, title="name", description="task")
     word = "running" if kind == "subagent_spawned" else string(parts.get("state"))
-    if word in _ENDED:
-        changes |= {"state": "idle", "stop_reason": _ENDED[word]}
+    if word in ENDED:
+        changes |= {"state": "idle", "stop_reason": ENDED[word]}
     else:
         changes |= {"state": word, "stop_reason": None}
     return ChildChange(child, "spawned", changes, _caller(parts))

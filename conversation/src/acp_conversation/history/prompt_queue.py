@@ -359,7 +359,7 @@ def _id(prompt: WaitingPrompt | None) -> str:
 
 # -- words for people ----------------------------------------------------------------------------
 
-_HELD: Final = {
+HELD: Final = {
     "person": "paused",
     "failed": "paused: the last turn failed",
     "refused": "paused: the agent refused the last prompt",
@@ -369,6 +369,7 @@ _HELD: Final = {
     "reopened": "paused: the session was reopened",
     "elsewhere": "paused: planned elsewhere, not in this journal",
 }
+"""Words for the reason why prompts are held."""
 
 _HOUR: Final = r"([01]?\d|2[0-3]):([0-5]\d)"
 
@@ -385,7 +386,7 @@ def why_held(reason: str, until: int | None) -> str:
     """Say why they are held, and until when (ms since the epoch); "" if they are not."""
     if not reason:
         return ""
-    why = _HELD.get(reason, f"paused: {reason}")
+    why = HELD.get(reason, f"paused: {reason}")
     return why if until is None else f"{why}, until {moment(until)}"
 
 

@@ -194,7 +194,7 @@ LIMIT_MARK: Final = "acphold/limit"
 """The key in the `_meta` of a `turn_end` entry that says that the vendor's limit ended the turn:
 `{"words": "…", "resetsAt": MS}`, without `resetsAt` if the agent did not tell when it resets."""
 
-_OUTCOMES: Final[dict[str, TurnOutcome]] = {
+OUTCOMES: Final[dict[str, TurnOutcome]] = {
     "max_tokens": "limited",
     "max_turn_requests": "limited",
     "refusal": "refused",
@@ -231,7 +231,7 @@ def turn_end(raw: bytes, at: int) -> TurnEnd:
     if "error" in parts:
         return TurnEnd("failed", at, message=string(members(parts["error"]).get("message")))
     stop_reason = string(parts.get("stopReason"))
-    return TurnEnd(_OUTCOMES.get(stop_reason or "", "completed"), at, stop_reason)
+    return TurnEnd(OUTCOMES.get(stop_reason or "", "completed"), at, stop_reason)
 
 
 class _TurnFailure(Struct):

@@ -18,19 +18,22 @@ from acp_conversation.presentation.diffs import diff_lines
 from acp_conversation.presentation.visible_text import exact, quantity, visible
 from acp_wire.schema import Diff
 
-LINES: Final = 60
+LINES: Final = 40
 """Most lines of a text, or of a diff, that stands uncut."""
 
-HEAD_LINES: Final = 24
-TAIL_LINES: Final = 12
-"""Lines at the beginning and at the end of one that is cut."""
+HEAD_LINES: Final = 10
+TAIL_LINES: Final = 5
+"""Lines at the beginning and at the end of one that is cut: a phone shows both."""
 
-CHARACTERS: Final = 4000
+CHARACTERS: Final = 2400
 """Most characters of a text that stands uncut."""
 
-HEAD_CHARACTERS: Final = 1600
-TAIL_CHARACTERS: Final = 800
+HEAD_CHARACTERS: Final = 600
+TAIL_CHARACTERS: Final = 300
 """Most characters of the beginning and of the end of one that is cut."""
+
+PROSE_CHARACTERS: Final = 20_000
+"""Most characters of a text that is drawn as Markdown, which is never cut."""
 
 NAME_CHARACTERS: Final = 60
 """Longest name that stands beside its argument; a longer one is the beginning of its text."""
@@ -156,7 +159,7 @@ _HIDES = re.compile(r"[<&\[\]|\\~*`]|(?<!\w)_|_(?!\w)")
 
 def _is_prose(text: str) -> bool:
     plain = _MARKS.sub(lambda it: it[1] or "", text)
-    return len(text) <= CHARACTERS and text.count("\n") < LINES and _HIDES.search(plain) is None
+    return len(text) <= PROSE_CHARACTERS and _HIDES.search(plain) is None
 
 
 # -- diffs -------------------------------------------------------------------------------------

@@ -35,12 +35,45 @@ from acp_wire.errors import InvalidParamsError
 STATUS_MARKS: Final = {"pending": "○", "in_progress": "◐", "completed": "●", "failed": "✗"}
 """Marks of a tool call or a step of a plan, by status."""
 
-ENDINGS: Final[dict[TurnOutcome, str]] = {
-    "completed": "ended",
+STATUSES: Final = {
+    "pending": "waiting",
+    "in_progress": "running",
+    "completed": "done",
+    "failed": "failed",
+}
+"""Words for the status of a tool call, where its mark is not seen."""
+
+STEPS: Final = {"pending": "to do", "in_progress": "now", "completed": "done"}
+"""Words for the status of a step of a plan, where its mark is not seen."""
+
+KINDS: Final = {
+    "read": "Read",
+    "edit": "Edit",
+    "delete": "Delete",
+    "move": "Move",
+    "search": "Search",
+    "execute": "Run",
+    "think": "Think",
+    "fetch": "Fetch",
+    "switch_mode": "Mode",
+}
+"""The word before the title of a tool call, by its kind."""
+
+SHORT_ENDINGS: Final[dict[str, str]] = {
     "limited": "stopped at a limit",
-    "refused": "refused: the agent keeps neither this prompt nor its answer",
+    "refused": "refused",
     "cancelled": "cancelled",
     "failed": "failed",
+    "interrupted": "interrupted",
+}
+"""Words for the outcome of a turn in a list, unless it was completed."""
+
+ENDINGS: Final[dict[TurnOutcome, str]] = {
+    "completed": "ended",
+    "limited": SHORT_ENDINGS["limited"],
+    "refused": "refused: the agent keeps neither this prompt nor its answer",
+    "cancelled": SHORT_ENDINGS["cancelled"],
+    "failed": SHORT_ENDINGS["failed"],
     "interrupted": "interrupted by a crash or a kill",
 }
 """Words for the outcome of a turn."""
@@ -66,6 +99,8 @@ DECIDED: Final = {
 PAGE: Final = "acphold-page"
 """The name that the page of `acphold serve` gives itself."""
 
+SPEAKERS: Final = {"user": "You", "agent": "Agent", "thought": "Thought"}
+
 TOLD: Final = "as reported by the agent"
 """Added to a speaker known only from the agent."""
 
@@ -85,8 +120,7 @@ def speaker(message: Message) -> str:
     """Return the speaker of a message."""
     if is_told(message):
         return f"You, {TOLD}"
-    names = {"user": "You", "agent": "Agent", "thought": "Thought"}
-    return on_one_line(message.user) or names[message.role]
+    return on_one_line(message.user) or SPEAKERS[message.role]
 
 
 def step_mark(status: str) -> str:

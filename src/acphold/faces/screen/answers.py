@@ -16,7 +16,7 @@ from rich.text import Text
 from acp_conversation.history.decisions import Came
 from acp_conversation.history.prompt_queue import PromptQueue
 from acp_conversation.presentation.present_diffs import PresentDiff
-from acp_conversation.presentation.visible_text import on_one_line, visible
+from acp_conversation.presentation.visible_text import exact, on_one_line, visible
 from acp_conversation.reports.transcript import DecidedQuestion
 from acp_wire.processes.foreground import ForegroundProgram
 from acp_wire.schema import ElicitationContentValue
@@ -232,7 +232,7 @@ class PersonAnswers:
     async def on_page(self, question: PageQuestion) -> bool | None:
         """Ask the person to open a page, showing its whole address."""
         async with self._turn_to_ask():
-            self._show(_request(f"{question.message}\n{question.url}"))
+            self._show(_request(f"{visible(question.message)}\n{exact(question.url)}"))
             keys = (Key("y", "yes, open it", "yes"), Key("n", "no", "no"))
             answer = await self._choose(Choice("Open this page?", keys))
             return None if answer is None else answer == "yes"

@@ -1,11 +1,12 @@
 // What an edit changed, as hunks of lines.
+import { SHOWN } from "./tables.js";
 import { structuredPatch } from "diff";
 import { visible } from "./text.js";
 
 /** @typedef {{sign: "+" | "-" | " " | "@", text: string, before: number, after: number}} Line */
 /** @typedef {{lines: Line[], added: number, removed: number, isCut: boolean}} Changes */
 
-const MOST_LINES = 3000;
+const MOST_LINES = SHOWN.diffLines;
 
 /** @type {WeakMap<object, Changes>} */
 const known = new WeakMap();

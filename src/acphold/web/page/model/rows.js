@@ -1,18 +1,17 @@
 // How sessions stand, and in what order they are listed.
-import { baseName, called, line, shortPath, wordTable } from "./text.js";
+import { CUT, ENDINGS } from "./tables.js";
+import { baseName, called, line, shortPath } from "./text.js";
 import { byTime, dayOf, moment } from "./times.js";
 
 /** @typedef {import("../wire/pages.js").Row} Row */
-
-const OUTCOMES = wordTable({ limited: "limit reached", refused: "refused", failed: "failed", interrupted: "interrupted", cancelled: "cancelled" });
 
 /** How a session stands, for its colour and in words: a colour alone says nothing to who cannot see it. @param {Row | undefined} row @returns {[string, string]} */
 export function standing(row) {
   const state = row?.live?.state;
   if (state === "waiting") return ["waiting", "waiting for you"];
   if (state === "running") return ["running", "running"];
-  if (row?.movedTo) return ["rest", `moved to ${line(row.movedTo, 60)}`];
-  const ended = OUTCOMES[row?.outcome ?? ""];
+  if (row?.movedTo) return ["rest", `moved to ${line(row.movedTo, CUT.name)}`];
+  const ended = ENDINGS[row?.outcome ?? ""];
   const kind = row?.outcome === "cancelled" ? "stopped" : "failed";
   if (ended) return [row?.unseen ? `unseen ${kind}` : kind, ended];
   if (row?.unseen) return ["unseen", "done"];
@@ -123,7 +122,7 @@ function apartIn(rows) {
   /** @type {Map<Row, string>} */
   const apart = new Map();
   for (const its of dated.values()) {
-    for (const row of its) apart.set(row, its.length < 2 ? started(row) : `${started(row)}, ${line(row.sessionId.slice(-6), 12)}`);
+    for (const row of its) apart.set(row, its.length < 2 ? started(row) : `${started(row)}, ${line(row.sessionId.slice(-6), CUT.code)}`);
   }
   return (row) => apart.get(row) ?? "";
 }

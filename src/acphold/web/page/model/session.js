@@ -14,7 +14,8 @@ import { end, entries, read, session as rowOf } from "../wire/pages.js";
 import { drawn } from "./frames.js";
 import * as sends from "./sends.js";
 import { asText } from "./text.js";
-import { held, OUTCOMES, Timeline } from "./timeline.js";
+import { OUTCOMES } from "./tables.js";
+import { held, Timeline } from "./timeline.js";
 
 const INVALID_PARAMS = -32602;
 /** The agent of the session is not served: a person says which one continues it. */

@@ -1,6 +1,6 @@
 // Texts of others, made fit to be shown: nothing in them moves what stands beside it. The tables are
 // those of `acp_wire.visible_text`.
-import { HIDDEN, INEXACT, IN_PLACE } from "./tables.js";
+import { CUT, HIDDEN, INEXACT, IN_PLACE, PATH } from "./tables.js";
 
 /** A table that others' words may be looked up in: it has no `constructor`, nothing inherited.
  * @param {Record<string, string>} rows @returns {Record<string, string>} */
@@ -36,16 +36,16 @@ function mark(character) {
 }
 
 /** The same on one line. @param {unknown} text @param {number} [most] @returns {string} */
-export function line(text, most = 300) {
+export function line(text, most = CUT.words) {
   const whole = visible(asText(text).slice(0, most * 4)).replace(/\s+/g, " ").trim();
   return whole.length > most ? `${whole.slice(0, most - 1)}…` : whole;
 }
 
 /** What a session is called, without marks of Markdown. @param {string | null | undefined} title */
-export const called = (title) => line(title, 200).replace(/[`*]/g, "") || "New session";
+export const called = (title) => line(title, CUT.title).replace(/[`*]/g, "") || "New session";
 
 /** An agent, without the scope of the package that it comes in. @param {unknown} name */
-export const agentName = (name) => line(asText(name).replace(/^@[^/]+\//, ""), 40);
+export const agentName = (name) => line(asText(name).replace(/^@[^/]+\//, ""), CUT.short);
 
 /** Agents put a fence around what a command showed. @param {string} text */
 export function unfenced(text) {
@@ -56,14 +56,33 @@ export function unfenced(text) {
 /** The text that came out of a call, where agents agree on what it is called. @param {Received} raw @returns {string | undefined} */
 export const saidIn = (raw) => [raw, raw?.output, raw?.formatted_output, raw?.message, raw?.error?.message, raw?.error, raw?.stderr].find((each) => typeof each === "string" && each);
 
+/** Without detours, as `presentation.blocks` has it. @param {string} path */
+export function normalPath(path) {
+  if (path.includes("://") || !path) return path;
+  /** @type {string[]} */
+  const parts = [];
+  for (const part of path.split("/")) {
+    if (part === ".." && parts.length > 0 && parts.at(-1) !== "..") parts.pop();
+    else if (part && part !== "." && !(part === ".." && path.startsWith("/"))) parts.push(part);
+  }
+  return `${path.startsWith("/") ? "/" : ""}${parts.join("/")}` || ".";
+}
+
+/** A path on one line; a long one is cut in its middle. @param {unknown} path */
+export function pathLine(path) {
+  const whole = exact(normalPath(asText(path))).replace(/[\n\t]/g, mark);
+  const [first, last] = PATH;
+  return whole.length > first + last ? `${whole.slice(0, first)}…${whole.slice(-last)}` : whole;
+}
+
 /** The last part of a path, and the one before it. @param {string} path */
 export function shortPath(path) {
-  return line(path.split("/").filter(Boolean).slice(-2).join("/") || path, 80);
+  return line(normalPath(path).split("/").filter(Boolean).slice(-2).join("/") || path, CUT.brief);
 }
 
 /** The last part of a path. @param {string} path */
 export function baseName(path) {
-  return line(path.split("/").filter(Boolean).at(-1) ?? path, 60);
+  return line(path.split("/").filter(Boolean).at(-1) ?? path, CUT.name);
 }
 
 /** @param {number} bytes */
@@ -71,6 +90,9 @@ export function size(bytes) {
   if (bytes < 1000) return `${bytes} bytes`;
   return bytes < 1e6 ? `${Math.round(bytes / 1000)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
 }
+
+/** Words as the beginning of a sentence. @param {string} words */
+export const sentence = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
 
 /** @param {number} number @param {string} one @param {string} [many] */
 export const counted = (number, one, many = `${one}s`) => `${number} ${number === 1 ? one : many}`;

@@ -7,6 +7,7 @@
 //
 // A timeline begins anywhere: a page of the journal may begin in the middle of a message or of a
 // tool call. When the page before it comes, the two halves are put together (`prepend`).
+import { ENDED, OUTCOMES } from "./tables.js";
 import { joinTerminals, takeTerminals } from "./display_terminals.js";
 import { Prose } from "./prose.js";
 import { asText, wordTable } from "./text.js";
@@ -70,13 +71,6 @@ import { asText, wordTable } from "./text.js";
 
 let keys = 0;
 
-export const OUTCOMES = wordTable({
-  max_tokens: "limited",
-  max_turn_requests: "limited",
-  refusal: "refused",
-  cancelled: "cancelled",
-});
-
 /** How the id of a message begins that a person sent through us. */
 const OURS = "acphold-";
 
@@ -90,16 +84,6 @@ const SPEAKS_OF_CHILDREN = ["subagent_update", "subagent_spawned", "subagent_sta
 
 /** What brings a child about that nobody has announced: what may become void does not. */
 const LASTING = new Set([...Object.keys(ROLES), ...SPEAKS_OF_CHILDREN, "tool_call", "tool_call_update", "compaction_update"]);
-
-/** The stop reason behind each word that ends a child. */
-const ENDED = wordTable({
-  completed: "end_turn",
-  failed: "error",
-  disconnected: "error",
-  cancelled: "cancelled",
-  stopped: "cancelled",
-  interrupted: "cancelled",
-});
 
 /** How many children may lie in one another. */
 const DEEPEST = 8;

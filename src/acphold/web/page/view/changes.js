@@ -1,7 +1,8 @@
 // What a session changed in files, over all of it or since its last prompt.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { patchLines } from "../model/patches.js";
-import { called, counted, line } from "../model/text.js";
+import { CUT, SHOWN } from "../model/tables.js";
+import { called, counted, line, pathLine } from "../model/text.js";
 import { read } from "../wire/pages.js";
 import { OneColumn, useWide } from "./columns.js";
 import { html } from "./html.js";
@@ -14,8 +15,8 @@ import { TwoColumns } from "./two_columns.js";
 /** @typedef {{turns: number, turn: number | null, files: File[], more: number, prompts: Prompt[], kept: boolean, notes: string[]}} FileChanges */
 
 /** Lines of a file that are shown at first, and each time that somebody asks for more. */
-const FIRST = 100;
-const MORE = 5000;
+const FIRST = SHOWN.patchLines;
+const MORE = SHOWN.morePatchLines;
 
 /** Lines that are drawn in one task. */
 const AT_ONCE = 200;
@@ -65,12 +66,12 @@ export function Changes({ desk, id, seq }) {
     ${changes && changes.files.length > 0 && html`
       <p class="total">${counted(changes.files.length + changes.more, "file")} <${Counts} added=${sum("added")} removed=${sum("removed")} /></p>
       <ul class="files">${changes.files.map((file, at) => html`<li key=${at}><button type="button" onClick=${() => show(at)}>
-        <span class="path">${line(file.path, 400)}</span> <${Counts} ...${file} />${!file.patch && html` <span class="aside">not shown</span>`}</button></li>`)}</ul>
+        <span class="path">${pathLine(file.path)}</span> <${Counts} ...${file} />${!file.patch && html` <span class="aside">not shown</span>`}</button></li>`)}</ul>
       ${changes.more > 0 && html`<p class="aside">${counted(changes.more, "more file")} in <code>acphold diff</code>.</p>`}
       ${changes.files.map((file, at) => html`<${FileView} key=${`${turn} ${at} ${file.path}`} id=${id} at=${at} file=${file} prompts=${changes.prompts} whole=${() => read(address, { turn: changes.turn ?? "", path: file.path })} />`)}`}
     ${changes && (changes.kept || changes.files.length > 0) && html`<p class="aside">${changes.kept
       ? html`All changes between the snapshots of these turns.
-        ${changes.notes.map((note) => html`<br />${line(note, 400)}`)}`
+        ${changes.notes.map((note) => html`<br />${line(note, CUT.long)}`)}`
       : "This view shows the edits that the agent reported. It does not show changes made by commands."}</p>`}
   </main>`;
 }
@@ -87,7 +88,7 @@ function FileView({ id, at, file, prompts, whole }) {
   const [isBusy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
   const { patch, gap, rest } = all ?? file;
-  const name = line(file.path, 400);
+  const name = pathLine(file.path);
   // Lines of which nobody knows where they stand have no numbers.
   const every = useMemo(() => patchLines(patch, gap === null), [patch, gap]);
   useEffect(() => setAll(null), [file.patch, file.rest]);
@@ -110,9 +111,9 @@ function FileView({ id, at, file, prompts, whole }) {
   const after = file.turns.map((turn) => prompts.find((each) => each.turn === turn)).filter((each) => each !== undefined);
   return html`<section class="change" aria-labelledby=${`change-${at}`}>
     <header><h2 id=${`change-${at}`} tabindex="-1"><span class="path">${name}</span></h2> <${Counts} ...${file} />
-      ${after.length > 0 && html`<ul class="after">${after.slice(-PROMPTS).map((each) => html`<li>After <a href=${sessionPlace(id, each.seq)}>${each.text ? `“${line(each.text, 80)}”` : `prompt ${each.turn}`}</a></li>`)}
+      ${after.length > 0 && html`<ul class="after">${after.slice(-PROMPTS).map((each) => html`<li>After <a href=${sessionPlace(id, each.seq)}>${each.text ? `“${line(each.text, CUT.brief)}”` : `prompt ${each.turn}`}</a></li>`)}
         ${after.length > PROMPTS && html`<li class="aside">and ${counted(after.length - PROMPTS, "earlier prompt")}</li>`}</ul>`}</header>
-    ${file.how && html`<p class="after">${line(file.how, 400)}</p>`}
+    ${file.how && html`<p class="after">${line(file.how, CUT.long)}</p>`}
     ${gap && html`<p class="note">${patch ? "Line numbers unknown" : "Not shown"}: ${gap}.</p>`}
     ${lines.length > 0 && html`<figure class="diff" aria-busy=${lines.length < wanted || undefined}>
       <div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${name}`}>

@@ -1,5 +1,6 @@
 // Modes and options of an agent, in the box where one writes.
 import { useState } from "preact/hooks";
+import { CUT } from "../model/tables.js";
 import { asText, line } from "../model/text.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
@@ -25,8 +26,8 @@ export function Choices({ session }) {
 
 /** @param {{each: Received, isOff: boolean, session: import("../model/session.js").Session, tell: (choosing: Promise<void>) => void}} props */
 function Option({ each, isOff, session, tell }) {
-  if (each.type === "boolean") return html`<label class="check"><input type="checkbox" checked=${each.currentValue === true} disabled=${isOff} onChange=${(/** @type {On<HTMLInputElement>} */ event) => tell(session.setOption(each.id, event.target.checked))} />${line(each.name, 40)}</label>`;
-  return html`<${Choice} name=${line(each.name, 40)} value=${asText(each.currentValue)} isOff=${isOff}
+  if (each.type === "boolean") return html`<label class="check"><input type="checkbox" checked=${each.currentValue === true} disabled=${isOff} onChange=${(/** @type {On<HTMLInputElement>} */ event) => tell(session.setOption(each.id, event.target.checked))} />${line(each.name, CUT.short)}</label>`;
+  return html`<${Choice} name=${line(each.name, CUT.short)} value=${asText(each.currentValue)} isOff=${isOff}
     choices=${(each.options ?? []).flatMap((/** @type {Received} */ one) => one.options ?? [one]).map((/** @type {Received} */ one) => [asText(one.value), one.name])}
     choose=${(/** @type {string} */ value) => tell(session.setOption(each.id, value))} />`;
 }
@@ -34,6 +35,6 @@ function Option({ each, isOff, session, tell }) {
 /** @param {{name: string, value: string, isOff: boolean, choices: [string, string][], choose: (value: string) => void}} props */
 function Choice({ name, value, isOff, choices, choose }) {
   return html`<label class="choice"><span class="away">${name}</span><select title=${name} value=${value} disabled=${isOff} onChange=${(/** @type {On<HTMLSelectElement>} */ event) => choose(event.target.value)}>
-    ${choices.map(([id, title]) => html`<option value=${id} selected=${id === value}>${line(title, 60)}</option>`)}
+    ${choices.map(([id, title]) => html`<option value=${id} selected=${id === value}>${line(title, CUT.name)}</option>`)}
   </select></label>`;
 }

@@ -3,6 +3,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { promptBlocks } from "../model/prompt_blocks.js";
 import { draft, forget, keepDraft } from "../model/sends.js";
+import { CUT } from "../model/tables.js";
 import { asText, line } from "../model/text.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
@@ -102,10 +103,10 @@ export function Composer({ session, isRunning, paths }) {
     onDragOver=${(/** @type {Event} */ event) => event.preventDefault()}
     onDrop=${(/** @type {DragEvent} */ event) => (event.preventDefault(), void attach(event.dataTransfer?.files ?? []))}>
     ${found.length > 0 && html`<ul class="suggestions" aria-label="Suggestions">${found.map(
-      ([whole, about]) => html`<li><button type="button" onClick=${() => complete(whole)}><b>${line(whole, 120)}</b> <span>${line(about, 120)}</span></button></li>`,
+      ([whole, about]) => html`<li><button type="button" onClick=${() => complete(whole)}><b>${line(whole, CUT.part)}</b> <span>${line(about, CUT.part)}</span></button></li>`,
     )}</ul>`}
     ${files.length > 0 && html`<ul class="attached">${files.map(
-      (each, at) => html`<li>${line(each.name, 40)} <button type="button" aria-label=${`Remove ${line(each.name)}`} onClick=${() => setFiles((was) => was.filter((_, other) => other !== at))}>×</button></li>`,
+      (each, at) => html`<li>${line(each.name, CUT.short)} <button type="button" aria-label=${`Remove ${line(each.name)}`} onClick=${() => setFiles((was) => was.filter((_, other) => other !== at))}>×</button></li>`,
     )}</ul>`}
     ${problem && html`<p class="bad" role="alert">${problem}</p>`}
     ${isStopping && html`<p class="aside" role="status">Stopping…</p>`}

@@ -1,6 +1,6 @@
 // Blocks of content that are no text: pictures and sounds as blobs, everything else by its name.
 import { useEffect, useState } from "preact/hooks";
-import { asText, line, size } from "../model/text.js";
+import { asText, line, pathLine, size } from "../model/text.js";
 import { html } from "./html.js";
 import { Long } from "./long.js";
 
@@ -22,7 +22,7 @@ export function ContentView({ content }) {
 }
 
 /** @param {unknown} uri */
-const fileName = (uri) => line(asText(uri ?? "a file").replace(/^file:\/\//, ""), 200);
+const fileName = (uri) => pathLine(asText(uri ?? "a file").replace(/^file:\/\//, ""));
 
 /** @param {{data: string, mimeType: string}} props */
 function Picture({ data, mimeType }) {

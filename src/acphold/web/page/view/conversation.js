@@ -1,5 +1,6 @@
 // A session: the conversation, at its end; its questions; the composer.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { CUT } from "../model/tables.js";
 import { agentName, baseName, called, line } from "../model/text.js";
 import { Composer } from "./composer.js";
 import { Entries } from "./entries.js";
@@ -59,7 +60,7 @@ export function Conversation({ desk, id, seq }) {
       <${Later} name="Waiting" desk=${desk} session=${session} />
       ${session.problem.value && !row?.movedTo && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
       ${session.otherAgent.value && html`<${Later} name="OtherAgent" session=${session} other=${session.otherAgent.value} />`}
-      ${row?.movedTo ? html`<p class="aside">This session was moved to ${line(row.movedTo, 60)}. To work on it here, continue in a copy.</p>`
+      ${row?.movedTo ? html`<p class="aside">This session was moved to ${line(row.movedTo, CUT.name)}. To work on it here, continue in a copy.</p>`
         : session.permits("prompt") ? html`<${Composer} session=${session} isRunning=${isRunning} paths=${() => pathsIn(session)} />` : html`<p class="aside">You can only watch this session.</p>`}
     </footer>`}
   </main>`;

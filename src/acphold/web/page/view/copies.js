@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { keepDraft } from "../model/sends.js";
+import { CUT } from "../model/tables.js";
 import { agentName, baseName, counted, line } from "../model/text.js";
 import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
@@ -96,8 +97,8 @@ function Choice({ desk, session, item, files, isFirst, include, done }) {
   const choice = (moment, name, words) => html`<button type="button" disabled=${isBusy || (isWithFiles && !files[moment])} onClick=${copy(moment === "before")}><b>${name}</b><span>${words}</span></button>`;
   return html`<dialog ref=${dialog} aria-busy=${isBusy} aria-labelledby="dialog-title" aria-describedby="dialog-text" onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), isBusy || close())}>
     ${made ? html`<div class="from-here">
-      <h2 id="dialog-title">The files are in ${line(baseName(made.cwd), 100)}</h2>
-      <p id="dialog-text"><code>${line(made.cwd, 400)}</code><br />${made.files?.included ? `${counted(made.files.included, "ignored file was copied as it is", "ignored files were copied as they are")} now. ` : ""}Not included: ${made.files?.included ? "other " : ""}ignored files${made.files?.leftOut ? ` and ${counted(made.files.leftOut, "file")} that the snapshot left out` : ""}.${made.files?.state === "likely" && " They are likely as they were: the agent had spoken before all were read."}${made.files?.state === "late" && " The snapshot was taken late: it may contain the first changes of the turn that followed."}${made.files?.state === "later" && " acphold ended during that turn: these files are from the start of the next one."}</p>
+      <h2 id="dialog-title">The files are in ${line(baseName(made.cwd), CUT.part)}</h2>
+      <p id="dialog-text"><code>${line(made.cwd, CUT.long)}</code><br />${made.files?.included ? `${counted(made.files.included, "ignored file was copied as it is", "ignored files were copied as they are")} now. ` : ""}Not included: ${made.files?.included ? "other " : ""}ignored files${made.files?.leftOut ? ` and ${counted(made.files.leftOut, "file")} that the snapshot left out` : ""}.${made.files?.state === "likely" && " They are likely as they were: the agent had spoken before all were read."}${made.files?.state === "late" && " The snapshot was taken late: it may contain the first changes of the turn that followed."}${made.files?.state === "later" && " acphold ended during that turn: these files are from the start of the next one."}</p>
       <div class="choice"><button type="button" class="main" onClick=${() => close()}>Open the new session</button></div></div>`
     : html`<div class="from-here">
       <h2 id="dialog-title">Continue in a copy</h2>
@@ -105,7 +106,7 @@ function Choice({ desk, session, item, files, isFirst, include, done }) {
       ${hasFiles && html`<label class="check"><input type="checkbox" checked=${isWithFiles} disabled=${isBusy} onChange=${() => setWithFiles(!isWithFiles)} /> <span>With the files as they were then, in a new folder next to the project; ignored files are not copied</span></label>`}
       ${isWithFiles && include && html`<label class="check"><input type="checkbox" checked=${isIncluded} disabled=${isBusy} onChange=${() => setIncluded(!isIncluded)} /> <span>Also copy the ignored files that <code>.worktreeinclude</code> lists, in their current version</span></label>`}
       ${agents.length > 1 && html`<label>Agent<select value=${agent} disabled=${isBusy} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setAgent(event.target.value)}><option value="">The same</option>${agents.map((each) => html`<option key=${each} value=${each}>${agentName(each)}</option>`)}</select></label>`}
-      ${problem && html`<p class="bad" role="alert">${line(problem, 400)}</p>`}
+      ${problem && html`<p class="bad" role="alert">${line(problem, CUT.long)}</p>`}
       ${item && html`<div class="moments">
         ${!isFirst && choice("before", "Before this prompt", "to ask something else")}
         ${choice("after", "After this turn", "to continue with its answer and its changes")}

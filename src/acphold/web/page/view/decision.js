@@ -1,7 +1,8 @@
 // What came of a question, in the conversation. An open one is asked outside of it.
 import { useState } from "preact/hooks";
 import { HOW, inClient } from "../model/decisions.js";
-import { line } from "../model/text.js";
+import { CUT } from "../model/tables.js";
+import { line, sentence } from "../model/text.js";
 import { device } from "../wire/device.js";
 import { coded } from "./coded.js";
 import { html } from "./html.js";
@@ -10,13 +11,13 @@ import { UndoRule } from "./rule.js";
 /** `isBelow` the call that it is about, which need not be said again. @param {{item: import("../model/timeline.js").Question, version: number, isBelow?: boolean}} props */
 export function DecisionView({ item, isBelow = false }) {
   const { answer, params } = item;
-  const asked = isBelow ? "" : line(params.toolCall?.title ?? params.message ?? "", 200);
+  const asked = isBelow ? "" : line(params.toolCall?.title ?? params.message ?? "", CUT.title);
   if (!answer) return html`<p class="decision open"><b>Asks</b> ${coded(asked || "for permission")}</p>`;
   const chosen = answer.result?.outcome?.optionId;
   const option = params.options?.find((/** @type {Received} */ each) => each.optionId === chosen);
   const how = HOW[option?.kind ?? answer.result?.action ?? answer.outcome] ?? (chosen === undefined ? line(answer.outcome) : "Answered");
   const isRefusal = /^reject|decline|cancel/.test(option?.kind ?? answer.result?.action ?? answer.outcome ?? "");
-  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${how}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${coded(asked)} ${answer.rule ? html`<${ByRules} rule=${answer.rule} />` : answer.client?.name && html`<span>${inClient(answer.client.name)}</span>`}</p>`;
+  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${sentence(how)}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${coded(asked)} ${answer.rule ? html`<${ByRules} rule=${answer.rule} />` : answer.client?.name && html`<span>${inClient(answer.client.name)}</span>`}</p>`;
 }
 
 /** The rules that gave an answer, for the person whose they are: to others they say nothing. @param {{rule: Received}} props */

@@ -1,7 +1,8 @@
 // What was decided, and by whom: the history of the inbox.
 import { useEffect, useState } from "preact/hooks";
 import { HOW, inClient } from "../model/decisions.js";
-import { called, line } from "../model/text.js";
+import { CUT } from "../model/tables.js";
+import { called, line, sentence } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
 import { read } from "../wire/pages.js";
 import { coded } from "./coded.js";
@@ -24,8 +25,8 @@ export function Decisions() {
     ${problem && html`<p class="empty" role="alert">${problem}</p>`}
     ${found?.length === 0 && html`<p class="empty">No questions yet. When an agent asks whether it may, its question and your answer stand here.</p>`}
     <ul>${(found ?? []).map((each) => html`<li key=${each.id}><a class="session" href=${sessionPlace(each.sessionId, each.seq)}>
-      <span class="title"><b>${HOW[each.how] ?? line(each.how, 60)}</b> ${coded(line(each.asks.replaceAll(`${each.cwd}/`, ""), 200))}</span>
-      <span class="about"><span>${called(each.title)}${each.client ? ` · ${each.rules?.length ? `by ${line(each.client, 40)}` : inClient(each.client)}` : ""}</span><time datetime=${each.answeredAt} title=${exactly(each.answeredAt)}>${moment(each.answeredAt)}</time></span></a></li>`)}</ul>
+      <span class="title"><b>${sentence(HOW[each.how] ?? line(each.how, CUT.name))}</b> ${coded(line(each.asks.replaceAll(`${each.cwd}/`, ""), CUT.title))}</span>
+      <span class="about"><span>${called(each.title)}${each.client ? ` · ${each.rules?.length ? `by ${line(each.client, CUT.short)}` : inClient(each.client)}` : ""}</span><time datetime=${each.answeredAt} title=${exactly(each.answeredAt)}>${moment(each.answeredAt)}</time></span></a></li>`)}</ul>
     ${cursor && html`<button type="button" onClick=${() => more(cursor)}>Show more</button>`}
   </main>`;
 }

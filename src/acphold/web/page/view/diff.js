@@ -1,6 +1,6 @@
 // An edit: one column on a narrow screen, two on a wide one.
 import { changes } from "../model/diffs.js";
-import { line } from "../model/text.js";
+import { pathLine } from "../model/text.js";
 import { OneColumn, useWide } from "./columns.js";
 import { html } from "./html.js";
 import { useSome } from "./pieces.js";
@@ -15,8 +15,8 @@ export function DiffView({ diff, isOneColumn = false }) {
   const { lines: all, isCut } = changes(diff);
   const lines = all.slice(0, useSome(all.length, AT_ONCE));
   return html`<figure class="diff" aria-busy=${lines.length < all.length || undefined}>
-    <figcaption><span class="path">${line(diff.path, 400)}</span> <${Sum} diff=${diff} />${diff.isPresent && (diff.differs || all.length > 0) && html` · <span class=${diff.differs ? "bad" : "aside"}>${diff.differs ? "The file has other text than the agent says" : diff.oldText ? "against the file as it is" : "a new file"}</span>`}</figcaption>
-    ${all.length > 0 && html`<div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${line(diff.path)}`}>
+    <figcaption><span class="path">${pathLine(diff.path)}</span> <${Sum} diff=${diff} />${diff.isPresent && (diff.differs || all.length > 0) && html` · <span class=${diff.differs ? "bad" : "aside"}>${diff.differs ? "The file has other text than the agent says" : diff.oldText ? "against the file as it is" : "a new file"}</span>`}</figcaption>
+    ${all.length > 0 && html`<div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${pathLine(diff.path)}`}>
       ${isWide && !isOneColumn && diff.oldText ? html`<${TwoColumns} lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
     </div>`}
     ${isCut && html`<p class="aside">The rest of this change is too long to show.</p>`}

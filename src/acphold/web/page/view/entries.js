@@ -2,7 +2,8 @@
 import { Component } from "preact";
 import { useState } from "preact/hooks";
 import { inClient } from "../model/decisions.js";
-import { asText, baseName, counted, line, wordTable, visible } from "../model/text.js";
+import { AT_WORK, COMPACTIONS, CUT, DONE, ENDINGS, SHOWN, SPEAKERS, STEPS, TOLD } from "../model/tables.js";
+import { asText, baseName, counted, line, sentence, visible } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
 import { sayer } from "../wire/device.js";
 import { coded } from "./coded.js";
@@ -60,7 +61,7 @@ function Looks({ run, children }) {
   const found = [reads > 0 && counted(reads, "file"), searches > 0 && counted(searches, "search", "searches")].filter(Boolean).join(", ");
   const isDone = tools.every((each) => each.fields.status === "completed");
   return html`<details class=${`looks ${isDone ? "completed" : "in_progress"}`} open=${isOpen} onToggle=${(/** @type {On<HTMLDetailsElement>} */ event) => setOpen(event.target.open)}>
-    <summary><span class="mark" role="img" aria-label=${isDone ? "done" : "running"}></span><span class="kind">${reads > 0 ? "Read" : "Search"}</span><span class="number">${found}</span>${!isOpen && html`<span class="names">${tools.map(({ fields }) => (fields.locations?.[0]?.path ? baseName(asText(fields.locations[0].path)) : line(fields.title, 60))).join(", ")}</span>`}</summary>
+    <summary><span class="mark" role="img" aria-label=${isDone ? "done" : "running"}></span><span class="kind">${reads > 0 ? "Read" : "Search"}</span><span class="number">${found}</span>${!isOpen && html`<span class="names">${tools.map(({ fields }) => (fields.locations?.[0]?.path ? baseName(asText(fields.locations[0].path)) : line(fields.title, CUT.name))).join(", ")}</span>`}</summary>
     ${children}
   </details>`;
 }
@@ -99,20 +100,16 @@ function Drawn({ item, decisions }) {
     case "question":
       return html`<${Later} name="DecisionView" item=${item} version=${item.version} />`;
     case "note":
-      return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title).replace(/[^.!?:…]$/, item.description ? "$&." : "$&")}</b> ${coded(line(item.description, 1000))}</p>`;
+      return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title).replace(/[^.!?:…]$/, item.description ? "$&." : "$&")}</b> ${coded(line(item.description, CUT.most))}</p>`;
     case "compaction":
-      return html`<details class="thought"><summary>${COMPACTIONS[item.status ?? "in_progress"] ?? `Context ${line(item.status).replace("_", " ")}`}${item.error ? `: ${line(item.error)}` : ""}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
+      return html`<details class="thought"><summary>Context ${COMPACTIONS[item.status ?? "in_progress"] ?? line(item.status).replace("_", " ")}${item.error ? `: ${line(item.error)}` : ""}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
     case "end":
       return html`<${EndView} end=${item} />`;
   }
 }
 
-const COMPACTIONS = wordTable({ in_progress: "Summarizing the context…", completed: "Context summarized", failed: "Context not summarized", cancelled: "Summarizing the context was cancelled" });
-
-const STOPS = wordTable({ end_turn: "completed", error: "failed", cancelled: "cancelled" });
-
 /** How a sub-agent stands, in a word. @param {import("../model/timeline.js").ChildState} told */
-const ofChild = ({ state, stopReason }) => (state === "idle" && stopReason ? (STOPS[stopReason] ?? stopReason) : (state ?? ""));
+const ofChild = ({ state, stopReason }) => (state === "idle" && stopReason ? (DONE[stopReason] ?? stopReason) : (AT_WORK[state ?? ""] ?? state ?? ""));
 
 /** A sub-agent, with all that was said in it. @param {{child: import("../model/timeline.js").Child, version: number}} props */
 function ChildView({ child, version }) {
@@ -131,7 +128,7 @@ function Inside({ items, version }) {
 
 /** @param {{item: import("../model/timeline.js").Prompt, version: number}} props */
 function PromptView({ item }) {
-  const whose = item.isReported ? "You, as reported by the agent" : line(sayer(item.user), 60);
+  const whose = item.isReported ? `${SPEAKERS.user}, ${TOLD}` : line(sayer(item.user), CUT.name);
   return html`<article class=${`prompt ${item.isReported ? "told" : ""}`}>
     <header><h2>${whose}</h2>${item.author && html` <span>${inClient(item.author)}</span>`} <${Later} name="FromHere" item=${item} /><${When} item=${item} /></header>
     ${blocks(item.content)}
@@ -160,12 +157,10 @@ function SaidView({ item, version }) {
 function ThoughtView({ item, version }) {
   const [isOpen, setOpen] = useState(false);
   return html`<details class="thought" open=${isOpen} onToggle=${(/** @type {On<HTMLDetailsElement>} */ event) => setOpen(event.target.open)}>
-    <summary>Thought${isOpen ? "" : html` <span>${line(item.prose.text.replace(/[*#\u0060]+/g, ""), 140)}</span>`}</summary>
+    <summary>Thought${isOpen ? "" : html` <span>${line(item.prose.text.replace(/[*#\u0060]+/g, ""), CUT.part)}</span>`}</summary>
     ${isOpen && html`<${ProseView} prose=${item.prose} version=${version} />`}
   </details>`;
 }
-
-const STEPS = wordTable({ completed: "done", in_progress: "now", pending: "to do" });
 
 /** @param {{entries: Received[]}} props */
 function PlanView({ entries }) {
@@ -174,16 +169,14 @@ function PlanView({ entries }) {
     <summary>Plan <span>${done} of ${entries.length}</span></summary>
     <ol>${entries.map((each) => {
       const status = asText(each?.status);
-      return html`<li class=${STEPS[status] ? status : "pending"}><span class="mark" role="img" aria-label=${STEPS[status] ?? "to do"}></span>${line(each?.content, 1000)}</li>`;
+      return html`<li class=${STEPS[status] ? status : "pending"}><span class="mark" role="img" aria-label=${STEPS[status] ?? STEPS.pending}></span>${line(each?.content, CUT.most)}</li>`;
     })}</ol>
   </details>`;
 }
 
-const ENDS = wordTable({ cancelled: "Stopped", limited: "Limit reached", refused: "The agent refused", failed: "Failed", interrupted: "Interrupted" });
-
 /** @param {{end: import("../model/timeline.js").End}} props */
 function EndView({ end }) {
-  const words = ENDS[end.outcome];
+  const words = ENDINGS[end.outcome];
   if (!words) return html`<hr class="end" />`;
-  return html`<p class=${`ending ${end.outcome}`}><b>${words}${end.resetsAt ? `, resets at ${moment(end.resetsAt)}` : ""}</b>${end.message ? html`<br />${visible(end.message).slice(0, 2000)}` : ""}</p>`;
+  return html`<p class=${`ending ${end.outcome}`}><b>${sentence(words)}${end.resetsAt ? `, resets at ${moment(end.resetsAt)}` : ""}</b>${end.message ? html`<br />${visible(end.message).slice(0, SHOWN.lastOutput)}` : ""}</p>`;
 }

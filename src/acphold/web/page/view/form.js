@@ -1,6 +1,6 @@
 // Questions that are forms to fill in, by their schema, or pages to open (spec v1, elicitation).
 import { useState } from "preact/hooks";
-import { line, visible } from "../model/text.js";
+import { exact, line, visible } from "../model/text.js";
 import { html } from "./html.js";
 import { Long } from "./long.js";
 import { Whole } from "./whole.js";
@@ -87,7 +87,7 @@ export function PageView({ params, answer, isBusy }) {
   const isWeb = url !== null && ["http:", "https:"].includes(url.protocol);
   return html`<div class="what">
     <p class="asks"><${Long} text=${params.message} /></p>
-    <p>The agent asks you to open <b>${url?.host}</b>:</p><pre class="command" tabindex="0">${visible(params.url)}</pre>
+    <p>The agent asks you to open <b>${url?.host}</b>:</p><pre class="command" tabindex="0">${exact(params.url)}</pre>
     <div class="options"><div class="row">
       ${isWeb && url && html`<a class="button main" href=${url.href} target="_blank" rel="noopener noreferrer" onClick=${() => answer?.({ action: "accept" })}>Open ${url.host}</a>`}
       <button type="button" class="no" disabled=${isBusy || !answer} onClick=${() => answer?.({ action: "decline" })}>Decline</button></div>

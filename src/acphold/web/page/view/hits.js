@@ -2,7 +2,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { sayer } from "../wire/device.js";
 import { read, search } from "../wire/pages.js";
-import { agentName, baseName, called, counted, line, wordTable } from "../model/text.js";
+import { CUT, SPEAKERS } from "../model/tables.js";
+import { agentName, baseName, called, counted, line } from "../model/text.js";
 import { ago, exactly } from "../model/times.js";
 import { html } from "./html.js";
 import { sessionPlace } from "./places.js";
@@ -85,11 +86,9 @@ function Excerpt({ hit, context }) {
   return html`<${Around} message=${context.before} /><span class="excerpt">${marked(context)}</span><${Around} message=${context.after} />`;
 }
 
-const SPEAKERS = wordTable({ agent: "Agent", thought: "Thought" });
-
 /** @param {{message: Message}} props */
 const Around = ({ message }) =>
-  message && html`<span class="around"><b>${message.speaker === "user" ? line(sayer(message.user), 60) : (SPEAKERS[message.speaker] ?? "Other")}:</b> ${line(message.text, 320)}</span>`;
+  message && html`<span class="around"><b>${message.speaker === "user" ? line(sayer(message.user), CUT.name) : (SPEAKERS[message.speaker] ?? "Other")}:</b> ${line(message.text, CUT.words)}</span>`;
 
 /** @param {{excerpt: string, marks: [number, number][]}} found */
 function marked({ excerpt, marks }) {

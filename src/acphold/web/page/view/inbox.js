@@ -1,5 +1,6 @@
 // The open questions of all sessions, which can be answered here.
 import { useState } from "preact/hooks";
+import { CUT } from "../model/tables.js";
 import { agentName, baseName, called, line } from "../model/text.js";
 import { ago } from "../model/times.js";
 import { Guard } from "./guard.js";
@@ -33,14 +34,14 @@ export function Inbox({ desk, current, isBrief = false }) {
   const others = waiting.filter((each) => later.includes(each.id));
   if (isBrief) {
     return html`<section class="inbox" aria-labelledby="waits"><h2 id="waits">Waiting for you${waiting.length > 1 ? html` <span>${waiting.length}</span>` : ""}</h2>
-      <ul class="brief">${waiting.map((each) => html`<li key=${each.id}><a href=${sessionPlace(each.sessionId)}><b>${called(each.title)}</b> <span>${agentName(each.agentName)}: ${line(each.asks, 120)}</span></a></li>`)}</ul>${rules}</section>`;
+      <ul class="brief">${waiting.map((each) => html`<li key=${each.id}><a href=${sessionPlace(each.sessionId)}><b>${called(each.title)}</b> <span>${agentName(each.agentName)}: ${line(each.asks, CUT.part)}</span></a></li>`)}</ul>${rules}</section>`;
   }
   return html`<section class="inbox" aria-labelledby="waits">
     <h2 id="waits">Waiting for you${now.length > 1 ? html` <span>${now.length}</span>` : ""}</h2>
     <ul>${now.map((each) => html`<li key=${each.id}><${Guard}><${Waiting} desk=${desk} waiting=${each} later=${() => toggle(each.id)} /><//></li>`)}</ul>
     ${now.length > 0 ? html`<${Offer} />` : rules}
     ${others.length > 0 && html`<details><summary>Later <span>${others.length}</span></summary><ul>${others.map(
-      (each) => html`<li key=${each.id}><button type="button" class="later" onClick=${() => toggle(each.id)}>${line(each.asks, 120)} · ${called(each.title)}</button></li>`,
+      (each) => html`<li key=${each.id}><button type="button" class="later" onClick=${() => toggle(each.id)}>${line(each.asks, CUT.part)} · ${called(each.title)}</button></li>`,
     )}</ul></details>`}
   </section>`;
 }

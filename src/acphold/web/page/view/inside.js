@@ -1,6 +1,7 @@
 // What is inside a tool call that somebody has opened.
+import { CUT } from "../model/tables.js";
 import { argumentsOf } from "../model/calls.js";
-import { asText, line, saidIn, shortPath, unfenced } from "../model/text.js";
+import { asText, exact, saidIn, shortPath, unfenced } from "../model/text.js";
 import { ContentView } from "./content.js";
 import { DiffView } from "./diff.js";
 import { Guard } from "./guard.js";
@@ -15,7 +16,7 @@ export function Inside({ tool, content }) {
   const places = locations.filter((each) => each && !content.some((one) => one?.path === each.path));
   const told = content.length > 0 || tool.children.length > 0;
   return html`<div class="inside">
-    ${asText(title).length > 100 && html`<pre tabindex="0"><${Long} text=${title} /></pre>`}
+    ${asText(title).length > CUT.title && html`<pre tabindex="0"><${Long} text=${title} /></pre>`}
     <${Arguments} given=${argumentsOf(tool.fields)} />
     ${places.length > 0 && html`<p class="places">${places.map((each) => html`<span class="path" title=${asText(each.path)}>${shortPath(asText(each.path))}${Number.isInteger(each.line) ? `:${each.line}` : ""}</span> `)}</p>`}
     ${content.map((each) => html`<${Guard}><${Produced} content=${each} /><//>`)}
@@ -26,7 +27,7 @@ export function Inside({ tool, content }) {
 /** All that a call is given, nothing of it folded away. @param {{given: import("../model/calls.js").Argument[]}} props */
 function Arguments({ given }) {
   if (given.length === 0) return null;
-  return html`<dl class="arguments">${given.map(({ name, text }) => html`<div>${name && html`<dt>${line(name, 120)}</dt>`}<dd><pre class="command" tabindex="0"><${Long} text=${text} /></pre></dd></div>`)}</dl>`;
+  return html`<dl class="arguments">${given.map(({ name, text }) => html`<div>${name && html`<dt>${exact(name)}</dt>`}<dd><pre class="command" tabindex="0"><${Long} text=${text} written=${exact} /></pre></dd></div>`)}</dl>`;
 }
 
 /** @param {{content: Received, isOneColumn?: boolean}} props */

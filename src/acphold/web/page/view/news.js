@@ -1,6 +1,7 @@
 // Beside the list while nothing is open: what happened since somebody last looked, or what a search has found.
 import { useEffect, useState } from "preact/hooks";
 import { news } from "../model/news.js";
+import { CUT } from "../model/tables.js";
 import { agentName, baseName, called, counted, line } from "../model/text.js";
 import { ago, exactly } from "../model/times.js";
 import { read } from "../wire/pages.js";
@@ -61,8 +62,8 @@ function GlanceView({ row, glance }) {
   return html`<li class="glance">
     <h3><a href=${sessionPlace(row.sessionId)}>${called(row.title)}</a></h3>
     <p class="about"><${State} row=${row} /><span>${agentName(row.agentName)} · <span title=${row.cwd}>${baseName(row.cwd)}</span></span><time datetime=${row.updatedAt} title=${exactly(row.updatedAt)}>${ago(row.updatedAt)}</time></p>
-    ${problem && html`<p class="bad">${line(problem, 320)}</p>`}
-    ${words && html`<p class="last">${line(words, 320).replace(/[`*]/g, "")}</p>`}
+    ${problem && html`<p class="bad">${line(problem, CUT.words)}</p>`}
+    ${words && html`<p class="last">${line(words, CUT.words).replace(/[`*]/g, "")}</p>`}
     ${files > 0 && html`<p><a href=${`#/changes/${encodeURIComponent(row.sessionId)}@1`}>${counted(files, "file")}${isAll ? "" : " or more"} changed</a></p>`}
   </li>`;
 }

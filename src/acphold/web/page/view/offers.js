@@ -1,6 +1,7 @@
 // After a yes: the rules that would have allowed it, smallest reach first. The next tap makes one.
 import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { CUT } from "../model/tables.js";
 import { agentName, counted, line } from "../model/text.js";
 import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
@@ -8,9 +9,6 @@ import { isCalm, stir } from "./calm.js";
 import { coded } from "./coded.js";
 import { html } from "./html.js";
 import { changeRule, day, spoken, UndoRule } from "./rule.js";
-
-/** Most characters of an offer: nothing of what it allows is left out, as long as somebody might read it. */
-const MOST = 10_000;
 
 /** @typedef {{text: string, words: string, meaning: string, agent: string, folder: string, expiresAt: string | null}} RuleOffer */
 
@@ -65,7 +63,7 @@ function OffersOf({ session, question }) {
   const close = html`<button type="button" class="quiet" onClick=${() => leave(question)}>${made.length > 0 ? "Close" : "No, keep asking"}</button>`;
   if (made.length > 0) {
     const isOver = made.every((each) => each.isEnded);
-    return html`<section class="standing" aria-label="New rule"><p role="status">${isOver ? `${spoken(made)} revoked.` : html`<b>${spoken(made)}:</b> ${coded(line(made.map((each) => each.words).join(" and "), 200))}`}</p>
+    return html`<section class="standing" aria-label="New rule"><p role="status">${isOver ? `${spoken(made)} revoked.` : html`<b>${spoken(made)}:</b> ${coded(line(made.map((each) => each.words).join(" and "), CUT.title))}`}</p>
       <div class="choice">${made.filter((each) => !each.isEnded).map((each) => html`<${UndoRule} number=${each.number} isOne=${made.length === 1} done=${() => setMade((was) => was.map((one) => (one === each ? { ...one, isEnded: true } : one)))} />`)}<a class="button" href="#/rules">All rules</a>${close}</div></section>`;
   }
   /** @param {RuleOffer} offer */
@@ -78,11 +76,11 @@ function OffersOf({ session, question }) {
   const [{ agent, folder, expiresAt }] = offers;
   const days = Math.round((new Date(expiresAt ?? 0).getTime() - Date.now()) / DAY);
   return html`<section class="standing" aria-label="Allow it from now on">
-    <ul>${offers.map((offer) => html`<li><button type="button" disabled=${isBusy || !isCalm.value} onClick=${() => make(offer)}>Always allow ${isForAll ? "every agent" : agentName(agent)} to ${coded(line(offer.words, MOST))}${days > 0 && ` (${counted(days, "day")})`}</button></li>`)}</ul>
+    <ul>${offers.map((offer) => html`<li><button type="button" disabled=${isBusy || !isCalm.value} onClick=${() => make(offer)}>Always allow ${isForAll ? "every agent" : agentName(agent)} to ${coded(line(offer.words, CUT.offer))}${days > 0 && ` (${counted(days, "day")})`}</button></li>`)}</ul>
     <div class="choice"><details><summary>What this means</summary>
-      ${offers.map((offer) => html`<p><code>${line(offer.text, MOST)}</code>: ${coded(line(offer.meaning, MOST))}.</p>`)}
-      <p>In ${line(folder, 200)}${expiresAt ? `, until ${day(expiresAt)}` : ""}. You can revoke it at any time.</p>
+      ${offers.map((offer) => html`<p><code>${line(offer.text, CUT.offer)}</code>: ${coded(line(offer.meaning, CUT.offer))}.</p>`)}
+      <p>In ${line(folder, CUT.title)}${expiresAt ? `, until ${day(expiresAt)}` : ""}. You can revoke it at any time.</p>
       ${agent && html`<label class="check"><input type="checkbox" checked=${isForAll} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setForAll(event.target.checked)} />For every agent, not only ${agentName(agent)}</label>`}</details>${close}</div>
-    ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
+    ${problem && html`<p class="bad" role="alert">${line(problem, CUT.words)}</p>`}
   </section>`;
 }

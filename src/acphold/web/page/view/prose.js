@@ -1,4 +1,5 @@
 // Tokens of Markdown as elements: see `model/prose.js`.
+import { SHOWN } from "../model/tables.js";
 import { Lexer } from "marked";
 import { Component, isValidElement } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
@@ -11,7 +12,7 @@ import { useDrawn, useSome } from "./pieces.js";
 markdown.lex = (text) => new Lexer({ gfm: true }).lex(text);
 
 /** Characters that are shown at first of a message that is there already, its last ones; and when somebody asks for more. */
-const FIRST = 20_000;
+const FIRST = SHOWN.text;
 
 /** @param {{prose: import("../model/prose.js").Prose, version: number}} props */
 export function ProseView({ prose }) {

@@ -2,6 +2,7 @@
 // and with controls that are never where a text of an agent is.
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { mayAllow, partsOf } from "../model/questions.js";
+import { CUT } from "../model/tables.js";
 import { asText, baseName, line } from "../model/text.js";
 import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
@@ -78,7 +79,7 @@ export function QuestionView({ asked, call, shows, who, cwd, answer, later, stop
   const isPermission = method === PERMISSION;
   const View = isPermission ? Permission : params.mode === "url" ? PageView : FormView;
   const isOff = isBusy || !isCalm.value;
-  return html`<section class="question" ref=${section} onputoff=${() => isOff || putOff()} tabindex="-1" aria-label=${`${who} asks: ${line(params.toolCall?.title ?? call?.title ?? params.message, 80)}`} aria-busy=${isBusy}>
+  return html`<section class="question" ref=${section} onputoff=${() => isOff || putOff()} tabindex="-1" aria-label=${`${who} asks: ${line(params.toolCall?.title ?? call?.title ?? params.message, CUT.brief)}`} aria-busy=${isBusy}>
     <header><span class="lamp" aria-hidden="true"></span><h2>${who} ${shows?.wants ?? "asks"}</h2>${isPermission ? cwd && html`<small title=${cwd}>in ${baseName(cwd)}</small>` : html`<button type="button" class="quiet put-off" onClick=${putOff} disabled=${isOff}>Later</button>`}</header>
     <${View} id=${asked.id} params=${params} shows=${shows} isNarrow=${isNarrow} answer=${send} later=${putOff} stop=${stop} isBusy=${isOff} />
     ${isBusy ? html`<p class="aside" role="status">Sending your answer…</p>` : !answer && html`<p class="aside" role="status">${isOpening ? "Opening the session…" : "You are offline. You can answer when you are online again."}</p>`}

@@ -1,5 +1,6 @@
 // Sessions as rows of a list.
 import { standing, waits } from "../model/rows.js";
+import { CUT } from "../model/tables.js";
 import { agentName, called, line } from "../model/text.js";
 import { ago, exactly } from "../model/times.js";
 import { html } from "./html.js";
@@ -16,7 +17,7 @@ export function State({ row }) {
 
 /** `depth` is more than 0 below its origin, and `of` what that is called where it stands elsewhere; `apart` tells it from others of its name. */
 export const RowView = memo((/** @type {{row: Row, now: number, isCurrent: boolean, depth: number, of: string, apart: string}} */ { row, now, isCurrent, depth, of, apart }) => {
-  const fork = depth > 0 ? "fork" : of && `fork of ${line(of, 40)}`;
+  const fork = depth > 0 ? "fork" : of && `fork of ${line(of, CUT.short)}`;
   const [kind, words] = standing(row);
   return html`<li class=${depth ? `fork-${Math.min(3, depth)}` : undefined}><a class=${`session ${kind}`} data-archived=${row.archived} href=${sessionPlace(row.sessionId)} aria-current=${isCurrent ? "page" : undefined}>
     <span class="title">${called(row.title)}</span>

@@ -1,6 +1,7 @@
 // All standing answers of the person, with what each allows; and the switch for all of them.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { CUT } from "../model/tables.js";
 import { agentName, counted, line } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
 import { device } from "../wire/device.js";
@@ -63,16 +64,16 @@ export function Rules() {
   return html`<main class="plain rules" id="main" tabindex="-1">
     <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1 ref=${title} tabindex="-1">Rules</h1></header>
     <p class="aside">Rules allow matching requests for you, one at a time. If acphold is unsure, it asks you.</p>
-    ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
+    ${problem && html`<p class="bad" role="alert">${line(problem, CUT.words)}</p>`}
     <p class="away" role="status">${status}</p>
     ${rules && rules.length > 0 && html`<label class="check"><input type="checkbox" role="switch" checked=${!isOff} disabled=${isBusy || !(isOff ? scopes.includes("rules") : mayRevoke)} onChange=${() => turn(isOff ? "on" : "off")} />${isOff ? "Rules are off" : "Rules are on"}</label>`}
     ${waiting.length > 0 && html`<p class="offer"><span>${counted(waiting.length, "rule")} made in another journal or on another machine ${waiting.length > 1 ? "wait" : "waits"} until you accept ${waiting.length > 1 ? "them" : "it"} here.</span> <button type="button" disabled=${isBusy || !scopes.includes("rules")} onClick=${() => turn("on")}>Use here</button></p>`}
     ${rules?.length === 0 && html`<p class="empty">No rules. When you allow a command once, the page offers to allow it from now on.</p>`}
     <ul class="rule-list">${(rules ?? []).map((rule) => html`<li key=${rule.number} class=${(rule.isOff && !rule.asks) || rule.waits ? "off" : ""}>
-      <h2><span class="aside">${rule.number}</span> ${coded(line(rule.words, 400))}${[rule.isNew && "new", rule.isOff && !rule.asks && "off", rule.waits && "waits", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
-      <p><code>${line(rule.text, 400)}</code>: ${coded(line(rule.meaning, 400))}</p>
-      <p class="aside">${rule.folder ? `in ${line(rule.folder, 200)}` : "everywhere"} · ${rule.agent ? agentName(rule.agent) : "every agent"} · ${rule.sessionId ? "one session" : rule.expiresAt ? `until ${day(rule.expiresAt)}` : "until revoked"} · ${rule.uses > 0 ? html`used ${counted(rule.uses, "time")}, last <time datetime=${rule.usedAt} title=${exactly(rule.usedAt ?? 0)}>${moment(rule.usedAt ?? 0)}</time>` : "never used"}</p>
-      <p class="aside">made <time datetime=${rule.madeAt} title=${exactly(rule.madeAt)}>${day(rule.madeAt)}</time>${rule.madeWith && ` with ${isOwn(rule) ? "this device" : line(rule.madeWith.replace(/ \([0-9a-f]+\)$/, ""), 60)}`}</p>
+      <h2><span class="aside">${rule.number}</span> ${coded(line(rule.words, CUT.long))}${[rule.isNew && "new", rule.isOff && !rule.asks && "off", rule.waits && "waits", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
+      <p><code>${line(rule.text, CUT.long)}</code>: ${coded(line(rule.meaning, CUT.long))}</p>
+      <p class="aside">${rule.folder ? `in ${line(rule.folder, CUT.title)}` : "everywhere"} · ${rule.agent ? agentName(rule.agent) : "every agent"} · ${rule.sessionId ? "one session" : rule.expiresAt ? `until ${day(rule.expiresAt)}` : "until revoked"} · ${rule.uses > 0 ? html`used ${counted(rule.uses, "time")}, last <time datetime=${rule.usedAt} title=${exactly(rule.usedAt ?? 0)}>${moment(rule.usedAt ?? 0)}</time>` : "never used"}</p>
+      <p class="aside">made <time datetime=${rule.madeAt} title=${exactly(rule.madeAt)}>${day(rule.madeAt)}</time>${rule.madeWith && ` with ${isOwn(rule) ? "this device" : line(rule.madeWith.replace(/ \([0-9a-f]+\)$/, ""), CUT.name)}`}</p>
       ${(rule.asks ? scopes.includes("rules") : mayRevoke) && html`<button type="button" class="bad" disabled=${isBusy} aria-label=${`Revoke rule ${rule.number}`} onClick=${() => remove(rule)}>Revoke</button>`}
     </li>`)}</ul>
     <p class="aside">A rule is not a sandbox. It has no effect in a mode in which the agent does not ask, and does not protect you from an agent that lies. A rule that allows tests runs code from the folder: anyone who can edit files there can run anything with it.</p>
@@ -86,5 +87,5 @@ export function NewRules({ isOnline }) {
   }, [isOnline]);
   const rules = unseen.value;
   if (rules.length === 0) return null;
-  return html`<p class="offer" role="status"><span>${rules.length > 1 ? `${rules.length} new rules were made elsewhere.` : html`A new rule was made elsewhere: <code>${line(rules[0].text, 80)}</code>`}</span> <a class="button" href="#/rules">Review ${rules.length > 1 ? "them" : "it"}</a></p>`;
+  return html`<p class="offer" role="status"><span>${rules.length > 1 ? `${rules.length} new rules were made elsewhere.` : html`A new rule was made elsewhere: <code>${line(rules[0].text, CUT.brief)}</code>`}</span> <a class="button" href="#/rules">Review ${rules.length > 1 ? "them" : "it"}</a></p>`;
 }

@@ -1,6 +1,7 @@
 // Pairing of a device: by the code in the address, or one that is typed.
 import { useState } from "preact/hooks";
 import { endSession, forget, pairAnew } from "../model/leaving.js";
+import { CUT } from "../model/tables.js";
 import { line } from "../model/text.js";
 import { device, owner, request } from "../wire/device.js";
 import { coded } from "./coded.js";
@@ -20,7 +21,7 @@ export async function pairByAddress(code) {
   const known = device();
   const isSomebodys = known !== null && (await request("/browser").then((answer) => answer.ok, () => false));
   if (isSomebodys) {
-    const text = `This device is signed in as ${line(owner(known), 60)}. The link that you opened can sign it in as somebody else.`;
+    const text = `This device is signed in as ${line(owner(known), CUT.name)}. The link that you opened can sign it in as somebody else.`;
     if ((await asked({ title: "Pair this device again?", text, action: "Pair again" })) === null) return;
   }
   await pairWith(code);
@@ -29,7 +30,7 @@ export async function pairByAddress(code) {
 /** Leave nothing of anybody's on this device. @param {import("../wire/device.js").Device} known */
 export async function signOut(known) {
   const text = "This deletes everything that the page keeps on this device, including messages that you have not sent.";
-  if ((await asked({ title: `Sign out of ${line(owner(known), 60)}?`, text, action: "Sign out", isBad: true })) === null) return;
+  if ((await asked({ title: `Sign out of ${line(owner(known), CUT.name)}?`, text, action: "Sign out", isBad: true })) === null) return;
   const isEnded = await endSession().then((answer) => answer.ok, () => false);
   if (!isEnded) {
     const text = `You can still delete everything on this device. To end its access too, run this on the server: acphold access revoke ${known.id}`;

@@ -1,4 +1,5 @@
 // What a command showed, in the colours of a terminal; the end of it where it is long.
+import { SHOWN } from "../model/tables.js";
 import { Component } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { cuts, runs, setBefore } from "../model/ansi.js";
@@ -7,7 +8,7 @@ import { html } from "./html.js";
 import { useSome } from "./pieces.js";
 
 /** Characters that are shown at first, the last ones. */
-const FIRST = 60_000;
+const FIRST = SHOWN.output;
 
 /** @param {{text: string}} props */
 export function Output({ text }) {
@@ -40,7 +41,7 @@ class Part extends Component {
 
 /** Its last lines, for who has it folded. @param {{text: string, most: number}} props */
 export function LastLines({ text, most }) {
-  const lines = text.slice(-4000).trimEnd().split("\n").slice(-most);
+  const lines = text.slice(-SHOWN.lastOutput).trimEnd().split("\n").slice(-most);
   const plain = runs(lines.join("\n")).map((run) => run.text).join("");
   return html`<pre class="last">${visible(plain)}</pre>`;
 }

@@ -1,14 +1,13 @@
 // A tool call: one line, which opens. What is inside is made when it is opened.
 import { useState } from "preact/hooks";
 import { withTexts } from "../model/display_terminals.js";
-import { asText, line, saidIn, unfenced, wordTable } from "../model/text.js";
+import { CUT, KINDS, STATUSES } from "../model/tables.js";
+import { asText, line, saidIn, unfenced } from "../model/text.js";
 import { coded, command } from "./coded.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
 import { LastLines } from "./terminal.js";
 
-const SIGNS = wordTable({ read: "Read", edit: "Edit", delete: "Delete", move: "Move", search: "Search", execute: "Run", think: "Think", fetch: "Fetch", switch_mode: "Mode" });
-const STANDS = wordTable({ pending: "waiting", in_progress: "running", completed: "done", failed: "failed" });
 
 /** @param {{tool: import("../model/timeline.js").Tool, version: number, decisions: import("../model/timeline.js").Question[], children: unknown}} props  the `decisions` stand below; `children` are its sub-agents */
 export function ToolView({ tool, decisions, children }) {
@@ -21,11 +20,11 @@ export function ToolView({ tool, decisions, children }) {
   const why = status === "failed" && (line(_meta?.["acphold/failed"]) || (isCommand ? "" : line(output)) || (!output && decisions.length === 0 && "The agent gave no reason."));
   // What a shell is given says more than that it is one.
   const given = isCommand ? (commandOf(rawInput) ?? "").replace(/^(\/\S*\/)?(ba|z)?sh -l?c /, "") : "";
-  const stands = STANDS[status] ? status : "unknown";
+  const stands = STATUSES[status] ? status : "unknown";
   return html`<details class=${`tool ${stands}`} open=${isOpen} onToggle=${(/** @type {On<HTMLDetailsElement>} */ event) => setOpen(event.target.open)}>
     <summary>
-      <span class="mark" role="img" aria-label=${STANDS[stands] ?? line(status)}></span>
-      <span class="kind">${SIGNS[kind] ?? "Tool"}</span>
+      <span class="mark" role="img" aria-label=${STATUSES[stands] ?? line(status)}></span>
+      <span class="kind">${KINDS[kind] ?? "Tool"}</span>
       <span class="title">${isCommand ? commandTitle(titleOf(title, kind), given) : coded(titleOf(title, kind))}</span>
       ${diffs.map((diff) => html`<${Later} name="Sum" diff=${diff} />`)}
       ${tool.children.length > 0 && html`<span class="aside">sub-agent</span>`}
@@ -54,18 +53,18 @@ function contentOf({ fields, terminals }) {
 
 /** @param {unknown} title @param {string} kind */
 function titleOf(title, kind) {
-  const said = line(title, 240) || "a tool call";
+  const said = line(title, CUT.title) || "a tool call";
   // The agent often begins with the word that stands before it anyway.
-  const word = SIGNS[kind];
+  const word = KINDS[kind];
   return word && said.toLowerCase().startsWith(`${word.toLowerCase()} `) ? said.slice(word.length + 1) : said;
 }
 
 /** Words that an agent has for a command, and the command; where they are it, or begin it, it alone. @param {string} title @param {string} given */
 function commandTitle(title, given) {
   const bare = title.replace(/^`|`$/g, "");
-  if (!given || bare.includes(line(given, 240))) return title.includes("`") ? coded(title) : command(title);
-  const isBegun = line(given, 240).startsWith(bare.replace(/(…|\.\.\.)$/, ""));
-  return html`${!isBegun && html`${coded(title)} `}${command(line(given, 160))}`;
+  if (!given || bare.includes(line(given, CUT.title))) return title.includes("`") ? coded(title) : command(title);
+  const isBegun = line(given, CUT.title).startsWith(bare.replace(/(…|\.\.\.)$/, ""));
+  return html`${!isBegun && html`${coded(title)} `}${command(line(given, CUT.title))}`;
 }
 
 /** The command of a call that has one. @param {Received} input @returns {string | undefined} */

@@ -1,5 +1,6 @@
 // What agents reported, as a picture: by day, by agent, by model, by project.
 import { useEffect, useState } from "preact/hooks";
+import { CUT } from "../model/tables.js";
 import { baseName, counted, line } from "../model/text.js";
 import { dayOf } from "../model/times.js";
 import { bars, share } from "../model/usage.js";
@@ -27,8 +28,8 @@ export function Usage() {
     ${problem && html`<p class="empty" role="alert">${problem}</p>`}
     ${!sums && !problem && html`<p class="empty aside">Loading…</p>`}
     ${days && html`<${Days} days=${days} />`}
-    ${sums && html`<${Bars} title="by agent" sums=${sums.agent} name=${(/** @type {Sum} */ sum) => line(sum.agentName ?? sum.agent, 60)} />
-      <${Bars} title="by model" sums=${sums.model} name=${(/** @type {Sum} */ sum) => line(sum.model, 60) || "Model not reported"} />
+    ${sums && html`<${Bars} title="by agent" sums=${sums.agent} name=${(/** @type {Sum} */ sum) => line(sum.agentName ?? sum.agent, CUT.name)} />
+      <${Bars} title="by model" sums=${sums.model} name=${(/** @type {Sum} */ sum) => line(sum.model, CUT.name) || "Model not reported"} />
       ${sums.model.every((sum) => !sum.model) && html`<p class="aside">No agent reported a model. acphold knows it only for imported conversations.</p>`}
       <${Bars} title="by project" sums=${sums.folder} name=${(/** @type {Sum} */ sum) => baseName(sum.folder ?? "")} />
       <${Bars} title="by day" sums=${sums.day} name=${(/** @type {Sum} */ sum) => dated(sum)} most=${DAYS} />`}
@@ -53,7 +54,7 @@ const dated = ({ day }) => dayOf(`${day}T00:00`);
 const cost = (sum) => Object.entries(sum.cost ?? {}).map(([currency, amount]) => {
   // Agents report it, so it may be any word.
   const how = /^[A-Z]{3}$/.test(currency) ? /** @type {const} */ ({ style: "currency", currency }) : {};
-  return `${new Intl.NumberFormat(undefined, how).format(amount)}${how.style ? "" : ` ${line(currency, 12)}`}`;
+  return `${new Intl.NumberFormat(undefined, how).format(amount)}${how.style ? "" : ` ${line(currency, CUT.code)}`}`;
 });
 
 /** @param {Sum} sum */

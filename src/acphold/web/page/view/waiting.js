@@ -3,6 +3,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { promptBlocks } from "../model/prompt_blocks.js";
 import { newId } from "../model/sends.js";
+import { CUT, ENDINGS, HELD } from "../model/tables.js";
 import { counted, line, wordTable, visible } from "../model/text.js";
 import { moment } from "../model/times.js";
 import { html } from "./html.js";
@@ -25,29 +26,18 @@ function Sending({ session }) {
   const waiting = session.sending.value.filter((each) => each.state !== "begun" && each.state !== "again");
   return waiting.length > 0 && html`<ul class="sending" aria-label="Prompts being sent">${waiting.map(
     ({ kept, state, error }) => html`<li key=${kept.id} class=${state}>
-      <p>${visible(kept.content.map((each) => each.text ?? "").join(" ").slice(0, 300))}</p>
-      <p class="aside" role="status">${state === "failed" ? line(error, 500) : STATES[state === "kept" && isOnline ? "opening" : state]}
+      <p>${visible(kept.content.map((each) => each.text ?? "").join(" ").slice(0, CUT.words))}</p>
+      <p class="aside" role="status">${state === "failed" ? line(error, CUT.long) : STATES[state === "kept" && isOnline ? "opening" : state]}
         ${(state === "failed" || state === "kept") && html` <button type="button" class="quiet" onClick=${() => session.discard(kept)}>${state === "failed" ? "Dismiss" : "Do not send"}</button>`}</p>
     </li>`,
   )}</ul>`;
 }
 
-const REASONS = wordTable({
-  person: "paused",
-  failed: "paused: the last turn failed",
-  refused: "paused: the agent refused the last prompt",
-  cancelled: "paused: stopped",
-  interrupted: "paused: the last turn was interrupted",
-  limited: "paused: a limit was reached",
-  reopened: "paused: the session was reopened",
-  elsewhere: "paused: planned elsewhere, not in this journal",
-});
-
 /** How prompts left the queue. */
-const END_STATES = wordTable({ done: "done", takenBack: "taken back", limited: "stopped at a limit", refused: "refused", cancelled: "stopped", failed: "failed", interrupted: "interrupted" });
+const END_STATES = wordTable({ ...ENDINGS, done: "done", takenBack: "taken back" });
 
 /** @param {import("../model/session.js").EndedPrompt} ended */
-const endState = ({ state }) => END_STATES[state] ?? line(state, 30);
+const endState = ({ state }) => END_STATES[state] ?? line(state, CUT.short);
 
 /** @param {import("../model/session.js").Queue} queue */
 function rules({ goesOn, restarts }) {
@@ -112,7 +102,7 @@ function Queue({ desk, session }) {
         const before = session.queue.peek()?.waiting?.some((each) => each.id === next) ? next : undefined;
         void act({ do: "add", prompt, at, before });
       };
-      notify(desk, `“${line(words, 60)}” was removed from the queue.`, back);
+      notify(desk, `“${line(words, CUT.name)}” was removed from the queue.`, back);
     } catch (error) {
       setProblem(/** @type {Error} */ (error).message);
     }
@@ -143,14 +133,14 @@ function Queue({ desk, session }) {
 
   return html`<section class="queue" aria-label="Queue">
     <header><h2>${waiting.length ? counted(waiting.length, "queued prompt") : "Queue"}</h2>
-      <p role="status">${held && `${REASONS[held] ?? `paused: ${line(held, 60)}`}${until ? `, until ${moment(until)}` : ""}`}</p>
+      <p role="status">${held && `${HELD[held] ?? `paused: ${line(held, CUT.name)}`}${until ? `, until ${moment(until)}` : ""}`}</p>
       ${mayChange && !isAsked && html`<button type="button" class=${held ? "main" : ""} disabled=${isOff} onClick=${() => act({ do: held ? "go" : "hold" })}>${held ? "Resume" : "Pause"}</button>`}</header>
     ${isAsked && html`<div class="rest" role="alert"><p>You stopped the turn. Resume the queued prompts?</p>
       <div class="deeds"><button type="button" class="main" disabled=${isOff} onClick=${pause}>Pause</button><button type="button" disabled=${isOff} onClick=${goOn}>Resume</button></div></div>`}
     <ol ref=${list} class=${drag && !drag.before ? "last" : ""}>${waiting.map((each, at) => {
-      const words = line(each.words, 200);
+      const words = line(each.words, CUT.title);
       /** @param {string} name @param {() => unknown} what @param {boolean} [isNone] @param {string} [sign] */
-      const button = (name, what, isNone, sign) => html`<button type="button" class=${sign && "move"} title=${sign && name} aria-label=${`${name}: ${line(words, 60)}`} disabled=${isOff || isNone} onClick=${what}>${sign ?? name}</button>`;
+      const button = (name, what, isNone, sign) => html`<button type="button" class=${sign && "move"} title=${sign && name} aria-label=${`${name}: ${line(words, CUT.name)}`} disabled=${isOff || isNone} onClick=${what}>${sign ?? name}</button>`;
       return html`<li key=${each.id} data-id=${each.id} class=${drag?.id === each.id ? "dragged" : drag?.before === each.id ? "behind" : ""}>
         ${mayChange && edited !== each.id && html`<span class="grip" aria-hidden="true" onPointerDown=${(/** @type {PointerEvent} */ event) => grip(event, each.id)}></span>`}
         ${edited === each.id ? html`<${Edit} session=${session} prompt=${each} done=${() => ((focus.current = { id: each.id, name: "Edit" }), setEdited(""))} />` : html`
@@ -162,8 +152,8 @@ function Queue({ desk, session }) {
     })}</ol>
     <footer><details><summary>${rules({ goesOn, restarts })}</summary>
         ${rule("Continue after a turn that failed or was refused", "goesOn", goesOn)}${rule("Continue after a restart", "restarts", restarts)}</details>
-      ${ended.length > 0 && html`<details><summary>${countsOf(ended)}</summary><ul>${ended.map((each) => html`<li key=${each.id}><b>${endState(each)}</b> ${line(each.words, 200)} <time>${moment(each.at)}</time></li>`)}</ul></details>`}</footer>
-    ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
+      ${ended.length > 0 && html`<details><summary>${countsOf(ended)}</summary><ul>${ended.map((each) => html`<li key=${each.id}><b>${endState(each)}</b> ${line(each.words, CUT.title)} <time>${moment(each.at)}</time></li>`)}</ul></details>`}</footer>
+    ${problem && html`<p class="bad" role="alert">${line(problem, CUT.words)}</p>`}
   </section>`;
 }
 
@@ -277,6 +267,6 @@ function Edit({ session, prompt, done }) {
     <textarea ref=${area} rows="3" aria-label="Prompt text" value=${text} disabled=${content.length === 0} onInput=${(/** @type {On<HTMLTextAreaElement>} */ event) => setText(event.target.value)}></textarea>
     <label>Not before <input type="datetime-local" value=${at} onInput=${(/** @type {On<HTMLInputElement>} */ event) => setAt(event.target.value)} /></label>
     <div class="deeds"><button type="submit" class="main" disabled=${!session.isAttached.value || content.length === 0 || blocks().length === 0}>Save</button><button type="button" onClick=${done}>Cancel</button></div>
-    ${problem && html`<p class="bad" role="alert">${line(problem, 300)}</p>`}
+    ${problem && html`<p class="bad" role="alert">${line(problem, CUT.words)}</p>`}
   </form>`;
 }

@@ -1,5 +1,6 @@
 // The owner of the sessions on this page, and "Sign out".
 import { useState } from "preact/hooks";
+import { CUT } from "../model/tables.js";
 import { line } from "../model/text.js";
 import { device, owner } from "../wire/device.js";
 import { html } from "./html.js";
@@ -15,6 +16,6 @@ export function Whose({ server }) {
     setBusy(true);
     signOut(known).catch(() => {}).finally(() => setBusy(false));
   };
-  return html`<p class="whose"><span><b>${line(owner(known), 60)}</b> · ${line(known.name, 60)}</span>
+  return html`<p class="whose"><span><b>${line(owner(known), CUT.name)}</b> · ${line(known.name, CUT.name)}</span>
     <button type="button" class="quiet" disabled=${isBusy} onClick=${leave}>Sign out</button></p>`;
 }
