@@ -59,8 +59,8 @@ async def test_after_a_yes_the_next_tap_makes_a_rule_and_the_next_such_question_
     buttons = offered.locator("li button")
     await expect(buttons).to_have_count(2)
     place = f"in {tmp_path.name} (30 days)"
-    await expect(buttons.first).to_have_text(f"Always allow claude to run `pytest -q` {place}")
-    wider = f"Always allow claude to run `pytest` with any arguments {place}"
+    await expect(buttons.first).to_have_text(f"Always allow claude to run pytest -q {place}")
+    wider = f"Always allow claude to run pytest with any arguments {place}"
     await expect(buttons.last).to_have_text(wider)
     await expect(offered.get_by_text("whoever can edit files")).not_to_be_visible()
     await offered.get_by_text("What this means").click()
@@ -72,7 +72,7 @@ async def test_after_a_yes_the_next_tap_makes_a_rule_and_the_next_such_question_
     await buttons.first.focus()
     await page.keyboard.press("Enter")
     made = page.get_by_role("region", name="New rule")
-    await expect(made).to_contain_text("Rule 1: run `pytest -q`")
+    await expect(made).to_contain_text("Rule 1: run pytest -q")
     assert await violations(page) == []
     [rule] = rules(served)
     assert (rule["text"], rule["agent"]) == ("run pytest -q", "claude")

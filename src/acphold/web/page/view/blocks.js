@@ -36,13 +36,14 @@ const Command = (part) => html`<div>${part.block.name && html`<small>${part.bloc
 
 /** @param {Part} part */
 function Diff(part) {
-  const { name, text, added, removed } = part.block;
+  const { name, text, added, removed, lines: [first] = [] } = part.block;
   const View = useWide() && !part.isNarrow && removed ? TwoColumns : OneColumn;
   /** @param {Row[]} rows */
   const draw = (rows) => rows.length > 0 && html`<${View} lines=${rows.map(([sign, text, before, after]) => ({ sign, text, before, after }))} />`;
+  const sum = added || removed ? html`${added && html`<ins>+${added}</ins>`} ${removed && html`<del>−${removed}</del>`}` : first?.[1];
   return html`<figure class="diff">
-    <figcaption><span class="path">${name}</span> <span class="sum">${added && html`<ins>+${added}</ins>`} ${removed && html`<del>−${removed}</del>`}</span>${text && html` · <span class="aside">${text}</span>`}</figcaption>
-    <div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${name}`}>${whole(part, part.rows, draw)}</div></figure>`;
+    <figcaption><span class="path">${name}</span> <span class="sum">${sum}</span>${text && html` · <span class="aside">${text}</span>`}</figcaption>
+    ${(added || removed) && html`<div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${name}`}>${whole(part, part.rows, draw)}</div>`}</figure>`;
 }
 
 const VIEWS = { text: Text, command: Command, path: Given, argument: Given, diff: Diff };
