@@ -335,12 +335,14 @@ def arguments(
     in_diff: dict[str, str] = {}
     diffs, file = tool.diffs, _file(tool)
     _, outside = _outside(tool)
+    given = {it.text.rstrip("\n") for it in found}
     for diff in diffs:
-        compared = diff_lines(diff, whole=True)
+        # Comparing may take long; few arguments are a whole side of a diff.
         for what, sign, text in (("old", "-", diff.old_text), ("new", "+", diff.new_text)):
-            lines = [line[1:] for line in compared if line[0] in (sign, " ")]
-            if text and lines == visible_lines(text):
-                in_diff[text.rstrip("\n")] = f"(all of the diff's {what} lines)"
+            if text and text.rstrip("\n") in given:
+                compared = diff_lines(diff, whole=True)
+                if [it[1:] for it in compared if it[0] in (sign, " ")] == visible_lines(text):
+                    in_diff[text.rstrip("\n")] = f"(all of the diff's {what} lines)"
     for place, item in enumerate(items(tool.fields.get("content", b""))):
         known = present.get(place)
         for what in ("old", "new") if known is not None and not known.differs else ():
