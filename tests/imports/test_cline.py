@@ -125,6 +125,28 @@ def test_what_a_subagent_said_and_did_stands_inside_the_call(tmp_path: Path) -> 
     assert told.call()["rawOutput"] == {"text": "3"}
 
 
+def test_the_work_of_a_stopped_subagent_is_told_inside_its_call(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.user("Delegate.")
+    session.agent(use("c1", "spawn_agent", task="Count."))
+    session.user("It was stopped.")
+    session.agent("Yes.")
+    session.write()
+    messages = [
+        {"id": "1", "role": "user", "content": [{"type": "text", "text": "Count."}]},
+        {"id": "2", "role": "assistant", "content": [use("c2", "read_files")]},
+    ]
+    path = session.folder / "agent_1.messages.json"
+    path.write_text(json.dumps({"messages": messages}))
+    assert Story.of(READER, tmp_path).said() == [
+        ("user", "Delegate."),
+        ("call", "spawn_agent: Count."),
+        ("call", "read_files"),
+        ("user", "It was stopped."),
+        ("agent", "Yes."),
+    ]
+
+
 def test_half_a_document_is_left_for_the_next_time(tmp_path: Path) -> None:
     session = Session(tmp_path)
     session.user("Hello.")

@@ -188,6 +188,30 @@ def test_what_a_subagent_said_and_did_stands_inside_the_call(tmp_path: Path) -> 
     }
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_the_work_of_a_stopped_subagent_is_told_inside_its_call(
+    tmp_path: Path, goes_on: bool
+) -> None:
+    chat = Chat("Delegate.")
+    chat.agent(use("call_1", "agent", description="count"))
+    if goes_on:
+        chat.user("It was stopped.")
+        chat.agent("Yes.")
+    path = chat.write(tmp_path)
+    child = Chat(count=100)
+    child.user("Count.")
+    child.agent(use("call_2", "read_file", file_path=f"{CWD}/a.txt"))
+    folder = path.parent.parent / "subagents" / SESSION
+    write_lines(folder / "agent-general-call_1.jsonl", *child.records)
+    more = [("user", "It was stopped."), ("agent", "Yes.")] if goes_on else []
+    assert Story.of(READER, tmp_path).said() == [
+        ("user", "Delegate."),
+        ("call", "Agent: count"),
+        ("call", "ReadFile: a.txt"),
+        *more,
+    ]
+
+
 def test_the_one_document_of_version_0_1_is_told(tmp_path: Path) -> None:
     folder = tmp_path / ".qwen/tmp/0123/chats"
     folder.mkdir(parents=True)

@@ -116,6 +116,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     for message in objects(whole, "messages"):
         converter.message(message)
         yield
+    converter.tell_stopped()
     title = " ".join(text(manifest, "metadata", "title").split())
     if title and title not in converter.first_prompt:
         writer.title(title)
@@ -133,7 +134,7 @@ class _ClineConverter(AgentConverter):
         parts = parts_of(message.get("content"))
         self._writer.clock(milliseconds(message.get("ts")))
         if text(message, "role") == "user":
-            self._user_said(parts)
+            self._user_said(text(message, "id"), parts)
         elif text(message, "role") == "assistant":
             for part in parts:
                 kind = text(part, "type")
@@ -163,7 +164,7 @@ class _ClineConverter(AgentConverter):
         else:
             self._missed.kind("messages", text(message, "role"), message)
 
-    def _user_said(self, parts: list[Object]) -> None:
+    def _user_said(self, message_id: str, parts: list[Object]) -> None:
         results = [part for part in parts if text(part, "type") == "tool_result"]
         for part in results:
             if call := self._call_of(text(part, "tool_use_id"), part):
@@ -189,22 +190,13 @@ class _ClineConverter(AgentConverter):
                 blocks.append(text_block(words))
         words = " ".join("".join(text(block, "text") for block in blocks).split())
         self.first_prompt = self.first_prompt or words
-        self._writer.prompt(prompt_blocks(blocks))
+        if blocks:
+            self.tell_stopped()
+        self._writer.prompt(prompt_blocks(blocks), turn=message_id)
 
     def _result(self, part: Object, call_id: str, name: str, arguments: Object) -> None:
-        if name == "spawn_agent" and (task := text(arguments, "task")):
-            # Find the document of the subagent with that task; each is told once.
-            for path in list(self._subagents):
-                messages = objects(document(path, self._missed), "messages")
-                asked = objects(messages[0], "content") if messages else []
-                if task in "".join(text(one, "text") for one in asked):
-                    self._subagents.remove(path)
-                    converter = _ClineConverter(
-                        SubagentWriter(self._writer, call_id, speaks=True), []
-                    )
-                    for message in messages:
-                        converter.message(message)
-                    break
+        if name == "spawn_agent":
+            self._tell_subagent(call_id, text(arguments, "task"))
         failed, output = part.get("is_error") is True, part.get("content")
         output = output if failed else from_json(output)
         # The text for people: that of each part.
@@ -215,6 +207,24 @@ class _ClineConverter(AgentConverter):
         else:
             shown = "\n".join(text(one, "result") or text(one, "error") for one in objects(output))
         self._end_call(call_id, failed=failed, produced=contents(shown), rawOutput=output)
+
+    def _tell_subagent(self, call_id: str, task: str) -> None:
+        """Tell the document of the subagent with that task; each is told once."""
+        for path in list(self._subagents) if task else []:
+            messages = objects(document(path, self._missed), "messages")
+            asked = objects(messages[0], "content") if messages else []
+            if task in "".join(text(one, "text") for one in asked):
+                self._subagents.remove(path)
+                converter = _ClineConverter(SubagentWriter(self._writer, call_id, speaks=True), [])
+                for message in messages:
+                    converter.message(message)
+                break
+
+    def tell_stopped(self) -> None:
+        """Tell the subagents that were stopped: their calls have no result."""
+        for call_id, (name, arguments) in self._calls.items():
+            if name == "spawn_agent":
+                self._tell_subagent(call_id, text(arguments, "task"))
 
 
 # -- tasks of older versions, of Roo Code and of Kilo Code -----------------------------------

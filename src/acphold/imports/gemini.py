@@ -259,7 +259,7 @@ class _GeminiConverter(AgentConverter):
                 self.tell_stopped(at)
                 self._prompt_id = message_id
                 blocks = person_blocks(parts, self._writer.facts.cwd, self._missed)
-                self._writer.prompt(prompt_blocks(blocks))
+                self._writer.prompt(prompt_blocks(blocks), turn=message_id)
         elif kind == self._speaker:
             # Only the part that is new: the log repeats a message as it grows.
             message_id, words = text(message, "id"), _words(message)

@@ -116,7 +116,9 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     if _is_old(path):
         yield from read_sessions(source, writer, speaker="qwen")
         return
-    yield from _tree(path).read(source, writer.missed, _QwenConverter(source, writer).take)
+    converter = _QwenConverter(source, writer)
+    yield from _tree(path).read(source, writer.missed, converter.take)
+    converter.tell_stopped()
 
 
 class _QwenConverter(AgentConverter):
@@ -126,6 +128,8 @@ class _QwenConverter(AgentConverter):
         super().__init__(writer)
         self._source = source
         self._compactions = 0
+        self._told: set[Path] = set()
+        """The files of subagents that are told."""
 
     def take(self, record: Object) -> None:
         kind, facts = text(record, "type"), self._writer.facts
@@ -134,8 +138,10 @@ class _QwenConverter(AgentConverter):
             facts.cwd = facts.cwd or text(record, "cwd")
         if kind == "user":
             if _is_typed(record) and not self._writer.caller:
+                self.tell_stopped()
                 parts = obj(record, "message").get("parts")
-                self._writer.prompt(prompt_blocks(person_blocks(parts, facts.cwd, self._missed)))
+                blocks = prompt_blocks(person_blocks(parts, facts.cwd, self._missed))
+                self._writer.prompt(blocks, turn=text(record, "uuid"))
         elif kind == "assistant":
             self._agent_said(record)
         elif kind == "tool_result":
@@ -223,15 +229,7 @@ class _QwenConverter(AgentConverter):
         if name == "todo_write":
             self._writer.plan(plan_entries(objects(display, "todos")))
             return
-        for path in () if caller else map(Path, self._source.paths[1:]):
-            if path.stem.endswith(f"-{call_id}"):
-                kind = text(document(path.with_suffix(".meta.json"), Missed()), "agentType")
-                marks: Object = {"parentToolCallId": call_id}
-                marks |= {"subagentType": kind} if kind else {}
-                below = SubagentWriter(self._writer, call_id, marks, speaks=True)
-                converter = _QwenConverter(self._source, below)
-                for record in records(path, self._missed, ROWS):
-                    converter.take(record)
+        self._tell_subagent(call_id)
         failed = text(about, "status") not in ("success", "") or "error" in response
         fields: Object = {"status": "failed" if failed else "completed"}
         changed = display_diff(display, self._writer.facts.cwd)
@@ -241,6 +239,25 @@ class _QwenConverter(AgentConverter):
         elif caller and not failed:
             fields["rawOutput"] = ""  # as the program shows a subagent's call
         self._writer.update(call_id, fields)
+
+    def _tell_subagent(self, call_id: str) -> None:
+        """Tell what the call's subagent said and did, once."""
+        for path in () if self._writer.caller else map(Path, self._source.paths[1:]):
+            if path.stem.endswith(f"-{call_id}") and path not in self._told:
+                self._told.add(path)
+                kind = text(document(path.with_suffix(".meta.json"), Missed()), "agentType")
+                marks: Object = {"parentToolCallId": call_id}
+                marks |= {"subagentType": kind} if kind else {}
+                below = SubagentWriter(self._writer, call_id, marks, speaks=True)
+                converter = _QwenConverter(self._source, below)
+                for record in records(path, self._missed, ROWS):
+                    converter.take(record)
+
+    def tell_stopped(self) -> None:
+        """Tell the subagents that were stopped: their calls have no result."""
+        for call_id, (name, _) in self._calls.items():
+            if name in ("agent", "task"):
+                self._tell_subagent(call_id)
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)
