@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from acp_conversation.history.timeline import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Reader, Source, reader
-from acphold.imports.pieces import KnownPart, PastTurn
+from acphold.imports.turns import Turn, compare
 from acphold.journal.journal import Journal, state_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from tests.imports.claude_home import SESSION, Transcript
@@ -20,51 +20,57 @@ OWN = reader("acphold")
 CLAUDE = reader("claude")
 
 
-def known(*prompts: str, missing: tuple[str, ...] = ()) -> KnownPart:
-    return KnownPart(turns=[PastTurn(words, "", words in missing) for words in prompts])
+def said_here(*prompts: str, missing: tuple[str, ...] = ()) -> list[Turn]:
+    return [Turn(words=words, is_here=True, may_be_missing=words in missing) for words in prompts]
 
 
-def told(*prompts: str) -> list[PastTurn]:
-    return [PastTurn(words, "") for words in prompts]
+def told(*prompts: str) -> list[Turn]:
+    return [Turn(f"id {n}", words) for n, words in enumerate(prompts)]
 
 
-# -- by prompts, of what the user's own agent keeps -------------------------------------------
+LONG = "look at this, and at that, and say what you see there"
+
+
+# -- by words, of turns that were said here, and that the user's own agent keeps ------------------
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "place"),
+    ("ours", "theirs", "news"),
     [
-        (known("a"), told("a", "b"), 1),
-        (known("a", "go on", "go on"), told("a", "go on", "go on", "go on"), 3),
-        (known("look at this"), told("look at this\nplease", "b"), 1),
-        (known("b"), told("a", "b", "c"), 2),
-        (known("a", "b"), told("x", "a", "b", "c"), 3),
-        (known("a", "b", "c"), told("a", "b"), 3),
-        (known("a", "lost", missing=("lost",)), told("a", "c"), 1),
-        (known("a", "steered", "b", missing=("steered",)), told("a", "b", "c"), 2),
+        (said_here("a"), told("a", "b"), ["b"]),
+        (said_here("a", "go on", "go on"), told("a", "go on", "go on", "go on"), ["go on"]),
+        (said_here(LONG), told(f"{LONG}\nplease", "b"), ["b"]),
+        (said_here("b"), told("a", "b", "c"), ["c"]),
+        (said_here("a", "b"), told("x", "a", "b", "c"), ["c"]),
+        (said_here("a", "b", "c"), told("a", "b"), []),
+        (said_here("a", "lost", missing=("lost",)), told("a", "c"), ["c"]),
+        (said_here("a", "steered", "b", missing=("steered",)), told("a", "b", "c"), ["c"]),
     ],
 )
 def test_what_follows_the_last_prompt_that_both_have_is_new(
-    ours: KnownPart, theirs: list[PastTurn], place: int
+    ours: list[Turn], theirs: list[Turn], news: list[str]
 ) -> None:
-    assert ours.count_known(theirs) == place
+    found = compare(ours, theirs)
+    assert found.verdict == "related"
+    assert [theirs[n].words for n in found.news] == news
+    assert found.void == found.left == []
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (known("y"), told("a", "b", "c")),
-        (known("a", "y"), told("z", "why not", "b")),
-        (known("a", "go on"), told("other", "go on", "b")),
-        (known("a", "b"), told()),
-        (known("a", "answered"), told("a", "c")),
-        (known("one", "two"), told("one", "three")),
+        (said_here("y"), told("a", "b", "why not")),
+        (said_here("a", "y"), told("z", "why not", "b")),
+        (said_here("a", "go on"), told("other", "go on", "b")),
+        (said_here("a", "b"), told()),
+        (said_here("a", "answered"), told("a", "c")),
+        (said_here("one", "two"), told("one", "three")),
     ],
 )
 def test_a_resemblance_that_proves_nothing_does_not_count(
-    ours: KnownPart, theirs: list[PastTurn]
+    ours: list[Turn], theirs: list[Turn]
 ) -> None:
-    assert ours.count_known(theirs) is None
+    assert compare(ours, theirs).verdict != "related"
 
 
 # -- by whole turns, of what lies in a folder that somebody named --------------------------------

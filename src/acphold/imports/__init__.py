@@ -7,7 +7,6 @@ from acphold.imports.growth import Growth, ImportMemory
 from acphold.imports.heads import WORTH_LISTING, give_up_lost
 from acphold.imports.intake import (
     ALL,
-    IMPORTED,
     OUTCOMES,
     ImportSelection,
     Intake,
@@ -19,6 +18,7 @@ from acphold.imports.intake import (
 )
 from acphold.imports.pieces import fault
 from acphold.imports.readers import NAMES, WAVES, Reader, deletions, reader
+from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import Home, Source, noting_unreadable
 
 __all__ = [

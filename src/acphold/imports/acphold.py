@@ -29,10 +29,10 @@ from acp_conversation.history.raw_update import (
 )
 from acp_wire.schema.salvage import repair
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.intake import IMPORTED
 from acphold.imports.readers import Reader
 from acphold.imports.records import readable, record_lines
 from acphold.imports.salvage import RowForm
+from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import ExportedState, Home, Source, files_below, source_of
 from acphold.imports.values import UNREADABLE, Missed, Object, milliseconds, obj, strings, text
 

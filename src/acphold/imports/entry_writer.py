@@ -330,8 +330,8 @@ class EntryWriter:
 
     def _write_prompt(self, raw: bytes, turn: str, seq: int = 0) -> None:
         # With its words: some programs number their prompts, in every conversation from 0.
-        known = f"{turn or self._told_at} {prompt_words(raw)}"
-        digest = blake2b(known.encode(errors="replace"), digest_size=8).hexdigest()
+        words = squeeze(prompt_text(raw))
+        digest = f"{digest_of(turn or f'{self._told_at} {words}')}{digest_of(words)}"
         self._told[digest] += 1
         if (count := self._told[digest]) > 1:
             digest = f"{digest}-{count}"
@@ -396,9 +396,14 @@ class SubagentWriter(EntryWriter):
     def mode(self, mode_id: str) -> None: ...
 
 
-def prompt_words(raw: bytes) -> str:
-    """Return the text of a prompt, an array of content blocks, without white space."""
-    return squeeze("".join(string(members(block).get("text")) or "" for block in items(raw)))
+def prompt_text(raw: bytes) -> str:
+    """Return the text of a prompt, an array of content blocks."""
+    return "".join(string(members(block).get("text")) or "" for block in items(raw))
+
+
+def digest_of(text: str) -> str:
+    """Return a short digest of a text."""
+    return blake2b(text.encode(errors="replace"), digest_size=4).hexdigest()
 
 
 def _on_one_line(raw: bytes) -> bytes:

@@ -1,10 +1,14 @@
-"""Imports conversations into the journal: each once, and later what was added to it.
+"""Imports conversations into the journal: each turn once, and later those that were added.
 
-Each piece of a conversation is taken in whole, followed by an entry of kind `imported` that records
-the source and how much of it is there by now. So an import may end at any point: the next one
-continues after the last such entry. If something else follows that entry, or there is none because
-the conversation was held through `wrap`, the new part is found by comparing turns. A conversation
-with the id of a session here that does not continue it gets its own session.
+The turns of a source are compared with those of its session by their identity (see `turns`): what
+is new is taken in, in pieces, each followed by an entry of kind `imported` that records the turns
+taken in and what is known of the sources. So an import may end at any point: the next one compares
+again. What a source looked like at the last comparison spares reading it again, and decides nothing
+else. A conversation with the id of a session here that shares no turn with it gets its own session.
+
+When a newer prompt was put in the place of turns that are here, the session goes back: an entry of
+kind `back` tells those who follow it, and the turns left become a session of their own, named after
+its first turn.
 """
 
 # See docs/decisions.md, 28.
@@ -17,32 +21,27 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final, Literal
 
-import msgspec
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import PROMPT, Entry, PastEntry, now_ms
-from acp_wire.schema.splice import json_value
+from acp_conversation.history.entries import PROMPT, Origin, now_ms
 from acphold import errors
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
-from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, pieces, turns
+from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, first_line, pieces
 from acphold.imports.readers import Reader
-from acphold.imports.sources import ExportedState, Facts, Manner, Source, is_text
-from acphold.journal.journal import (
-    Arrivals,
-    Journal,
-    Lease,
-    history,
-    is_forgotten,
-    row_of,
-    session_of,
-    state_of,
+from acphold.imports.session_writer import (
+    Known,
+    SessionWriter,
+    cut,
+    entries_of,
+    marker_of,
+    read_known,
 )
-from acphold.journal.rows import NewSession, RowChange, SessionRow
-
-IMPORTED: Final = "imported"
-"""The kind of the entry after imported ones; folds and replays skip it."""
-
+from acphold.imports.sources import ExportedState, Facts, Manner, Source, is_text
+from acphold.imports.turns import Comparison, Turn
+from acphold.journal.access import Share
+from acphold.journal.journal import Journal, is_forgotten, row_of, session_of, take_lease
+from acphold.journal.rows import NewSession, SessionRow
 
 SEARCHABLE_MS: Final = 30 * 24 * 3600 * 1000
 """Age up to which a conversation is indexed at once, in ms.
@@ -188,8 +187,8 @@ class Intake:
         if _is_only_listed(row):
             return "new"
         end = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
-        last = _marker_of(end[-1].entries()[-1] if end else None)
-        return "same" if _is_unchanged(last, source) else "grown"
+        last = marker_of(end[-1].entries()[-1] if end else None)
+        return "same" if last is not None and last.has_seen(source) else "grown"
 
     async def select_changed(self, sources: Iterable[Source], reader: Reader) -> list[Source]:
         """Return the sources, all but those that `expect` would call the same."""
@@ -210,7 +209,8 @@ class Intake:
                     candidates, plain, apart, strict=True
                 ):
                     kept, known_as = (other, other_id) if other_id in last else (source, its_id)
-                    if _is_unchanged(_marker_of(last.get(known_as)), kept):
+                    marker = marker_of(last.get(known_as))
+                    if marker is not None and marker.has_seen(kept):
                         same.add(place)
             changed += (source for place, source in enumerate(batch) if place not in same)
         return changed
@@ -349,173 +349,135 @@ class Intake:
         whose = await self._journal.owner(row.session_id)
         if is_held(whose) or row.moved:
             return TakenSource("busy")
-        # The newest marker, and whether no prompt came after it.
-        marker: Marker | None = None
-        is_newest = True
-        async for segment in history(self._journal, row.session_id):
-            if segment.kind == IMPORTED:
-                marker, is_newest = json_value(segment.entries()[-1].raw, Marker), True
-            elif segment.kind == PROMPT:
-                is_newest = False
-        if marker is not None and marker.taken and is_newest:
-            news_pieces = news(source, KnownPart(marker.taken, marker.digest))
-            if taken := await self._take_news(source, news_pieces, row, whose.epoch, marker):
-                return taken
-        ours = turns((await state_of(self._journal, row.session_id)).timeline)
-        if ours or (marker is None and not source.given):
-            known = KnownPart(turns=ours, relation="same" if source.given else "alike")
-            news_pieces = news(source, known)
-            if taken := await self._take_news(source, news_pieces, row, whose.epoch, marker):
-                return taken
+        session = await read_known(self._journal, row.session_id)
+        turns = session.turns
+        known = KnownPart(
+            turns,
+            source.given,
+            session.marker is None or source.place == session.marker.place,
+            session.forgotten,
+        )
+        writing: SessionWriter | None = None
+        outcome: Outcome = "same"
+        facts = Facts("", "")
+        compared = Comparison()
+        async for piece in news(source, known):
+            facts = piece.facts
+            if writing is None:
+                compared = piece.compared or compared
+                if compared.verdict == "differs":
+                    return TakenSource("differs")
+                if compared.verdict == "strange":
+                    return await self._take_apart(source, row, news)
+                lease = await self._journal.acquire(row.session_id, whose.epoch, yields=True)
+                if lease.next_seq != row.last_seq + 1:
+                    raise _OvertakenError
+                left = [turns[n] for n in compared.left]
+                if left:
+                    await self._put_aside(source, row, left)
+                gone = [turns[n] for n in (*compared.void, *compared.left)]
+                writing = SessionWriter(self._journal, lease, source, None, row, session.marker)
+                for n in (-1 - number for number in compared.news if number < 0):
+                    entries = entries_of(self._journal, row.session_id, turns[n])
+                    writing.moved[n] = [entry async for entry in entries]
+                if gone:
+                    await writing.go_back(gone)
+                writing.met = {
+                    turns[n].prompt: identity
+                    for n, identity in piece.met.items()
+                    if not turns[n].identity
+                }
+            if await writing.take_in(piece):
+                outcome = "grown"
+        if writing is None:
+            return TakenSource("differs")
+        if behind := compared.ids_behind:
+            await self._take_behind(source, row, behind, news, session)
+        if compared.left or (compared.news and session.has_gone_back):
+            await self._drop_tails(source, row)
+        return TakenSource.of(outcome, facts)
+
+    async def _take_apart(self, source: Source, row: SessionRow, news: News) -> TakenSource:
+        """Take in a conversation that only has the id of one here, as a session of its own."""
         if source.apart:
             return TakenSource("differs")
         apart = replace(source, apart=True)
         if await is_forgotten(self._journal, row.agent, apart.downstream_id):
             return TakenSource("deleted")
-        other = NOTHING if source.given else KnownPart(turns=ours, relation="none")
-        return await self._take_new(apart, news(apart, other))
+        return await self._take_new(apart, news(apart, NOTHING))
 
-    async def _take_news(
-        self,
-        source: Source,
-        news_pieces: AsyncIterator[NewsPiece],
-        row: SessionRow,
-        epoch: int,
-        marker: Marker | None,
-    ) -> TakenSource | None:
-        """Take in the news; None if the source has nothing in common with the session."""
-        writing: SessionWriter | None = None
-        outcome: Outcome = "same"
-        facts = Facts("", "")
-        async for piece in news_pieces:
-            facts = piece.facts
-            if writing is None:
-                lease = await self._journal.acquire(row.session_id, epoch, yields=True)
-                if lease.next_seq != row.last_seq + 1:
-                    raise _OvertakenError
-                writing = SessionWriter(self._journal, lease, source, None, row, marker)
-            if await writing.take_in(piece):
-                outcome = "grown"
-        if writing is None:
-            return None
-        return TakenSource.of(outcome, facts)
+    # -- turns that were left ----------------------------------------------------------------
 
+    async def _put_aside(self, source: Source, row: SessionRow, left: Sequence[Turn]) -> None:
+        """Copy turns of a session that were left into the session of their own."""
+        if (opened := await self._open_tail(source, row, left[0])) is None:
+            return
+        writing, known = opened
+        has = {turn.identity or turn.moment for turn in known}
+        entries = [
+            entry
+            for turn in left
+            if (turn.identity or turn.moment) not in has
+            async for entry in entries_of(self._journal, row.session_id, turn)
+        ]
+        facts = Facts(row.agent, "", row.cwd, created_at=left[0].at, updated_at=left[-1].at)
+        first = next((first_line(entry.raw) for entry in entries if entry.kind == PROMPT), None)
+        for piece in cut(entries, facts, first):
+            await writing.take_in(piece)
 
-class Marker(Struct, rename="camel"):
-    """The content of an `imported` entry; size and time are 0 if more is to come."""
-
-    reader: str
-    place: str
-    size: int
-    changed_at: int
-    taken: int
-    digest: str
-    title: str | None = None
-
-
-class SessionWriter:
-    """A session that pieces are taken into.
-
-    `link` is the agent's id for it, if the journal does not know that yet; `row` and `before` are
-    its earlier row and newest marker.
-    """
-
-    def __init__(
-        self,
-        journal: Arrivals,
-        lease: Lease,
-        source: Source,
-        link: tuple[str, str] | None,
-        row: SessionRow | None = None,
-        before: Marker | None = None,
+    async def _take_behind(
+        self, source: Source, row: SessionRow, behind: Sequence[str], news: News, session: Known
     ) -> None:
-        self.lease = lease
-        self._journal = journal
-        self._source = source
-        self._link = link
-        self._row = row
-        self._before = before
-        self._has_marked = False
+        """Take in turns of a source that a newer prompt here was put in the place of."""
+        if (opened := await self._open_tail(source, row, Turn(behind[0]))) is None:
+            return
+        writing, known = opened
+        asked = KnownPart(known, forgotten=session.forgotten, only=frozenset(behind))
+        async for piece in news(source, asked):
+            await writing.take_in(piece)
 
-    async def take_in(self, piece: NewsPiece) -> bool:
-        """Take a piece in; False if its only news is that it is the last one."""
-        source, facts, before = self._source, piece.facts, self._before
-        title = source.list_title(facts.title)
-        is_news = bool(piece.entries) or (
-            piece.is_last and before is not None and title not in (None, before.title)
+    async def _open_tail(
+        self, source: Source, row: SessionRow, first: Turn
+    ) -> tuple[SessionWriter, list[Turn]] | None:
+        """Own the session of turns that were left, known by the first of them; return its writer,
+        and the turns that it has. None if somebody deleted it."""
+        name = first.name
+        tail = replace(source, session_id=f"{source.session_id}~{name}", kept_as="")
+        link = row.agent, tail.downstream_id
+        if await is_forgotten(self._journal, *link):
+            return None
+        if (ours := await session_of(self._journal, *link)) is not None:
+            its_row = await self._journal.session(ours)
+            lease = await take_lease(self._journal, ours, yields=True)
+            session = await read_known(self._journal, ours)
+            writing = SessionWriter(self._journal, lease, tail, None, its_row, session.marker)
+            return writing, session.turns
+        seq = first.spans[0][0] - 1 if first.spans else 0
+        new = NewSession(
+            f"{row.session_id}~{name}",
+            row.agent,
+            row.cwd,
+            row.additional_directories,
+            created_at=first.at or None,
+            origins=(*row.origins, Origin(row.session_id, row.agent, seq)),
         )
-        if facts.kept is None or source.apart:
-            title = title or source.list_title(piece.first_prompt)
-        else:
-            title = facts.title
-        marker = Marker(
-            source.reader,
-            source.place,
-            source.size if piece.is_all else 0,
-            source.changed_at if piece.is_all else 0,
-            piece.taken,
-            piece.digest,
-            title,
-        )
-        # Entries without a time get that of the one before, or of the beginning.
-        at = facts.created_at or source.changed_at // 1_000_000
-        timed: list[PastEntry] = []
-        for entry in (*piece.entries, *piece.closing) if is_news else ():
-            at = entry.at or at
-            timed.append(entry if entry.at else PastEntry(entry.kind, at, entry.raw, entry.seq))
-        timed.append(PastEntry(IMPORTED, at, msgspec.json.encode(marker)))
-        # In one transaction: others write at the same time, and each has to wait for the lock. Of
-        # the markers so far only the last one matters.
-        change = self._row_change(piece, title)
-        if not is_news and self._row is not None:
-            change = replace(change, home=self._row.home)  # nothing of it was made elsewhere
-        await self._journal.take_in(
-            self.lease,
-            timed,
-            change,
-            self._link,
-            instead=self._has_marked,
-            release=piece.is_last,
-        )
-        self._link, self._has_marked = None, True
-        return is_news
+        lease = await self._journal.create(new, yields=True)
+        for tenant, prompts in row.shared_with.items():
+            await self._journal.access.keep_share(Share(new.session_id, tenant, prompts))
+        return SessionWriter(self._journal, lease, tail, link), []
 
-    def _row_change(self, piece: NewsPiece, title: str | None) -> RowChange:
-        """Return how a piece changes the row of the session."""
-        facts, row, before = piece.facts, self._row, self._before
-        changed = self._source.changed_at // 1_000_000
-        if row is not None and row.title not in (None, before and before.title):
-            title = row.title  # a person has renamed it
-        # A continued session leaves the archive. A new one is not archived either, unless a person
-        # did that once it was listed.
-        archived: bool | UnsetType = UNSET
-        if piece.entries and row is not None:
-            archived = False
-        elif piece.entries and facts.kept is not None:
-            archived = facts.kept.archived
-        # If it was listed before it was read, its beginning may have given other facts.
-        is_first = row is None and not self._has_marked
-        return RowChange(
-            title=title,
-            updated_at=max(facts.updated_at or changed, row.updated_at if row else 0),
-            prompted=True,
-            archived=archived,
-            cwd=facts.folder if is_first else UNSET,
-            created_at=(facts.created_at or UNSET) if is_first else UNSET,
-            unread=None if piece.is_last else UNSET,
-        )
-
-
-def _is_unchanged(marker: Marker | None, source: Source) -> bool:
-    if marker is None or source.list_title(source.title or "") not in ("", marker.title):
-        return False
-    before = marker.place, marker.size, marker.changed_at
-    return before == (source.place, source.size, source.changed_at)
-
-
-def _marker_of(last: Entry | None) -> Marker | None:
-    """Return the marker in a session's last entry, if it is one."""
-    return json_value(last.raw, Marker) if last and last.kind == IMPORTED else None
+    async def _drop_tails(self, source: Source, row: SessionRow) -> None:
+        """Delete the sessions of turns that were left, if these are in their session again."""
+        ours = {turn.identity for turn in (await read_known(self._journal, row.session_id)).turns}
+        names = {f"{source.session_id}~{Turn(identity).name}" for identity in ours if identity}
+        names = {replace(source, session_id=name).downstream_id for name in names}
+        for found in (await self._journal.links.sessions_of(row.agent, names)).values():
+            if found is None:
+                continue
+            known = await read_known(self._journal, found)
+            if {turn.identity for turn in known.turns} <= ours:
+                lease = await take_lease(self._journal, found, yields=True)
+                await self._journal.delete(lease)
 
 
 def _is_only_listed(row: SessionRow) -> bool:

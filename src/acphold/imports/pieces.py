@@ -1,50 +1,34 @@
-"""The news of a conversation: where they begin, and the pieces that are each taken in whole.
+"""The news of a conversation, in pieces that are each taken in whole.
 
-A source in the agent's own folder is identified by the agent's id, and compared by its prompts:
-agents change their white space, add text before or after, and lose cancelled ones. A source in a
-folder named with `--from` may have any id: it continues a session only if all the turns both have
-are the same.
-
-Each piece has the number of entries up to its end, and their digest. When a source has
-changed, its reader reads all of it again. The news begin depending on what the journal knows:
-
-- nothing is known: all of it is new;
-- a digest is known: if the beginning of the source still has it, the rest is new; if not, there are
-  no pieces;
-- turns are known: see `KnownPart`.
+A source that the journal does not know is read once, and all of it is new. Otherwise its turns are
+compared with the journal's (see `turns`), and those that are new are read again.
 """
-
-# See docs/decisions.md, 29.
 
 from __future__ import annotations
 
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import PROMPT, Entry, PastEntry
-from acp_conversation.history.fold import fold
+from acp_conversation.history.entries import AUTHOR, PROMPT, SENT, TURN_END, Entry, PastEntry
 from acp_conversation.history.message_chunks import Messages
-from acp_conversation.history.timeline import Item, Message, TurnEnd
 from acp_safety.errors import RedactionError
 from acp_safety.redaction.redactor import UNREADABLE, Redactor
 from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
 from acphold.imports.sources import WHOLE, Facts, Manner, Source
+from acphold.imports.turns import Comparison, Turn, Turns, compare
 from acphold.imports.values import squeeze, text
-
-ENOUGH: Final = 50
-"""After this many matching prompts, earlier ones are not compared."""
 
 PIECE_BYTES: Final = 512 << 10
 """Approximate size taken in at once: the journal's other writers wait for it."""
@@ -53,106 +37,27 @@ TITLE_CHARACTERS: Final = 80
 """Characters of a first prompt used as the title of an untitled conversation."""
 
 
-class PastTurn(Struct, frozen=True):
-    """A person's text, and a digest of the agent's answer, both without white space.
-
-    If sent into a running turn, or not answered to the end, it may be missing in a transcript.
-    """
-
-    prompt: str
-    answer: str
-    may_be_missing: bool = False
-
-
 class KnownPart(Struct, frozen=True):
-    """The journal's part of a conversation: the number of its entries and their digest, or its
-    turns.
+    """The journal's turns of a conversation; none if all of a source is new.
 
-    `relation` says how a source's turns must be related to these for it to have news. With `same`
-    and `alike` the news follow the common part; with `none` all of it is new.
+    `given` and `is_same_place` are as in `turns.compare`. Turns in `forgotten`, by identity or by
+    `Turn.moment`, are not told; with `only`, no others than these are.
     """
 
-    taken: int = 0
-    digest: str = ""
-    turns: list[PastTurn] = []
-    relation: Literal["same", "alike", "none"] = "alike"
+    turns: list[Turn] = []
+    given: bool = False
+    is_same_place: bool = True
+    forgotten: frozenset[str] = frozenset()
+    only: frozenset[str] = frozenset()
 
-    def count_known(self, transcript_turns: Sequence[PastTurn]) -> int | None:
-        """Return how many of these turns the journal has; None if they are not so related."""
-        if self.relation == "none":
-            ours = {turn.prompt for turn in self.turns}
-            return None if any(turn.prompt in ours for turn in transcript_turns) else 0
-        both = list(zip(self.turns, transcript_turns, strict=False))
-        if self.relation == "same":
-            same = all((a.prompt, a.answer) == (b.prompt, b.answer) for a, b in both)
-            return len(self.turns) if both and same else None
-        if both and all(_is_like(one.prompt, other.prompt) for one, other in both):
-            return len(self.turns)
-        found = [
-            (_agreement(self.turns, transcript_turns, count), count)
-            for count in range(1, len(transcript_turns) + 1)
-        ]
-        agreement, count = max(found, default=(0, 0))
-        return count if agreement else None
+    def is_wanted(self, turn: Turn) -> bool:
+        """Return False for a turn that a person had taken out, or that is not asked for."""
+        if self.only and turn.identity not in self.only:
+            return False
+        return not self.forgotten or self.forgotten.isdisjoint((turn.identity, turn.moment))
 
 
 NOTHING: Final = KnownPart()
-
-
-def _agreement(known: Sequence[PastTurn], transcript_turns: Sequence[PastTurn], place: int) -> int:
-    """Return how many prompts match up to the last known one and `place`; 0 if inconclusive.
-
-    It is conclusive if all match from the beginning of both; otherwise one has to be identical and,
-    if both have earlier prompts, another one has to match.
-    """
-    left_here, left_there = len(known), place
-    alike = same = 0
-    while left_here and left_there and alike < ENOUGH:
-        one, other = known[left_here - 1], transcript_turns[left_there - 1]
-        if _is_like(one.prompt, other.prompt):
-            alike += 1
-            same += one.prompt == other.prompt
-            left_there -= 1
-        elif not one.may_be_missing:
-            break
-        left_here -= 1
-    if not left_here and not left_there:
-        return alike
-    return alike if same and (alike > 1 or not left_here or not left_there) else 0
-
-
-def _is_like(one: str, other: str) -> bool:
-    """Return True if two texts are one prompt: agents add text before and after it."""
-    return one == other or (bool(one) and bool(other) and (one in other or other in one))
-
-
-def turns(timeline: Iterable[Item], read: Callable[[str], str] = str) -> list[PastTurn]:
-    """Return the turns of a timeline: a user message begins one. `read` is applied to texts."""
-    prompts: list[str] = []
-    answers: list[list[str]] = []
-    unsure: set[int] = set()
-    is_over = True
-    for item in timeline:
-        if isinstance(item, Message) and item.role == "user":
-            if not is_over:
-                unsure.add(len(prompts))
-            prompts.append(item.text)
-            answers.append([])
-            is_over = False
-        elif isinstance(item, Message) and item.role == "agent" and prompts:
-            answers[-1].append(item.text)
-        elif isinstance(item, TurnEnd) and prompts:
-            is_over = True
-            if item.outcome != "completed":
-                unsure.add(len(prompts) - 1)
-    if not is_over:
-        unsure.add(len(prompts) - 1)
-    past_turns: list[PastTurn] = []
-    for place, (prompt, answer_texts) in enumerate(zip(prompts, answers, strict=True)):
-        answer = squeeze(read(" ".join(answer_texts))).encode(errors="replace")
-        digest = blake2b(answer, digest_size=16).hexdigest()
-        past_turns.append(PastTurn(squeeze(read(prompt)), digest, place in unsure))
-    return past_turns
 
 
 class SecretsOut:
@@ -229,56 +134,108 @@ def _searching() -> Iterator[None]:
 class NewsPiece(Struct):
     """A part of the news, in order.
 
-    `taken` and `digest` cover everything up to its end. The last one has, as `closing`, the
-    end of a turn, added because the source ends there, and the title: the digest leaves them out
-    because they may differ the next time. With `is_all`, nothing was left for the next time.
+    `last` is the last turn as far as the source has it, its entries counted, with their digest;
+    None if the session does not end with it. The last piece has, as `closing`, the end of a turn,
+    added because the source ends there, and the title: they may differ the next time, so they are
+    not counted. With `is_all`, nothing was left for the next time. The first piece has, in
+    `compared`, what follows for the journal's turns, and in `met` the identities of those that the
+    source has, too; an entry of the kind MOVED stands for one of them.
     """
 
     entries: list[PastEntry]
-    taken: int
-    digest: str
+    last: Turn | None
     facts: Facts
     first_prompt: str | None
     closing: list[PastEntry] = []
     is_last: bool = False
     is_all: bool = False
+    compared: Comparison | None = None
+    met: dict[int, str] = {}
+
+
+MOVED: Final = "moved turn"
+"""The kind of an entry that stands for a turn of the journal, its number as the raw."""
 
 
 def pieces(
     source: Source, reader: Reader, known: KnownPart, manner: Manner = WHOLE
 ) -> Iterator[NewsPiece]:
-    """Yield the news; nothing if the source has nothing in common with what is known.
+    """Yield the news.
 
-    The digest covers secrets, too. Raises OSError if the source cannot be read, and TranscriptError
-    if its reader or the search for secrets fails.
+    One without entries if the source and the journal share no turn, or differ. Raises OSError if
+    the source cannot be read, and TranscriptError if its reader or the search for secrets fails.
     """
     transcript = _SourceEntries(source, reader, whole_turns=manner.whole_turns)
     out = SecretsOut(transcript) if manner.redact else None
     transcript.most = out.count if out else None
-    if known.turns:
-        known_count = known.count_known(_turns(transcript, known, out))
-        if known_count is None:
+    compared: Comparison | None = None
+    met: dict[int, str] = {}
+    wanted: list[tuple[int, int]] = []
+    places: list[int] = []
+    if known != NOTHING:
+        theirs = _turns(transcript, known, out)
+        places = [n for n, turn in enumerate(theirs) if known.is_wanted(turn)]
+        theirs = [theirs[n] for n in places]
+        compared = compare(
+            known.turns, theirs, given=known.given, is_same_place=known.is_same_place
+        )
+        compared.ids_behind = [theirs[n].identity for n in compared.behind]
+        compared.last_answer = theirs[-1].answer if theirs else ""
+        met = {ours: theirs[n].identity for ours, n in compared.known.items()}
+        if compared.verdict != "related":
+            piece = transcript.piece([], is_last=True)
+            piece.compared = compared
+            yield piece
             return
-        news = _from_prompt(transcript, known_count)
-    else:
-        news = iter(transcript)
-        while transcript.count < known.taken:
-            if next(news, None) is None:
-                return
-        if known.taken and transcript.digest != known.digest:
-            return
+        wanted = [(places[n] if n >= 0 else n, 0) for n in compared.news]
+        if compared.rest >= 0:
+            end = next(n for n, there in compared.known.items() if there == compared.rest)
+            wanted.insert(0, (places[compared.rest], known.turns[end].count))
+    news = transcript.numbered() if compared is None else _of_turns(transcript, wanted)
     entries: list[PastEntry] = []
     size = 0
-    for entry in news:
-        if shown := out.entry(transcript.count - 1, entry) if out else entry:
+    is_first = True
+    for place, entry in news:
+        if entry.kind == MOVED:
+            entries.append(entry)
+        elif shown := out.entry(place, entry) if out else entry:
             entries.append(shown)
         size += len(entry.raw)
         if size >= PIECE_BYTES:
             piece = transcript.piece(entries)
-            yield _without_secrets(piece, out) if out else piece
-            entries, size = [], 0
+            yield _complete(piece, out, compared if is_first else None, met)
+            entries, size, is_first = [], 0, False
     piece = transcript.piece(entries, is_last=True)
-    yield _without_secrets(piece, out) if out else piece
+    if compared is not None and not _ends_with(transcript, compared, known, wanted, places):
+        piece.last = None
+        piece.closing = [entry for entry in piece.closing if entry.kind != TURN_END]
+    yield _complete(piece, out, compared if is_first else None, met)
+
+
+def _ends_with(
+    transcript: _SourceEntries,
+    compared: Comparison,
+    known: KnownPart,
+    wanted: Sequence[tuple[int, int]],
+    places: Sequence[int],
+) -> bool:
+    """Return True if the session ends with the last turn of the transcript, as far as that goes."""
+    if wanted:
+        return wanted[-1][0] == transcript.number
+    end = len(known.turns) - 1
+    return (
+        end in compared.known
+        and end not in (*compared.void, *compared.left)
+        and places[compared.known[end]] == transcript.number
+        and known.turns[end].answer == compared.last_answer
+    )
+
+
+def _complete(
+    piece: NewsPiece, out: SecretsOut | None, compared: Comparison | None, met: dict[int, str]
+) -> NewsPiece:
+    piece.compared, piece.met = compared, met if compared else {}
+    return _without_secrets(piece, out) if out else piece
 
 
 def _without_secrets(piece: NewsPiece, out: SecretsOut) -> NewsPiece:
@@ -318,13 +275,15 @@ class _SourceEntries:
         self._reader = reader
         self._whole_turns = whole_turns
         self._facts = Facts(source.agent or reader.key, source.session_id)
-        self._digest = blake2b(digest_size=16)
+        self.turn = Turn()
+        self.number = -1
+        self._digest = blake2b(digest_size=8)
         self._first_prompt: str | None = None
         self._closing: list[PastEntry] = []
         self._left = 0
 
     def __iter__(self) -> Iterator[PastEntry]:
-        self.count, self._digest = 0, blake2b(digest_size=16)
+        self.count, self.number, self.turn = 0, -1, Turn()
         self._facts.updated_at = None  # some ids are made of the time so far
         self._facts.missed.clear()
         self._facts.missed_bytes.clear()
@@ -335,9 +294,13 @@ class _SourceEntries:
                 if self.count == self.most:
                     return  # it has grown since
                 self.count += 1
+                if entry.kind == PROMPT:
+                    self.number += 1
+                    self.turn, self._digest = Turn(entry.turn), blake2b(digest_size=8)
+                    if self._first_prompt is None:
+                        self._first_prompt = first_line(entry.raw)
+                self.turn.count += 1
                 self._digest.update(entry.kind.encode() + entry.raw)
-                if self._first_prompt is None and entry.kind == PROMPT:
-                    self._first_prompt = first_line(entry.raw)
                 yield entry
         self._left = len(writer.take())  # of an unfinished turn
         if not self._whole_turns:
@@ -352,17 +315,21 @@ class _SourceEntries:
         except Exception as error:
             raise fault(error) from error
 
+    def numbered(self) -> Iterator[tuple[int, PastEntry]]:
+        """Yield all entries, each with its place."""
+        for entry in self:
+            yield self.count - 1, entry
+
     @property
     def digest(self) -> str:
-        """The digest of all entries so far."""
+        """The digest of the entries of the turn so far."""
         return self._digest.hexdigest()
 
     def piece(self, entries: list[PastEntry], *, is_last: bool = False) -> NewsPiece:
         """Return a piece of these entries, the last ones so far."""
         return NewsPiece(
             entries,
-            self.count,
-            self.digest,
+            replace(self.turn, digest=self.digest),
             self._facts,
             self._first_prompt,
             self._closing if is_last else [],
@@ -371,28 +338,47 @@ class _SourceEntries:
         )
 
 
-def _turns(transcript: _SourceEntries, known: KnownPart, out: SecretsOut | None) -> list[PastTurn]:
-    """Return the turns of a transcript, as many as needed to compare them with the known ones."""
-    whole = known.relation == "same"
-    entries: list[Entry] = []
-    prompts = 0
-    for number, entry in enumerate(transcript, 1):
-        prompts += entry.kind == PROMPT
-        if whole and prompts > len(known.turns):
-            break
-        if whole or entry.kind == PROMPT:
-            entries.append(Entry(number, entry.kind, entry.at, entry.raw))
+def _turns(transcript: _SourceEntries, known: KnownPart, out: SecretsOut | None) -> list[Turn]:
+    """Return the turns of a transcript."""
     # The journal's part was redacted, too.
-    return turns(fold(entries).timeline, out.text if out else str)
+    collecting = Turns(out.text if out else str, replays=False)
+    counts = {turn.identity: turn.count for turn in known.turns if turn.identity and turn.count}
+    for entry in transcript:
+        collecting.add(0, entry.kind, entry.at, entry.raw)
+        turn = transcript.turn
+        if entry.kind == PROMPT:
+            collecting.found[-1].identity = turn.identity
+        if turn.count and counts.get(turn.identity) == turn.count:
+            collecting.found[-1].digest = transcript.digest
+    return collecting.close()
 
 
-def _from_prompt(entries: Iterable[PastEntry], number: int) -> Iterator[PastEntry]:
-    """Yield the entries from the prompt with this number on; all for 0."""
-    seen = 0
-    for entry in entries:
-        seen += entry.kind == PROMPT
-        if seen > number or not number:
-            yield entry
+def _of_turns(
+    transcript: _SourceEntries, wanted: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, PastEntry]]:
+    """Yield the entries of the turns with these numbers, with their places; each without its first
+    entries, that many. A negative number stands for a turn of the journal."""
+    left = deque(wanted)
+    before: list[tuple[int, PastEntry]] = []  # of a prompt
+
+    def moved() -> Iterator[tuple[int, PastEntry]]:
+        while left and left[0][0] < 0:
+            yield 0, PastEntry(MOVED, 0, b"%d" % (-1 - left.popleft()[0]))
+
+    yield from moved()
+    for entry in transcript:
+        before.append((transcript.count - 1, entry))
+        if entry.kind in (AUTHOR, SENT):
+            continue
+        if left and left[0][0] < transcript.number:
+            left.popleft()
+            yield from moved()
+        if left and left[0][0] == transcript.number and transcript.turn.count > left[0][1]:
+            yield from before
+        before.clear()
+    if left:
+        left.popleft()
+        yield from moved()
 
 
 _decode_blocks: Final = msgspec.json.Decoder(list[dict[str, object]]).decode

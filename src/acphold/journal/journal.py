@@ -340,6 +340,12 @@ class Arrivals(Protocol):
         that the import itself wrote a moment ago. With `release`, the lease ends here.
         """
 
+    async def withdraw(self, lease: Lease, spans: Sequence[tuple[int, int]]) -> object:
+        """Make the entries with these numbers, each from a first to a last one, void for good.
+
+        Their numbers stay; their content goes, from the search, the counts and the reports, too.
+        """
+
     async def complete(self, session_id: str) -> None:
         """Read an unread session to its end; does nothing for any other.
 

@@ -115,6 +115,13 @@ MOVED: Final = "moved"
 """`{"id": "…", "from": "…", "to": "…"}`: the session went from one machine to another, in the move
 with this id; see `hub.moves`. The fold skips it."""
 
+BACK: Final = "back"
+"""`{"left": [[…, …], …]}`: the person went back in the agent's own program, and the turns with the
+entries from each first to each last number were left; they are void, and stand elsewhere."""
+
+FORGOTTEN: Final = "forgotten"
+"""`{"turns": ["…"]}`: the identities of turns that a person had taken out: see `imports.turns`."""
+
 KINDS: Final = (
     UPDATE,
     PARAMS,
@@ -129,6 +136,7 @@ KINDS: Final = (
     CHILD,
     SENT,
     QUEUE,
+    BACK,
 )
 """The kinds that the fold and the replay know; any other is kept and skipped."""
 

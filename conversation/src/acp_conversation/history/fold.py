@@ -5,7 +5,7 @@ The same code folds live entries, replays, and the updates that our own clients 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from acp_conversation.history.attributes import (
 )
 from acp_conversation.history.entries import (
     ANSWER,
+    BACK,
     CHILD,
     PARAMS,
     PROMPT,
@@ -52,6 +53,7 @@ from acp_conversation.history.timeline import (
     ToolCall,
     ToolDraft,
     TurnEnd,
+    left_by,
     opens_tool,
     turn_end,
 )
@@ -206,6 +208,35 @@ class Fold:
             self._open_questions.discard(string(members(entry.raw).get("question")) or "")
         elif entry.kind == QUEUE:
             self._queue = after_entry(self._queue, entry.raw, entry.seq, entry.at)
+        elif entry.kind == BACK:
+            self._go_back(left_by(entry.raw))
+
+    def _go_back(self, left: Sequence[tuple[int, int]]) -> None:
+        """Drop the turns whose prompts have one of these numbers, each up to the next prompt."""
+        kept: list[Item | Draft] = []
+        is_left = False
+        for item in self._timeline:
+            if isinstance(item, Message | MessageDraft) and item.role == "user":
+                number = (item.message_id or "").removeprefix(MESSAGES)
+                if number != item.message_id and number.isdecimal():
+                    is_left = any(first <= int(number) <= last for first, last in left)
+                    self._turns -= is_left
+            if not is_left:
+                kept.append(item)
+        self._timeline = kept
+        self._messages.clear()
+        self._tools.clear()
+        self._compactions.clear()
+        for index, item in enumerate(kept):
+            match item:
+                case Message() | MessageDraft() if item.message_id is not None:
+                    self._messages[item.role, item.message_id] = index
+                case ToolCall() | ToolDraft():
+                    self._tools[item.tool_call_id] = index
+                case ContextCompaction() | CompactionDraft():
+                    self._compactions[item.compaction_id] = index
+        self._open_tools &= self._tools.keys()
+        self._open_compactions &= self._compactions.keys()
 
     def __len__(self) -> int:
         """Return the number of items on the timeline: the cost of making the state."""

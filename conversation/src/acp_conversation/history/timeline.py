@@ -270,6 +270,16 @@ def moment(raw: bytes) -> int | None:
     return at if 0 < at < LATEST_MS else None
 
 
+class _Left(Struct):
+    left: list[tuple[int, int]] = []
+
+
+def left_by(back: bytes) -> list[tuple[int, int]]:
+    """Return the numbers of the entries that a `back` entry says were left."""
+    found = json_value(back, _Left)
+    return found.left if found else []
+
+
 def with_limit(end: bytes, words: str, resets_at: int | None) -> bytes:
     """Return a `turn_end` entry with the mark that the vendor's limit ended the turn."""
     mark = {"words": encode_text(words)}

@@ -40,7 +40,7 @@ from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import session_tables
 from acphold.journal.sql.session_tables import all_lost
 from acphold.journal.sql.store import SqlJournal, asked, at_one_moment, repeat
-from acphold.journal.sql.tables import Tables, batches
+from acphold.journal.sql.tables import Key, Tables, batches
 from acphold.journal.stored_journal import ReadTranscript, Transcripts
 
 T = TypeVar("T")
@@ -357,6 +357,12 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
         from acphold.journal.sql.search import search
 
         return search(tables, sought, find_in_index)
+
+    def _unindex(self, tables: PostgresqlTables, key: Key, found: Sequence[Segment]) -> None:
+        tables.executemany(
+            "DELETE FROM acphold.documents WHERE session_id = %s AND seq BETWEEN %s AND %s",
+            [(key, segment.first_seq, segment.last_seq) for segment in found],
+        )
 
     async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
         from acphold.journal.postgresql import search

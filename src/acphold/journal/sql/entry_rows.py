@@ -8,7 +8,7 @@ The functions raise UnknownSessionError. Each takes several statements, so run i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from acp_conversation.history.entries import (
     PROMPT,
     TURN_END,
+    UPDATE,
     Entry,
     PastEntry,
     Segment,
     in_segments,
 )
-from acp_conversation.history.fold import SessionState, Summary
+from acp_conversation.history.fold import Fold, SessionState, Summary
 from acp_conversation.history.prompt_queue import NO_QUEUE
 from acphold.errors import RewrittenError
 from acphold.journal import bounds
@@ -37,6 +38,7 @@ from acphold.journal.stored_history import (
     Piece,
     Settled,
     going_on,
+    messages,
     pack,
     plain,
 )
@@ -116,6 +118,64 @@ def take_in(
             session_tables.release_lease(tables, lease)
     lease.next_seq = through + 1
     return through
+
+
+def withdraw(
+    tables: Tables,
+    lease: Lease,
+    spans: Sequence[tuple[int, int]],
+    unindex: Callable[[Key, Sequence[Segment]], None],
+) -> bool:
+    """Like `Arrivals.withdraw`; `unindex` takes the segments of a session out of the index."""
+    while settle_piece(tables, lease, lease.next_seq - 1):
+        pass
+    key = tables.key(lease)
+    rows = tables.segments(key)
+    cut: list[Segment] = []
+    kept: list[Segment] = []
+    gone: list[Segment] = []
+    folding = Fold()  # a message with an id may go on anywhere, so all are counted anew
+    for segment in rows.read_all(0):
+        parts = _parts(segment, spans)
+        for part in parts:
+            if any(first <= part.last_seq <= last for first, last in spans):
+                gone.append(part)
+            else:
+                for entry in part.entries():
+                    folding.add(entry)
+        if gone and gone[-1].last_seq >= segment.first_seq:
+            cut.append(segment)
+            kept += parts
+    voids = {it: Segment(it.first_seq, it.last_seq, UPDATE, it.at, b"") for it in gone}
+    with tables.writing():
+        if _last_settled(tables, lease, tables.LOCKING_LEASE) is None:
+            raise session_tables.loss(tables, lease)
+        unindex(key, gone)
+        rows.remove(cut)
+        rows.insert(replace(it, raw=pack(it.raw)) for it in (voids.get(it, it) for it in kept))
+        usage_rows.drop(tables, key, spans)
+        state = settled_state(tables, key)
+        snapshots = {
+            kind: seq
+            for kind, seq in state.snapshots.items()
+            if not any(first <= seq <= last for first, last in spans)
+        }
+        tables.keep_settled_state(key, replace(state, snapshots=snapshots))
+        tables.update(key, ["message_count = %s"], [messages(folding.state())])
+    return True
+
+
+def _parts(segment: Segment, spans: Sequence[tuple[int, int]]) -> list[Segment]:
+    """Cut a segment where one of the spans begins or ends; a merged one cannot be cut."""
+    if segment.is_merged:
+        return [segment]
+    edges = {edge for first, last in spans for edge in (first - 1, last)}
+    parts: list[Segment] = []
+    for edge in sorted(edges):
+        if segment.first_seq <= edge < segment.last_seq:
+            parts.append(segment.up_to(edge))
+            segment = segment.after(edge)
+    return [*parts, segment]
 
 
 def settled_state(tables: Tables, key: Key) -> Settled:

@@ -28,7 +28,7 @@ from acphold.journal.seams import (
     UsageSums,
 )
 from acphold.journal.sql import access_rows, entry_rows, session_tables
-from acphold.journal.sql.tables import Tables
+from acphold.journal.sql.tables import Key, Tables
 from acphold.journal.stored_history import new_segments
 from acphold.journal.stored_journal import APPENDS, Transcripts
 
@@ -225,6 +225,10 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         """Like `Index.search`."""
 
     @abstractmethod
+    def _unindex(self, tables: Kept, key: Key, found: Sequence[Segment]) -> None:
+        """Take the entries of these segments of a session out of the index."""
+
+    @abstractmethod
     async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
         """Index the missing entries of a session, or of all that were active since `since`, the
         newest first, as much as `seconds` allow; other requests are served in between."""
@@ -287,6 +291,14 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
         if isinstance(done, LeaseLostError):
             raise done
         return done
+
+    async def withdraw(self, lease: Lease, spans: Sequence[tuple[int, int]]) -> object:
+        def work(tables: Kept) -> bool:
+            return entry_rows.withdraw(
+                tables, lease, spans, lambda key, found: self._unindex(tables, key, found)
+            )
+
+        return await self._slowly(work)
 
     async def complete(self, session_id: str) -> None:
         await self._transcripts.complete(session_id)

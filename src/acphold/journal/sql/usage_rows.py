@@ -39,6 +39,14 @@ def keep(tables: Tables, key: Key, found: Sequence[Report]) -> None:
     )
 
 
+def drop(tables: Tables, key: Key, spans: Sequence[tuple[int, int]]) -> None:
+    """Delete the rows of reports in entries with these numbers."""
+    tables.executemany(
+        f"DELETE FROM acphold.usage WHERE {tables.KEY} = %s AND seq BETWEEN %s AND %s",
+        [(key, first, last) for first, last in spans],
+    )
+
+
 def report(
     seq: int, at: int, by_turn: int, cost: float | None, currency: str, *counts: int | None
 ) -> Report:

@@ -26,7 +26,7 @@ from acphold.journal.rows import NewSession, RowChange, RowChanges
 from acphold.journal.seams import SearchHit, Sought
 from acphold.journal.sql import entry_rows, session_tables
 from acphold.journal.sql.store import SqlIndex, SqlJournal
-from acphold.journal.sql.tables import CODES
+from acphold.journal.sql.tables import CODES, Key
 from acphold.journal.sqlite import file_system, in_file, leases, session_rows
 from acphold.journal.sqlite.background import Background
 from acphold.journal.sqlite.connection import (
@@ -412,6 +412,14 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         from acphold.journal.sqlite.search import find_in_index
 
         return search(tables, sought, find_in_index)
+
+    def _unindex(self, tables: SqliteTables, key: Key, found: Sequence[Segment]) -> None:
+        from acphold.journal.sqlite import search_index  # late, for a quick start
+
+        (tenant,) = tables.execute(
+            "SELECT tenant FROM sessions WHERE number = %s", (key,)
+        ).fetchone()
+        search_index.unindex(tables.connection, int(key), tenant, search_index.documents(found))
 
     async def _index(self, seconds: float, lease: Lease | None = None, since: int = 0) -> None:
         from acphold.journal.sqlite import search_index  # late, for a quick start

@@ -119,6 +119,8 @@ export class Timeline {
   #within;
   /** What was said in children that nobody has announced, unless a page before this one has. @type {{id: string, update: Update, place: Place}[]} */
   #unplaced = [];
+  /** The numbers of entries that were left, each from a first to a last one. @type {number[][]} */
+  #left = [];
   /** Messages between sessions, by their ids. @type {Map<string, {lane: Timeline, role: "user" | "agent", id: string}>} */
   #between = new Map();
 
@@ -157,6 +159,35 @@ export class Timeline {
     else if (kind === "question") this.addQuestion(update.id, update.method, update.params, place);
     else if (kind === "answer") this.addAnswer(update, place);
     else if (kind === "child") this.addChild(update, place);
+    else if (kind === "back" && Array.isArray(update?.left)) {
+      this.#left.push(...update.left);
+      this.#goBack();
+    }
+  }
+
+  /** The person went back in the agent's own program: turns whose prompts were left stand here no longer, each up to the next prompt. */
+  #goBack() {
+    if (this.#left.length === 0) return;
+    /** @type {Set<Item>} */
+    const gone = new Set();
+    /** @param {number} seq */
+    const wasLeft = (seq) => this.#left.some(([first, last]) => first <= seq && seq <= last);
+    let isLeft = wasLeft(this.items[0]?.seq);  // the page before this one has its prompt
+    for (const item of this.items) {
+      const seq = item.kind === "prompt" && isOurs(item.messageId) ? Number(item.messageId?.slice(OURS.length) || NaN) : NaN;
+      if (Number.isInteger(seq)) isLeft = wasLeft(seq);
+      if (isLeft) gone.add(item);
+    }
+    this.#forget(gone);
+  }
+
+  /** @param {Set<Item>} gone */
+  #forget(gone) {
+    this.items = this.items.filter((item) => !gone.has(item));
+    this.#order = this.#order.filter((item) => !gone.has(item));
+    for (const known of [this.#messages, this.#tools, this.#questions, this.#compactions, this.#children]) {
+      for (const [id, item] of known) if (gone.has(item)) known.delete(id);
+    }
   }
 
   /** A live update; its `_meta` marks what the journal has entries for. @param {Update} update @param {Place} place */
@@ -229,16 +260,15 @@ export class Timeline {
     let from = this.items.length - most;
     while (from > 0 && from < this.items.length && !this.items[from].seq) from++;
     if (from <= 0 || from >= this.items.length) return 0;
-    const gone = new Set(this.items.splice(0, from));
-    this.#order = this.#order.filter((item) => !gone.has(item));
-    for (const known of [this.#messages, this.#tools, this.#questions, this.#compactions, this.#children]) {
-      for (const [id, item] of known) if (gone.has(item)) known.delete(id);
-    }
+    this.#forget(new Set(this.items.slice(0, from)));
     return this.items[0].seq;
   }
 
   /** Set what was before in front of it. @param {Timeline} older */
   prepend(older) {
+    older.#left.push(...this.#left);
+    older.#goBack();
+    this.#left = older.#left;
     this.state = { ...older.state, ...this.state };
     /** Those that go on with one of the older items. @type {Set<Item>} */
     const merged = new Set();

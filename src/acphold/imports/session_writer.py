@@ -1,0 +1,273 @@
+"""The part of a session that imports wrote: the markers behind it, its turns, and its growth.
+
+A marker is an entry of kind `imported`. It names the turns that were taken in with it, and what the
+sources of the conversation looked like when they were last compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import replace
+
+from acp_conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry
+from acp_wire.schema.splice import json_value
+from acphold.imports.pieces import MOVED, PIECE_BYTES, NewsPiece
+from acphold.imports.sources import Facts, Source
+from acphold.imports.turns import Turn, Turns
+from acphold.journal.journal import Arrivals, Lease, Readable, history
+from acphold.journal.rows import RowChange, SessionRow
+
+IMPORTED: Final = "imported"
+"""The kind of the entry after imported ones; folds and replays skip it."""
+
+FORM: Final = 2
+"""The form of markers. Those of another form are void: their sources are compared again."""
+
+MOST_PLACES: Final = 100
+"""Sources of one conversation that a marker remembers."""
+
+
+class Marker(Struct, rename="camel"):
+    """The content of an `imported` entry.
+
+    `place` is the source that the last turns came from. `seen` has the size and the time of change
+    of each source, by its place, when all of it had been taken in. `turns` are the turns taken in
+    since the last marker, and those recognized: the number of the prompt, and the identity. `last`
+    is the last turn: its identity, the number of its entries in the source and their digest.
+    """
+
+    reader: str
+    place: str
+    form: int = 0
+    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    turns: list[tuple[int, str]] = field(default_factory=list)
+    last: tuple[str, int, str] | None = None
+    title: str | None = None
+
+    def has_seen(self, source: Source) -> bool:
+        """Return True if the source has not changed since all of it was taken in."""
+        if source.list_title(source.title or "") not in ("", self.title):
+            return False
+        seen = self.seen.get(source.place)
+        return self.form == FORM and seen == (source.size, source.changed_at)
+
+
+def marker_of(last: Entry | None) -> Marker | None:
+    """Return the marker in a session's last entry, if it is one."""
+    return json_value(last.raw, Marker) if last and last.kind == IMPORTED else None
+
+
+class Known(Struct):
+    """What a journal has of a conversation: its turns, its newest valid marker, and the turns that
+    a person had taken out."""
+
+    turns: list[Turn]
+    marker: Marker | None = None
+    forgotten: frozenset[str] = frozenset()
+    has_gone_back: bool = False
+
+
+async def read_known(journal: Readable, session_id: str) -> Known:
+    """Return what the journal has of a session."""
+    turns, forgotten = Turns(), set[str]()
+    marker: Marker | None = None
+    identities: dict[int, str] = {}
+    void_through = 0  # the last marker of another form
+    has_gone_back = False
+    async for segment in history(journal, session_id):
+        for entry in segment.entries():
+            if not entry.raw:
+                continue
+            if entry.kind == IMPORTED:
+                met = json_value(entry.raw, Marker)
+                if met is not None and met.form == FORM:
+                    marker = met
+                    identities.update(met.turns)
+                else:
+                    void_through = entry.seq
+            elif entry.kind == FORGOTTEN:
+                out = json_value(entry.raw, Forgotten)
+                forgotten.update(out.turns if out else ())
+            elif entry.kind == BACK:
+                has_gone_back = True
+            else:
+                first = segment.first_seq if segment.is_merged else entry.seq
+                turns.add(entry.seq, entry.kind, entry.at, entry.raw, first)
+    last = marker.last if marker else None
+    for turn in (found := turns.close()):
+        turn.identity, turn.count = identities.get(turn.prompt, ""), 0
+        # An import before markers had turns has those that no client sent here.
+        turn.is_here = not turn.identity and (turn.is_here or turn.prompt > void_through)
+    if last and found and found[-1].identity == last[0]:
+        _, found[-1].count, found[-1].digest = last
+    return Known(found, marker, frozenset(forgotten), has_gone_back)
+
+
+class Forgotten(Struct):
+    """The content of an entry of kind FORGOTTEN."""
+
+    turns: list[str]
+
+
+async def entries_of(journal: Readable, session_id: str, turn: Turn) -> AsyncIterator[PastEntry]:
+    """Yield the entries of a turn."""
+    for first, last in turn.spans:
+        async for segment in history(journal, session_id, first - 1, last):
+            for entry in segment.entries():
+                if entry.raw:
+                    is_first = entry.seq == turn.prompt
+                    identity = turn.identity if is_first else ""
+                    yield PastEntry(entry.kind, entry.at, entry.raw, turn=identity)
+
+
+def cut(
+    entries: Sequence[PastEntry], facts: Facts, first_prompt: str | None
+) -> Iterator[NewsPiece]:
+    """Yield entries of a journal as pieces."""
+    piece: list[PastEntry] = []
+    size = 0
+    for entry in entries:
+        piece.append(entry)
+        size += len(entry.raw)
+        if size >= PIECE_BYTES:
+            yield NewsPiece(piece, None, facts, first_prompt)
+            piece, size = [], 0
+    yield NewsPiece(piece, None, facts, first_prompt, is_last=True)
+
+
+class SessionWriter:
+    """A session that pieces are taken into.
+
+    `link` is the agent's id for it, if the journal does not know that yet; `row` and `before` are
+    its earlier row and newest marker.
+    """
+
+    def __init__(
+        self,
+        journal: Arrivals,
+        lease: Lease,
+        source: Source,
+        link: tuple[str, str] | None,
+        row: SessionRow | None = None,
+        before: Marker | None = None,
+    ) -> None:
+        self.lease = lease
+        self._journal = journal
+        self._source = source
+        self._link = link
+        self._row = row
+        self._before = before
+        self._has_marked = False
+        self._turns: list[tuple[int, str]] = []
+        self._gone: list[tuple[int, int]] = []
+        self.met: dict[int, str] = {}
+        """The identities of turns that were recognized, by their prompts."""
+        self.moved: dict[int, list[PastEntry]] = {}
+        """The entries of turns that move, by their numbers."""
+
+    async def go_back(self, gone: Sequence[Turn]) -> None:
+        """Take turns out of the session; the next piece tells its clients."""
+        self._gone = sorted(span for turn in gone for span in turn.spans)
+        await self._journal.withdraw(self.lease, self._gone)
+
+    async def take_in(self, piece: NewsPiece) -> bool:
+        """Take a piece in; False if its only news is that it is the last one."""
+        source, facts, before = self._source, piece.facts, self._before
+        title = source.list_title(facts.title)
+        is_news = bool(piece.entries or self._gone) or (
+            piece.is_last and before is not None and title not in (None, before.title)
+        )
+        if facts.kept is None or source.apart:
+            title = title or source.list_title(piece.first_prompt)
+        else:
+            title = facts.title
+        # Entries without a time get that of the one before, or of the beginning.
+        at = facts.created_at or source.changed_at // 1_000_000
+        timed: list[PastEntry] = []
+        seq = self.lease.next_seq - self._has_marked
+        if self._gone:
+            raw = msgspec.json.encode({"left": self._gone})
+            timed.append(PastEntry(BACK, facts.updated_at or at, raw))
+            seq += 1
+        for entry in self._entries(piece) if is_news else ():
+            at = entry.at or at
+            timed.append(entry if entry.at else replace(entry, at=at))
+            seq = max(seq, entry.seq)
+            if entry.turn:
+                self._turns.append((seq, entry.turn))
+            seq += 1
+        marker = self._marker(piece, title)
+        timed.append(PastEntry(IMPORTED, at, msgspec.json.encode(marker)))
+        # In one transaction: others write at the same time, and each has to wait for the lock. Of
+        # the markers so far only the last one matters.
+        change = self._row_change(piece, title)
+        if not is_news and self._row is not None:
+            change = replace(change, home=self._row.home)  # nothing of it was made elsewhere
+        await self._journal.take_in(
+            self.lease,
+            timed,
+            change,
+            self._link,
+            instead=self._has_marked,
+            release=piece.is_last,
+        )
+        self._link, self._has_marked, self._gone = None, True, []
+        return is_news
+
+    def _entries(self, piece: NewsPiece) -> Iterator[PastEntry]:
+        for entry in piece.entries:
+            if entry.kind == MOVED:
+                yield from self.moved[int(entry.raw)]
+            else:
+                yield entry
+        yield from piece.closing
+
+    def _marker(self, piece: NewsPiece, title: str | None) -> Marker:
+        source, before = self._source, self._before
+        seen = dict(before.seen) if before is not None else {}
+        seen.pop(source.place, None)
+        if piece.is_all:
+            seen[source.place] = source.size, source.changed_at
+        last = None
+        if piece.last is not None and piece.last.identity:
+            last = piece.last.identity, piece.last.count, piece.last.digest
+        elif before is not None and not (piece.entries or self._gone or self._has_marked):
+            last = before.last
+        return Marker(
+            source.reader,
+            source.place if before is None or piece.entries else before.place,
+            FORM,
+            dict([*seen.items()][-MOST_PLACES:]),
+            [*self.met.items(), *self._turns],
+            last,
+            title,
+        )
+
+    def _row_change(self, piece: NewsPiece, title: str | None) -> RowChange:
+        """Return how a piece changes the row of the session."""
+        facts, row, before = piece.facts, self._row, self._before
+        changed = self._source.changed_at // 1_000_000
+        if row is not None and row.title not in (None, before and before.title):
+            title = row.title  # a person has renamed it
+        # A continued session leaves the archive. A new one is not archived either, unless a person
+        # did that once it was listed.
+        archived: bool | UnsetType = UNSET
+        if piece.entries and row is not None:
+            archived = False
+        elif piece.entries and facts.kept is not None:
+            archived = facts.kept.archived
+        # If it was listed before it was read, its beginning may have given other facts.
+        is_first = row is None and not self._has_marked
+        return RowChange(
+            title=title,
+            updated_at=max(facts.updated_at or changed, row.updated_at if row else 0),
+            prompted=True,
+            archived=archived,
+            cwd=facts.folder if is_first else UNSET,
+            created_at=(facts.created_at or UNSET) if is_first else UNSET,
+            unread=None if piece.is_last else UNSET,
+        )

@@ -1,0 +1,367 @@
+"""The turns that a journal and a transcript have of one conversation, and what follows from both.
+
+A turn is known by its identity: the program's own id of the prompt, or the words with their time
+(`EntryWriter.prompt`). Turns that were said here, through `wrap`, have none, and neither have those
+of an import before identities were kept: a transcript's turn is one of these by its words, in
+order, and with the time of an imported one.
+
+Nothing depends on the place of a turn in a file. What both have is left alone; what only the
+transcript has is new; what only the journal has stays, unless a newer prompt of the person stands
+in its place: then it was left.
+"""
+
+# See docs/decisions.md, 28 and 29.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Final, Literal
+
+from msgspec import Struct, field
+
+from acp_conversation.history.entries import (
+    ANSWER,
+    AUTHOR,
+    CHILD,
+    ECHO,
+    PARAMS,
+    PROMPT,
+    QUESTION,
+    SENT,
+    TERMINAL,
+    TURN_END,
+    UPDATE,
+)
+from acp_conversation.history.raw_update import members, plain_chunk, string, update_kind
+from acp_conversation.history.timeline import turn_end
+from acphold.imports.entry_writer import prompt_text
+
+ENOUGH_CHARACTERS: Final = 40
+"""Characters that two prompts must share at an end, if one of them goes on there: agents add text
+before and after a prompt, and short words begin or end many others."""
+
+CONTENT: Final = frozenset(
+    {ANSWER, CHILD, ECHO, PARAMS, PROMPT, QUESTION, TERMINAL, TURN_END, UPDATE}
+)
+"""The kinds of entries that make up a turn; others around them are about the session."""
+
+
+class Turn(Struct):
+    """A turn as it is compared.
+
+    `words` are the prompt's, `answer` a digest of the agent's, both without white space; `last` is
+    the answer itself, of the last turn only. `at` is the time of the prompt, `count` the number of
+    entries in the transcript, if that is known, and `digest` theirs. `is_here` is True if nothing
+    but the journal is known to have it, `may_be_missing` if it was sent into a running turn or cut
+    off: programs may not keep such. `prompt` is the number of its prompt, `spans` are those of its
+    entries.
+    """
+
+    identity: str = ""
+    words: str = ""
+    at: int = 0
+    answer: str = ""
+    count: int = 0
+    digest: str = ""
+    is_here: bool = False
+    may_be_missing: bool = False
+    prompt: int = 0
+    spans: list[tuple[int, int]] = []
+    last: str = ""
+
+    @property
+    def moment(self) -> str:
+        """A digest of the words with their time: stands for a turn without an identity."""
+        return digest_of(f"{self.at} {self.words}")
+
+    @property
+    def name(self) -> str:
+        """A digest of its prompt's id: names what follows from it, if that is left."""
+        return (self.identity or self.moment)[:8]
+
+
+class Turns:
+    """Collects the turns in the entries of one side, in order."""
+
+    def __init__(self, read: Callable[[str], str] = str, *, replays: bool = True) -> None:
+        """`read` is applied to texts; with `replays`, the words that an agent replays begin turns,
+        too."""
+        self._replays = replays
+        self.found: list[Turn] = []
+        self._read = read
+        self._texts: list[str] = []
+        self._is_open = False
+        self._in_words = False
+        self._named: list[int] = []
+
+    def add(self, seq: int, kind: str, at: int, raw: bytes, first: int = 0) -> None:
+        """Add the next entry that is not void; it stands for the numbers from `first` to `seq`."""
+        if kind in (AUTHOR, SENT):
+            self._named.append(seq)
+            return
+        if self.found and kind != PROMPT:
+            self.found[-1].count += 1
+        if kind not in CONTENT:
+            return
+        if kind == PROMPT:
+            self._begin(_squeeze(self._read(prompt_text(raw))), at)
+            turn = self.found[-1]
+            for named in self._named:
+                _extend(turn.spans, named, named)
+            turn.prompt = seq
+            turn.is_here = bool(self._named)
+        self._named.clear()
+        update = raw if kind == UPDATE else b""
+        if kind == PARAMS:
+            update = members(raw).get("update", b"")
+        if b"_message_chunk" in update:
+            self._said(update, at)
+        else:
+            self._in_words = False
+        if not self.found:
+            return
+        turn = self.found[-1]
+        _extend(turn.spans, first or seq, max(seq, first))
+        if kind == TURN_END:
+            self._is_open = False
+            turn.may_be_missing |= turn_end(raw, at).outcome != "completed"
+
+    def _begin(self, words: str, at: int) -> None:
+        self._close()
+        self.found.append(Turn(words=words, at=at, count=1, may_be_missing=self._is_open))
+        self._is_open, self._in_words = True, False
+
+    def _said(self, update: bytes, at: int) -> None:
+        if b'"user_message_chunk"' in update and update_kind(update) == "user_message_chunk":
+            said = string(members(members(update).get("content", b"")).get("text")) or ""
+            text = self._read(said)
+            if self._in_words:
+                self.found[-1].words = _squeeze(f"{self.found[-1].words}{text}")
+            elif self._replays and not self._is_open:  # replayed by an agent
+                self._begin(_squeeze(text), at)
+                self._is_open, self._in_words = False, True
+            return
+        self._in_words = False
+        if self.found and (chunk := plain_chunk(update)) and chunk.kind == "agent_message_chunk":
+            self._texts.append(chunk.content.text)
+
+    def _close(self) -> None:
+        if self.found:
+            self.found[-1].last = text = _squeeze(self._read("".join(self._texts)))
+            self.found[-1].answer = digest_of(text)
+            if len(self.found) > 1:
+                self.found[-2].last = ""
+        self._texts = []
+
+    def close(self) -> list[Turn]:
+        """Return the turns, complete."""
+        self._close()
+        if self.found and self._is_open:
+            self.found[-1].may_be_missing = True
+        return self.found
+
+
+def _squeeze(words: str) -> str:
+    return "".join(words.split())
+
+
+def digest_of(text: str) -> str:
+    """Return a digest of a text."""
+    return blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
+
+
+def _extend(spans: list[tuple[int, int]], first: int, last: int) -> None:
+    if spans and spans[-1][1] >= first - 1:
+        spans[-1] = spans[-1][0], last
+    else:
+        spans.append((first, last))
+
+
+def is_like(one: str, other: str) -> bool:
+    """Return True if two texts are one prompt: equal, or one is the other with more at one end."""
+    short, long = sorted((one, other), key=len)
+    return one == other or (
+        len(short) >= ENOUGH_CHARACTERS and (long.startswith(short) or long.endswith(short))
+    )
+
+
+Verdict = Literal["related", "strange", "differs"]
+"""How a transcript stands to a session: they share turns; they share none; it goes on otherwise
+than somebody went on here."""
+
+
+class Comparison(Struct):
+    """The outcome of a comparison; numbers are indexes into their turns, or into ours.
+
+    `known` maps our turns to theirs. `news` are their turns to be told, in order; `-1 - ours`
+    stands for one of ours that moves among them. `void` are our turns that go: told twice, or
+    moved. `left` are ours that a newer prompt was put in the place of, `behind` theirs that stand
+    behind a newer way of ours, `ids_behind` their identities. `rest` is their part of our last
+    common turn, if it goes on, else -1; `last_answer` digests the answer of their last turn.
+    """
+
+    verdict: Verdict = "related"
+    known: dict[int, int] = field(default_factory=dict)
+    news: list[int] = field(default_factory=list)
+    void: list[int] = field(default_factory=list)
+    left: list[int] = field(default_factory=list)
+    behind: list[int] = field(default_factory=list)
+    ids_behind: list[str] = field(default_factory=list)
+    rest: int = -1
+    last_answer: str = ""
+
+
+def compare(
+    ours: Sequence[Turn],
+    theirs: Sequence[Turn],
+    *,
+    given: bool = False,
+    is_same_place: bool = True,
+) -> Comparison:
+    """Compare our turns with theirs; see the module.
+
+    With `given`, anybody may have written theirs: words prove nothing, unless all turns that both
+    have are the same, with their answers. `is_same_place` decides between ways of one time.
+    """
+    found = Comparison()
+    surplus = _match(found.known, ours, theirs, given=given)
+    if not found.known and (ours or given):
+        found.verdict = "strange"
+        if not given and any(is_like(a.words, b.words) for a in ours for b in theirs):
+            found.verdict = "differs"
+        return found
+    met = {*found.known.values()}
+    last_here = max(found.known, default=-1)
+    last_there = max(met, default=-1)
+    after = [n for n in range(last_here + 1, len(ours)) if n not in surplus]
+    behind = [n for n in range(last_there + 1, len(theirs)) if n not in met]
+    inside = [n for n in range(last_there) if n not in met]
+    found.void = sorted(surplus)
+    standing = [n for n in after if not (ours[n].is_here and ours[n].may_be_missing)]
+    if standing and behind:
+        if any(ours[n].is_here for n in standing):
+            found.verdict = "differs"
+            return found
+        here, there = (max(t.at for t in ts) for ts in _pick(ours, standing, theirs, behind))
+        if there > here or (there == here and is_same_place):
+            found.left, standing = standing, []
+        else:
+            found.behind, behind = behind, []
+    found.news = behind
+    if inside:
+        _insert(found, ours, inside)
+    end = max((n for n in found.known if n not in found.void), default=-1)
+    if end >= 0 and all(n in found.void or n in found.left for n in range(end + 1, len(ours))):
+        our, their = ours[end], theirs[found.known[end]]
+        if our.identity and our.count and their.count > our.count and their.digest == our.digest:
+            found.rest = found.known[end]
+        elif not our.is_here and our.last != their.last and their.last.startswith(our.last):
+            found.void = sorted([*found.void, end])
+            found.news = [found.known[end], *found.news]
+    return found
+
+
+def _pick(
+    ours: Sequence[Turn], some: list[int], theirs: Sequence[Turn], others: list[int]
+) -> tuple[list[Turn], list[Turn]]:
+    return [ours[n] for n in some], [theirs[n] for n in others]
+
+
+def _match(
+    known: dict[int, int], ours: Sequence[Turn], theirs: Sequence[Turn], *, given: bool
+) -> set[int]:
+    """Fill `known`; return those of ours that are told twice."""
+    surplus: set[int] = set()
+    by_identity = {turn.identity: n for n, turn in enumerate(theirs)}
+    by_time: dict[tuple[str, int], list[int]] = {}
+    for n, turn in enumerate(theirs):
+        by_time.setdefault((turn.words, turn.at), []).append(n)
+    met: set[int] = set()
+    seen: set[str] = set()
+    for n, turn in enumerate(ours):
+        if turn.identity:
+            if turn.identity in seen:
+                surplus.add(n)
+            elif (there := by_identity.get(turn.identity)) is not None and there not in met:
+                known[n] = there
+                met.add(there)
+            seen.add(turn.identity)
+    for n, turn in enumerate(ours):
+        if turn.identity or turn.is_here:
+            continue
+        there = next((x for x in by_time.get((turn.words, turn.at), ()) if x not in met), None)
+        if there is not None:
+            known[n] = there
+            met.add(there)
+        elif (turn.words, turn.at) in by_time:
+            surplus.add(n)
+    if known:
+        _match_words(known, met, surplus, ours, theirs)
+    elif given:
+        pairs = list(zip(ours, theirs, strict=False))
+        if pairs and all((a.words, a.answer) == (b.words, b.answer) for a, b in pairs):
+            known.update((n, n) for n in range(len(pairs)))
+    else:
+        _match_words(known, met, surplus, ours, theirs)
+        first = min(known.items(), default=(1, 1))
+        is_any_same = any(ours[a].words == theirs[b].words for a, b in known.items())
+        if first != (0, 0) and not (is_any_same and (len(known) > 1 or 0 in first)):
+            known.clear()
+    return surplus
+
+
+def _match_words(
+    known: dict[int, int],
+    met: set[int],
+    surplus: set[int],
+    ours: Sequence[Turn],
+    theirs: Sequence[Turn],
+) -> None:
+    """Match the other turns of ours by their words, between those that are known."""
+    told = {(ours[a].words, ours[a].answer) for a in known}
+    upper = len(theirs)
+    limits: list[int] = []  # for each of ours, the next of theirs that is known behind it
+    for n in range(len(ours) - 1, -1, -1):
+        limits.append(upper)
+        upper = min(upper, known.get(n, upper))
+    limits.reverse()
+    place = 0
+    for n, turn in enumerate(ours):
+        if n in known:
+            place = max(place, known[n] + 1)
+        elif not turn.identity and n not in surplus:
+            free = (x for x in range(place, limits[n]) if x not in met)
+            there = next((x for x in free if is_like(turn.words, theirs[x].words)), None)
+            if there is not None:
+                known[n], place = there, there + 1
+                met.add(there)
+                told.add((turn.words, turn.answer))
+            elif not turn.is_here and (turn.words, turn.answer) in told:
+                surplus.add(n)
+
+
+def _insert(found: Comparison, ours: Sequence[Turn], inside: list[int]) -> None:
+    """Tell those of theirs that stand before some of ours: these move behind them, unless they were
+    said here."""
+    here = {there: n for n, there in found.known.items()}
+    moved = [n for there, n in sorted(here.items()) if there > inside[0]]
+    moved += [n for n in range(max(found.known) + 1, len(ours)) if n not in found.void]
+    moved = [n for n in moved if n not in found.left]
+    if any(ours[n].is_here for n in moved):
+        return
+    first = min(moved, default=len(ours))
+    if any(
+        n not in moved and n not in found.void and n not in found.left
+        for n in range(first, len(ours))
+    ):
+        return
+    order = sorted(
+        [
+            *((found.known[n], -1 - n) for n in moved if n in found.known),
+            *((there, there) for there in inside),
+        ]
+    )
+    rest = [-1 - n for n in moved if n not in found.known]
+    found.news = [*(told for _, told in order), *rest, *found.news]
+    found.void = sorted({*found.void, *moved})

@@ -1,0 +1,300 @@
+"""A conversation on disk several times, cut, restored, gone back in: each turn is here once."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from acp_conversation.history.entries import PastEntry
+from acp_conversation.history.timeline import Message
+from acphold.imports import Intake
+from acphold.imports.claude import KEY, READER
+from acphold.imports.pieces import NOTHING, pieces
+from acphold.journal.access import Share
+from acphold.journal.journal import Journal, history, state_of
+from acphold.journal.rows import ListFilter, NewSession, RowChange
+from tests.imports.claude_home import CWD, SESSION, Transcript
+from tests.imports.told import sources, write_lines
+
+FOLDERS = ("-home-ada-project", "-home-ada-copy")
+
+
+def conversation(*prompts: str) -> Transcript:
+    transcript = Transcript()
+    for words in prompts:
+        say(transcript, words)
+    return transcript
+
+
+def say(transcript: Transcript, words: str, after: str | None = "") -> str:
+    transcript.user(words, after)
+    return transcript.assistant(f"On {words}")
+
+
+def put(home: Path, transcript: Transcript, folder: int = 0, upto: int | None = None) -> None:
+    """Write a transcript, or the first lines of it, into one of the projects."""
+    path = home / ".claude/projects" / FOLDERS[folder] / f"{SESSION}.jsonl"
+    before = path.stat().st_mtime_ns if path.exists() else 0
+    write_lines(path, *transcript.records[:upto])
+    if path.stat().st_mtime_ns == before:  # two writes within one tick of the clock
+        os.utime(path, ns=(before + 1, before + 1))
+
+
+async def take(journal: Journal, home: Path) -> list[str]:
+    """Import all; return the outcomes."""
+    intake = Intake(journal)
+    changed = await intake.select_changed(sources(READER, home), READER)
+    return [(await intake.take(source, READER)).outcome for source in changed]
+
+
+async def prompts(journal: Journal, session_id: str = SESSION) -> list[str]:
+    state = await state_of(journal, session_id)
+    return [
+        item.text for item in state.timeline if isinstance(item, Message) and item.role == "user"
+    ]
+
+
+async def others(journal: Journal) -> list[str]:
+    rows = await journal.page(ListFilter())
+    return [row.session_id for row in rows if row.session_id != SESSION]
+
+
+# -- copies ------------------------------------------------------------------------------------
+
+
+async def test_an_older_copy_adds_nothing_however_often_it_is_read(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one", "two", "three")
+    put(tmp_path, whole, 0, upto=4)
+    put(tmp_path, whole, 1)
+    for number in range(6):
+        say(whole, f"more {number}")
+        put(tmp_path, whole, 1)
+        os.utime(tmp_path / ".claude/projects" / FOLDERS[0] / f"{SESSION}.jsonl")
+        await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "three", *(f"more {n}" for n in range(6))]
+    assert (await opened.session(SESSION)).message_count == 18
+
+
+async def test_copies_that_did_not_change_are_not_read_again(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one", "two")
+    put(tmp_path, whole, 0, upto=2)
+    put(tmp_path, whole, 1)
+    await take(opened, tmp_path)
+    assert await take(opened, tmp_path) == []
+
+
+async def test_a_file_that_was_cut_short_and_comes_back_is_no_news(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one", "two", "three")
+    for upto in (6, 2, 6, 3, 1, 6):
+        put(tmp_path, whole, upto=upto)
+        await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "three"]
+    assert await others(opened) == []
+
+
+async def test_a_backup_that_has_the_beginning_is_told_before_the_rest(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one", "two", "three")
+    rest = Transcript()
+    rest.records = whole.records[4:]
+    put(tmp_path, rest)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["three"]
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "three"]
+
+
+async def test_equal_words_at_one_time_are_as_many_turns_as_the_file_has(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation(*["continue"] * 5)
+    for record in whole.records:
+        record["timestamp"] = "2026-01-02T03:00:00.000Z"
+    for upto in (4, 8, 2, 10):
+        put(tmp_path, whole, upto=upto)
+        await take(opened, tmp_path)
+    assert await prompts(opened) == ["continue"] * 5
+
+
+# -- going back --------------------------------------------------------------------------------
+
+
+async def test_turns_that_a_person_went_back_from_stand_in_a_session_of_their_own(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = Transcript()
+    first = say(transcript, "one")
+    say(transcript, "two")
+    say(transcript, "three")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    await opened.access.keep_share(Share(SESSION, "ada"))
+    await opened.index.catch_up(10)
+    seqs = (await opened.session(SESSION)).last_seq
+    say(transcript, "back", first)
+    put(tmp_path, transcript)
+    assert await take(opened, tmp_path) == ["grown"]
+    assert await prompts(opened) == ["one", "back"]
+    (tail,) = await others(opened)
+    assert tail.startswith(f"{SESSION}~")
+    assert await prompts(opened, tail) == ["two", "three"]
+    row = await opened.session(tail)
+    assert [origin.session_id for origin in row.origins] == [SESSION]
+    assert {*row.shared_with} == {"ada"}
+    # No number of an entry changes, those who follow are told, and the words are found once.
+    entries = [it async for segment in history(opened, SESSION) for it in segment.entries()]
+    assert [it.seq for it in entries if it.kind == "back"] == [seqs + 1]
+    assert (await opened.session(SESSION)).message_count == 4
+    await opened.index.catch_up(10)
+    assert {hit.session_id for hit in await opened.index.search("three")} == {tail}
+    say(transcript, "and on")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "back", "and on"]
+    assert await others(opened) == [tail]
+
+
+async def test_the_turns_of_an_older_way_of_a_copy_stand_beside_the_newer_one(
+    opened: Journal, tmp_path: Path
+) -> None:
+    one, other = conversation("one", "two"), conversation("one", "two")
+    say(one, "older")
+    other.beside(type="mode", mode="normal")
+    other._count = 30
+    say(other, "newer")
+    put(tmp_path, other, 1)
+    await take(opened, tmp_path)
+    put(tmp_path, one, 0)
+    for _ in range(3):
+        os.utime(tmp_path / ".claude/projects" / FOLDERS[0] / f"{SESSION}.jsonl")
+        await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "newer"]
+    (tail,) = await others(opened)
+    assert await prompts(opened, tail) == ["older"]
+    one._count = 60
+    say(one, "newest")
+    put(tmp_path, one, 0)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "older", "newest"]
+    (tail,) = await others(opened)
+    assert await prompts(opened, tail) == ["newer"]
+
+
+async def test_a_tail_that_a_person_deleted_stays_deleted(opened: Journal, tmp_path: Path) -> None:
+    transcript = Transcript()
+    first = say(transcript, "one")
+    say(transcript, "two")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    say(transcript, "back", first)
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    (tail,) = await others(opened)
+    await opened.delete(tail)
+    put(tmp_path, transcript, 1)
+    await take(opened, tmp_path)
+    assert await others(opened) == []
+
+
+async def test_only_what_somebody_said_here_makes_a_session_differ(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = Transcript()
+    first = say(transcript, "one")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    lease = await opened.acquire(SESSION)
+    await opened.append(lease, [("prompt", [b'[{"type":"text","text":"said here"}]'])])
+    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
+    await opened.release(lease)
+    say(transcript, "two", first)
+    put(tmp_path, transcript)
+    assert await take(opened, tmp_path) == ["differs"]
+    assert await prompts(opened) == ["one", "said here"]
+
+
+# -- journals of before ------------------------------------------------------------------------
+
+
+async def imported_before(journal: Journal, home: Path, *parts: list[int]) -> None:
+    """A session as an earlier release has left it: these turns, each list from one import."""
+    (source,) = sources(READER, home)
+    (piece,) = pieces(source, READER, NOTHING)
+    turns: list[list[PastEntry]] = []
+    for entry in [*piece.entries, *piece.closing]:
+        if entry.kind == "prompt":
+            turns.append([])
+        turns[-1].append(entry)
+    lease = await journal.create(NewSession(SESSION, KEY, CWD), yields=True)
+    for number, part in enumerate(parts):
+        entries = [entry for turn in part for entry in turns[turn]]
+        marker = {
+            "reader": "claude",
+            "place": source.place,
+            "size": number + 1,
+            "changedAt": 1,
+            "taken": 3,
+            "digest": "0" * 32,
+        }
+        entries.append(PastEntry("imported", entries[-1].at, json.dumps(marker).encode()))
+        link = None if number else (KEY, SESSION)
+        await journal.take_in(lease, entries, RowChange(prompted=True), link)
+    await journal.release(lease)
+
+
+async def test_turns_that_were_multiplied_stand_once_after_the_next_import(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one", "two", "continue", "continue")
+    put(tmp_path, whole)
+    await imported_before(opened, tmp_path, [0, 1], [2, 3], [1, 2, 3], [2, 3])
+    await opened.change(SESSION, RowChange(given="My name"))
+    await opened.access.keep_share(Share(SESSION, "ada"))
+    assert len(await prompts(opened)) == 9
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "continue", "continue"]
+    row = await opened.session(SESSION)
+    assert (row.title, row.message_count, {*row.shared_with}) == ("My name", 8, {"ada"})
+    assert await others(opened) == []
+    say(whole, "more")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "continue", "continue", "more"]
+
+
+async def test_what_was_said_here_behind_multiplied_turns_stays(
+    opened: Journal, tmp_path: Path
+) -> None:
+    put(tmp_path, conversation("one", "two"))
+    await imported_before(opened, tmp_path, [0, 1], [1])
+    lease = await opened.acquire(SESSION)
+    await opened.append(lease, [("prompt", [b'[{"type":"text","text":"said here"}]'])])
+    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
+    await opened.release(lease)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "said here"]
+
+
+async def test_a_session_that_differed_since_a_person_went_back_grows_again(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = Transcript()
+    first = say(transcript, "one")
+    say(transcript, "two")
+    put(tmp_path, transcript)
+    await imported_before(opened, tmp_path, [0, 1])
+    say(transcript, "back", first)
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "back"]
+    (tail,) = await others(opened)
+    assert await prompts(opened, tail) == ["two"]
