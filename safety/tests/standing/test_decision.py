@@ -21,7 +21,6 @@ from acp_safety.standing.decision import (
     pausing_rule,
     read_rule,
 )
-from acp_safety.standing.moved_shells import leads_away
 from acp_safety.standing.programs import why_uncovered
 
 NOW = 1_000_000
@@ -289,74 +288,6 @@ def test_a_decision_takes_as_long_as_a_few_paths_take_to_resolve(project: Path) 
 
 def _shortest(work: Callable[[], object]) -> float:
     return min(timeit.repeat(work, number=1, repeat=300))
-
-
-@pytest.mark.parametrize(
-    ("line", "leads"),
-    [
-        ("make", False),
-        ("cd .", False),
-        ("cd {folder} && make", False),
-        ("cd ../{name}", False),
-        ("cd elsewhere", True),
-        ("cd /", True),
-        ("cd", True),
-        ("cd -", True),
-        ("cd . elsewhere", True),
-        ("make; cd src", True),
-        ('cd "$FOLDER"', True),
-        ('pushd "$FOLDER"', True),
-        ('make "$FOLDER"', False),
-        ("c'd' $X", True),
-        ("c\\d $X", True),
-        (". ./env.sh", True),
-        (". $X", True),
-        ("source env.sh", True),
-        ('eval "$X"', True),
-        ("make; ${{x}}d src", True),
-        ("{{cd,src}}", True),
-        ("command cd src", True),
-        ("alias make=evil", True),
-        ("unalias make", True),
-        ("hash -p evil make", True),
-        ("ls; command hash -p evil make", True),
-        ("A=1 hash -p evil make", True),
-        ("A='x y' hash -p evil make", True),
-        (f"A={'x' * 200} hash -p evil make", True),
-        ("A[0]=1 hash -p evil make", True),
-        (">/dev/null hash -p evil make", True),
-        ("2>&1 . ./evil", True),
-        ("<<<x . -- ./evil", True),
-        ("time -p . ./evil", True),
-        ("command -- hash -p evil make", True),
-        ("if . ./evil; then make; fi", True),
-        ("until $X; do make; done", True),
-        ("case x in x) hash -p evil make;; esac", True),
-        ("A=1 $X /tmp", True),
-        ("X=c Y=d; A=1 $X$Y /tmp", True),
-        ("A=1 {{c,}}d /tmp", True),
-        ("command A=1 $X", True),
-        ("A=hash make $X", False),
-        ("grep -r hash-map . | less $X", False),
-        ("trap ./evil DEBUG", True),
-        ("function make {{ evil; }}", True),
-        ("exec other-shell", True),
-        ("command -v make", False),
-        ("set -e; make", False),
-        ("git commit -m 'a hash of it'", False),
-        ("export PATH=evil:$PATH", True),
-        ("make() {{ evil; }}", True),
-        ("find . -name $X", False),
-        ("for f in *; do echo $f; done", False),
-        ("cat > a.txt <<EOF\nmake ()\nEOF", True),  # too much rather than too little
-    ],
-)
-def test_a_line_leads_away_unless_its_cd_is_known_to_stay(
-    tmp_path: Path, line: str, leads: bool
-) -> None:
-    (tmp_path / "src").mkdir()
-    written = line.format(folder=tmp_path, name=tmp_path.name)
-    assert leads_away(written, str(tmp_path)) is leads
 
 
 @pytest.mark.parametrize("value", ["/etc/passwd", "~/x", "../outside/secret", "out/secret"])
