@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,25 @@ def test_long_damage_takes_no_longer_than_its_length(tmp_path: Path) -> None:
     missed = Missed()
     assert list(record_lines(path, missed, RowForm(frozenset({"a"})))) == []
     assert missed.sizes.total() >= 3_000_000
+
+
+@pytest.mark.parametrize("conversation", ["", "of"])
+def test_many_rows_behind_half_of_another_take_no_longer_than_their_length(
+    conversation: str,
+) -> None:
+    form = RowForm(frozenset({"uuid", "of"}), conversation)
+    row = b'{"uuid":"a","of":"s1"}'
+
+    def take(rows: int) -> float:
+        raw = b'{"x":{"y":"half ' + row * rows + b"\n"
+        salvage = LineSalvage("/s1.jsonl", form, Missed())
+        began = time.process_time()
+        taken = list(salvage.take(RecordLine(0, raw), b"", LINE_BYTES))
+        assert len(taken) >= min(rows, 30)
+        return time.process_time() - began
+
+    few, many = (min(take(rows) for _ in range(3)) for rows in (4_000, 64_000))
+    assert many < 64 * few
 
 
 # -- documents -----------------------------------------------------------------------------------

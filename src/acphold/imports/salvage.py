@@ -27,6 +27,9 @@ from acphold.imports.values import UNREADABLE, Missed, Object
 DECODINGS: Final = 3
 """Times that any byte of a damaged line or document is decoded, on average."""
 
+LOOKS: Final = 32
+"""Times that the half before rows without ids is looked through: once for each of them."""
+
 NOT_OBJECTS: Final = "lines that are not JSON objects"
 ZEROS: Final = "zeros in the place of records"
 
@@ -168,8 +171,9 @@ class LineSalvage:
     def _behind(self, rest: bytes, before: bytes, *, is_ended: bool) -> list[tuple[int, int]]:
         """Return the places of the rows that end a text, behind half a one."""
         found: list[tuple[int, int]] = []
-        end = len(rest.rstrip(b" \t\r\n\0"))
-        while self._form.fields and (begin := _last_object(rest, end)) is not None:
+        end, looked = _without_space(rest, len(rest)), 0
+        backwards = rest[::-1] if self._form.fields else b""  # once: there may be many rows
+        while backwards and (begin := _last_object(backwards, end)) is not None:
             self.decoded += end - begin
             try:
                 row, _ = _scan(rest[begin:end].decode("utf-8", "replace"))
@@ -180,10 +184,12 @@ class LineSalvage:
             has_id = self._has_id(row, before) if self._form.conversation else False
             if self._form.conversation and not has_id:
                 break
-            if not (has_id and is_ended) and _is_place_of_value(rest[:begin]):
-                break
+            if not (has_id and is_ended):
+                looked += begin
+                if looked > LOOKS * len(rest) or _is_place_of_value(rest[:begin]):
+                    break
             found.append((begin, end))
-            end = len(rest[:begin].rstrip(b" \t\r\n\0"))
+            end = _without_space(rest, begin)
         return found[::-1]
 
     def _has_id(self, row: Object, before: bytes) -> bool:
@@ -197,12 +203,21 @@ class LineSalvage:
         return (field.search(before) or of_file.search(self._place)) is not None
 
 
-def _last_object(raw: bytes, end: int) -> int | None:
-    """Return where the object begins that ends at `end`; None if there is none."""
-    if not raw[:end].endswith(b"}"):
+def _without_space(raw: bytes, end: int) -> int:
+    """Return the end of a text without white space and zeros before `end`."""
+    while end and raw[end - 1] in b" \t\r\n\0":
+        end -= 1
+    return end
+
+
+def _last_object(backwards: bytes, end: int) -> int | None:
+    """Return where the object begins that ends at `end` of a text, which is given backwards; None
+    if there is none."""
+    size = len(backwards)
+    if not backwards.startswith(b"}", size - end):
         return None
     depth, is_text = 0, False
-    for mark in _REVERSED_MARK.finditer(raw[:end][::-1]):
+    for mark in _REVERSED_MARK.finditer(backwards, size - end):
         kind = mark[0][:1]
         if kind == b'"':
             if len(mark[1]) % 2 == 0:
@@ -212,7 +227,7 @@ def _last_object(raw: bytes, end: int) -> int | None:
         elif not is_text:
             depth += 1 if kind == b"}" else -1
             if not depth:
-                return end - mark.end()
+                return size - mark.end()
     return None
 
 
