@@ -28,6 +28,10 @@ pytest.register_assert_rewrite("tests.journal.promises")
 # The tests of the other distributions share what is here, and this is one package with theirs.
 tests.__path__ = [*tests.__path__, *(str(folder / "tests") for folder in FOLDERS.values())]
 
+# In a background job of a shell SIGINT is ignored, and would be by all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not your own settings
 
 HERE = Path(__file__).resolve().parent

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 from acphold.journal.owners import At
 from acphold.journal.stores import open_journal
+from tests.distributions import ROOT
 from tests.editor import Editor, Refused, Talker, editor, introduced, scripted_agent
 from tests.owners import lone_command
 from tests.watched_processes import until
@@ -57,6 +60,32 @@ async def test_all_prompts_are_answered_and_all_else_that_was_asked_is_refused(
         await client.ended()
         told = [update.get("title") for update in client.updates()]
         assert told.count("acphold has stopped") == (0 if how == "EOF" else 2)
+
+
+async def test_what_is_started_by_nohup_goes_on_ignoring_what_that_ignores(
+    journal: Path,
+) -> None:
+    ignoring = ["sh", "-c", 'trap "" INT HUP; exec "$@"', "sh", *lone_command(scripted_agent())]
+    async with introduced(ignoring, journal=journal) as client:
+        session = await client.new()
+        turn = client.begin_prompt(session, {"say": "a"}, {"until": "cancel"})
+        await client.until(lambda: client.text() == "a")
+        for how in ("SIGINT", "SIGHUP"):
+            end(client, how)
+        assert await client.sessions() is not None
+        assert not turn.done()
+        end(client, "SIGTERM")
+        assert await turn == CANCELLED
+        assert await asyncio.wait_for(client.process.wait(), 60) == 0
+
+
+def test_in_a_background_job_tests_start_programs_that_ctrl_c_ends() -> None:
+    shows = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    runs = f"subprocess.run([sys.executable, '-c', {shows!r}])"
+    starts = f"import sys, subprocess, tests.conftest; {runs}"
+    ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", starts]
+    shown = subprocess.run(ignoring, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    assert shown.stdout == "True\n"
 
 
 async def test_what_was_asked_while_the_agent_starts_is_refused_with_a_reason(

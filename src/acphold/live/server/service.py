@@ -293,9 +293,12 @@ ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def stop_at_signals(numbers: Sequence[signal.Signals] = ENDING) -> asyncio.Event:
-    """Return an event that any of these signals sets."""
+    """Return an event that any of these signals sets, but for SIGINT and SIGHUP where whoever
+    started us has them ignored, as `nohup` and a shell's background jobs do."""
     stop = asyncio.Event()
     for number in numbers:
+        if number != signal.SIGTERM and signal.getsignal(number) is signal.SIG_IGN:
+            continue
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
 
