@@ -116,6 +116,12 @@ CARDS: dict[str, dict[str, Any]] = {
         "kind": "edit",
         "locations": [{"path": "/etc/passwd", "line": 1}],
     },
+    "a place inside of another path": {
+        **edit(diff("/srv/root/etc/passwd", EVIL)),
+        "locations": [{"path": "/etc/passwd"}],
+    },
+    "a long line in an overwrite": edit(diff("/srv/a.js", PAD * 9 + EVIL, PAD * 9)),
+    "a command that ends in a substitution": {"title": "echo `id`", "kind": "execute"},
     "a path in several diffs": edit(diff("/srv/a", "x"), diff("/etc/passwd", EVIL)),
     "two files under one name": edit(diff("/srv/a", "x"), path="/etc/passwd"),
     "a working folder": run("make", cwd="/srv/app/" + "x/../" * 100 + "../../etc"),

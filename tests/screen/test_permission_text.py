@@ -145,7 +145,8 @@ def test_a_folder_outside_of_its_own_is_asked_for_in_words() -> None:
     given = {"filepath": f"{folder}/a.tf", "parentDir": folder}
     tool = call(title=folder, kind="other", rawInput=given)
     assert told(tool) == [
-        f"○ work outside its folder: {folder}  other · pending",
+        "○ work outside its folder  other · pending",
+        f"  {folder}",
         f"  filepath: {folder}/a.tf",
         "Allow this?",
     ]

@@ -68,3 +68,30 @@ def test_in_a_list_and_in_a_notice_a_command_stands_for_a_title_of_it_that_was_c
         in_a_line("Clean up", {"rawInput": json.dumps({"command": command}).encode()}) == "Clean up"
     )
     assert in_a_line("", {"rawInput": b"{}"}) == ""
+
+
+def told(**call: Any) -> list[tuple[str, str, str]]:
+    fields = {name: json.dumps(value).encode() for name, value in call.items()}
+    blocks = permission(fields, b'{"options":[]}').blocks
+    return [(block.kind, block.name, block.text) for block in blocks]
+
+
+def test_a_command_keeps_each_backtick_but_those_of_markdown_around_it() -> None:
+    assert told(title="echo `id`", kind="execute") == [("command", "", "echo `id`")]
+    assert told(title="`make all`", kind="execute") == [("command", "", "make all")]
+
+
+def test_a_place_is_shown_even_if_another_path_ends_like_it() -> None:
+    diff = {"type": "diff", "path": "/srv/etc/passwd", "newText": "x"}
+    places = [{"path": "/etc/passwd"}, {"path": "/srv/etc/passwd"}]
+    assert told(title="Edit", content=[diff], locations=places)[2:] == [
+        ("path", "location", "/etc/passwd")
+    ]
+
+
+def test_a_path_is_without_detours_and_stands_beside_that_as_it_was_given() -> None:
+    given = "/srv/src/" + "./" * 260 + "../.github/x.yml"
+    assert told(title="Edit", rawInput={"file_path": given})[1:] == [
+        ("path", "file_path", "/srv/.github/x.yml"),
+        ("argument", "given as", given),
+    ]

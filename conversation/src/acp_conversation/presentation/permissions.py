@@ -11,6 +11,7 @@ not said again: of a file as it is all of it, of another one what has all its li
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -82,6 +83,9 @@ class Argument(Struct, frozen=True, omit_defaults=True):
     part: Part = ""
 
 
+NAME_CHARACTERS: Final = 120
+"""Longest name of an answer; of a longer one the beginning is shown."""
+
 LONG_NAME: Final = 16
 """Most characters of an answer's name that stands beside another answer on a phone."""
 
@@ -115,6 +119,7 @@ def offer(option_id: str, kind: str, name: str) -> Offer:
     """Return an answer from the agent's description of it."""
     words = OFFERED.get(kind, f"of the unknown kind {kind}")
     told = exact(on_one_line(name)) if says_more(kind, name) else ""
+    told = f"{told[:NAME_CHARACTERS]}…" if len(told) > NAME_CHARACTERS else told
     return Offer(option_id, kind, exact(on_one_line(words)), told, len(told) > LONG_NAME)
 
 
@@ -147,7 +152,9 @@ def blocks_of_call(
         is_alone = len(commands) == 1 and len(each.name) < SURE
         blocks.append(command_block(each.text, "" if is_alone else each.name))
     is_command = tool.kind == "execute" and not commands
-    named = [command_block(bare(title)) if is_command else title_block(title)] if title else []
+    quoted = _QUOTED.fullmatch(title)
+    command = quoted[1] if quoted else title
+    named = [command_block(command) if is_command else title_block(title)] if title else []
     content = items(tool.fields.get("content", b""))
     produced = [
         block
@@ -161,14 +168,19 @@ def blocks_of_call(
             blocks += path_blocks(each.text, each.name)
         elif each.part == "":
             blocks.append(argument_block(each.name, each.text))
-    told = [tool.title, *(each.text for each in given), *(diff.path for diff in tool.diffs)]
+    texts = [tool.title, *(each.text for each in given), *(diff.path for diff in tool.diffs)]
+    told = {*texts, *outside, *(word.strip("`'\"") for text in texts for word in text.split())}
     paths = [
         string(members(it).get("path")) or "" for it in items(tool.fields.get("locations", b""))
     ]
     for path in dict.fromkeys(paths):
-        if not any(path in text for text in (*told, *outside)):
+        if path not in told:
             blocks += path_blocks(path, "location")
     return blocks or [title_block("A tool call")]
+
+
+_QUOTED = re.compile(r"\s*`([^`]+)`\s*")
+"""A command as Markdown has it."""
 
 
 def _produced(item: bytes, present: PresentDiff | None, kind_of_call: str) -> list[Block]:

@@ -24,12 +24,10 @@ from rich.text import Text
 from acp_conversation.history.timeline import ToolCall
 from acp_conversation.presentation.permissions import (
     OUTSIDE,
-    bare,
     blocks_of_call,
     folders_outside,
-    is_told,
     offer,
-    whole_texts,
+    without_repetition,
 )
 from acp_conversation.presentation.present_diffs import PresentDiff
 from acp_conversation.presentation.visible_text import on_one_line
@@ -223,26 +221,28 @@ def _outside(tool: ToolCall) -> str:
 def call_details(tool: ToolCall, present: Mapping[int, PresentDiff] | None = None) -> Passage:
     """Return all that is to be allowed; `present` as in `presentation.permissions`."""
     blocks = blocks_of_call(tool, present or {})
-    title = "" if tool.title.strip() else on_one_line(tool.tool_call_id)
-    if outside := _outside(tool):
-        title, blocks = on_one_line(outside), blocks[len(folders_outside(tool)) :]
-    for block in blocks if not title else ():
-        # Of the texts the agent's title alone is no prose.
-        if block.kind == "text" and not block.is_prose and _fits_a_line(block.whole):
-            title = block.whole
-            blocks.remove(block)
-            break
-    lines = (Text("  ").append_text(line) for line in block_lines(blocks))
-    return Passage("asks", "acphold", [call_head(tool, title), *lines])
+    # Of the texts the agent's title alone is no prose.
+    titles = (it for it in blocks if it.kind == "text" and not it.is_prose)
+    named = next((it for it in titles if _fits_a_line(it.whole)), None)
+    title = named.whole if named else "" if tool.title.strip() else on_one_line(tool.tool_call_id)
+    if folders_outside(tool):
+        title, named = OUTSIDE, None
+    below = block_lines([it for it in blocks if it is not named])
+    return Passage(
+        "asks",
+        "acphold",
+        [call_head(tool, title), *(Text("  ").append_text(line) for line in below)],
+    )
 
 
 def in_short(tool: ToolCall) -> str:
     """Return the question if the title is a command, which stands above it; "" otherwise."""
+    title, given, _ = without_repetition(tool)
     if folders_outside(tool):
         return "Allow this?"
-    title, is_run = bare(tool.title), tool.kind == "execute"
-    whole = whole_texts(tool)
-    if is_told(title, whole) or (is_run and title and not whole) or not _fits_a_line(title):
+    is_run = tool.kind == "execute"
+    is_command = is_run and not any(each.part == "what" for each in given)
+    if tool.title and (not title or is_command or not _fits_a_line(title)):
         return "Allow this command?" if is_run else "Allow this?"
     return ""
 
