@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import acphold
-from acp_conversation.history import children, prompt_queue, timeline
+from acp_conversation.history import children, prompt_queue, raw_update, timeline
 from acp_conversation.presentation import cuts, scenes
 from acp_wire.visible_text import TABLES
 
@@ -26,6 +26,7 @@ WORDS: Final[dict[str, Mapping[str, str]]] = {
     "DONE": {reason: words for reason, (words, _) in scenes.DONE.items() if reason},
     "SPEAKERS": scenes.SPEAKERS,
     "HELD": prompt_queue.HELD,
+    "ROLES": raw_update.ROLES,
     "OUTCOMES": timeline.OUTCOMES,
     "ENDED": children.ENDED,
 }
@@ -34,6 +35,8 @@ VALUES: Final = {
     "CUT": cuts.CUT,
     "SHOWN": cuts.SHOWN,
     "PATH": cuts.PATH,
+    "SPEAKS_OF_CHILDREN": sorted(children.SPEAKS_OF_CHILDREN),
+    "LASTING": sorted(children.LASTING),
     "PAGE": scenes.PAGE,
     "TOLD": scenes.TOLD,
 }

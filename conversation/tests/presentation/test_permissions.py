@@ -68,6 +68,8 @@ def test_in_a_list_and_in_a_notice_a_command_stands_for_a_title_of_it_that_was_c
         in_a_line("Clean up", {"rawInput": json.dumps({"command": command}).encode()}) == "Clean up"
     )
     assert in_a_line("", {"rawInput": b"{}"}) == ""
+    hidden = "echo \u2764\ufe0f"
+    assert in_a_line(hidden, {"rawInput": msgspec.json.encode([hidden])}) == "echo \u2764\\ufe0f"
 
 
 def told(**call: Any) -> list[tuple[str, str, str]]:

@@ -265,13 +265,13 @@ def is_told(title: str, whole: Collection[str]) -> bool:
 
 
 def in_a_line(title: str, call: Mapping[str, bytes]) -> str:
-    """Return what is asked: the command as it will run, where the title of the call with these raw
-    fields is that, or the beginning of it; otherwise the title."""
+    """Return what is asked: the command as it will run, `exact`, where the title of the call with
+    these raw fields is that, or the beginning of it; otherwise the title."""
     tool = ToolCall("", call)
     if folders := folders_outside(tool):
         return f"{OUTSIDE}: {', '.join(folders)}"
     whole = whole_texts(tool)
-    return next((text for text in whole if title and is_told(title, [text])), title)
+    return next((exact(text) for text in whole if title and is_told(title, [text])), title)
 
 
 SURE: Final = 12

@@ -23,11 +23,15 @@ export const SPEAKERS = Object.assign(Object.create(null), {"user": "You", "agen
 /** @type {Record<string, string>} */
 export const HELD = Object.assign(Object.create(null), {"person": "paused", "failed": "paused: the last turn failed", "refused": "paused: the agent refused the last prompt", "cancelled": "paused: stopped", "interrupted": "paused: the last turn was interrupted", "limited": "paused: a limit was reached", "reopened": "paused: the session was reopened", "elsewhere": "paused: planned elsewhere, not in this journal"});
 /** @type {Record<string, string>} */
+export const ROLES = Object.assign(Object.create(null), {"user_message_chunk": "user", "agent_message_chunk": "agent", "agent_thought_chunk": "thought"});
+/** @type {Record<string, string>} */
 export const OUTCOMES = Object.assign(Object.create(null), {"max_tokens": "limited", "max_turn_requests": "limited", "refusal": "refused", "cancelled": "cancelled"});
 /** @type {Record<string, string>} */
 export const ENDED = Object.assign(Object.create(null), {"completed": "end_turn", "failed": "error", "disconnected": "error", "cancelled": "cancelled", "stopped": "cancelled", "interrupted": "cancelled"});
 export const CUT = {"code": 12, "short": 40, "name": 60, "brief": 80, "part": 120, "title": 240, "words": 300, "long": 400, "most": 1000, "offer": 10000};
 export const SHOWN = {"text": 20000, "output": 60000, "lastOutput": 4000, "diffLines": 5000, "patchLines": 100, "morePatchLines": 5000};
 export const PATH = [60, 120];
+export const SPEAKS_OF_CHILDREN = ["session_message", "session_message_chunk", "subagent_spawned", "subagent_state_update", "subagent_update"];
+export const LASTING = ["agent_message_chunk", "agent_thought_chunk", "compaction_update", "session_message", "session_message_chunk", "subagent_spawned", "subagent_state_update", "subagent_update", "tool_call", "tool_call_update", "user_message_chunk"];
 export const PAGE = "acphold-page";
 export const TOLD = "as reported by the agent";

@@ -7,10 +7,10 @@
 //
 // A timeline begins anywhere: a page of the journal may begin in the middle of a message or of a
 // tool call. When the page before it comes, the two halves are put together (`prepend`).
-import { ENDED, OUTCOMES } from "./tables.js";
+import { ENDED, LASTING, OUTCOMES, ROLES, SPEAKS_OF_CHILDREN } from "./tables.js";
 import { joinTerminals, takeTerminals } from "./display_terminals.js";
 import { Prose } from "./prose.js";
-import { asText, wordTable } from "./text.js";
+import { asText } from "./text.js";
 
 /**
  * @typedef {{type: string, text?: string, data?: string, mimeType?: string, uri?: string, name?: string, resource?: {uri: string, text?: string}}} Content
@@ -73,17 +73,6 @@ let keys = 0;
 
 /** How the id of a message begins that a person sent through us. */
 const OURS = "acphold-";
-
-const ROLES = /** @type {Record<string, "user" | "agent" | "thought">} */ (wordTable({
-  user_message_chunk: "user",
-  agent_message_chunk: "agent",
-  agent_thought_chunk: "thought",
-}));
-
-const SPEAKS_OF_CHILDREN = ["subagent_update", "subagent_spawned", "subagent_state_update", "session_message", "session_message_chunk"];
-
-/** What brings a child about that nobody has announced: what may become void does not. */
-const LASTING = new Set([...Object.keys(ROLES), ...SPEAKS_OF_CHILDREN, "tool_call", "tool_call_update", "compaction_update"]);
 
 /** How many children may lie in one another. */
 const DEEPEST = 8;
@@ -209,7 +198,7 @@ export class Timeline {
   /** @param {Update} update @param {Place} place */
   add(update, place) {
     const kind = string(update?.sessionUpdate) ?? "";
-    const role = ROLES[kind];
+    const role = /** @type {"user" | "agent" | "thought" | undefined} */ (ROLES[kind]);
     if (role) {
       if (update.content !== undefined) this.#said(role, update.messageId, update.content, place, update._meta?.["acphold/client"]);
       return;
@@ -490,7 +479,7 @@ export class Timeline {
       this.add(update, place);
       return;
     }
-    if (!this.#children.has(id) && !LASTING.has(update?.sessionUpdate)) {
+    if (!this.#children.has(id) && !LASTING.includes(update?.sessionUpdate)) {
       if (this.#unplaced.length < MOST_UNPLACED) this.#unplaced.push({ id, update, place });
       return;
     }

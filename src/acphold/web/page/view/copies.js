@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { keepDraft } from "../model/sends.js";
 import { CUT } from "../model/tables.js";
-import { agentName, baseName, counted, line } from "../model/text.js";
+import { agentName, baseName, counted, line, pathLine } from "../model/text.js";
 import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
 import { inFront } from "./dialog.js";
@@ -98,7 +98,7 @@ function Choice({ desk, session, item, files, isFirst, include, done }) {
   return html`<dialog ref=${dialog} aria-busy=${isBusy} aria-labelledby="dialog-title" aria-describedby="dialog-text" onCancel=${(/** @type {Event} */ event) => (event.preventDefault(), isBusy || close())}>
     ${made ? html`<div class="from-here">
       <h2 id="dialog-title">The files are in ${line(baseName(made.cwd), CUT.part)}</h2>
-      <p id="dialog-text"><code>${line(made.cwd, CUT.long)}</code><br />${made.files?.included ? `${counted(made.files.included, "ignored file was copied as it is", "ignored files were copied as they are")} now. ` : ""}Not included: ${made.files?.included ? "other " : ""}ignored files${made.files?.leftOut ? ` and ${counted(made.files.leftOut, "file")} that the snapshot left out` : ""}.${made.files?.state === "likely" && " They are likely as they were: the agent had spoken before all were read."}${made.files?.state === "late" && " The snapshot was taken late: it may contain the first changes of the turn that followed."}${made.files?.state === "later" && " acphold ended during that turn: these files are from the start of the next one."}</p>
+      <p id="dialog-text"><code>${pathLine(made.cwd)}</code><br />${made.files?.included ? `${counted(made.files.included, "ignored file was copied as it is", "ignored files were copied as they are")} now. ` : ""}Not included: ${made.files?.included ? "other " : ""}ignored files${made.files?.leftOut ? ` and ${counted(made.files.leftOut, "file")} that the snapshot left out` : ""}.${made.files?.state === "likely" && " They are likely as they were: the agent had spoken before all were read."}${made.files?.state === "late" && " The snapshot was taken late: it may contain the first changes of the turn that followed."}${made.files?.state === "later" && " acphold ended during that turn: these files are from the start of the next one."}</p>
       <div class="choice"><button type="button" class="main" onClick=${() => close()}>Open the new session</button></div></div>`
     : html`<div class="from-here">
       <h2 id="dialog-title">Continue in a copy</h2>

@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { CUT } from "../model/tables.js";
-import { agentName, counted, line } from "../model/text.js";
+import { agentName, counted, line, pathLine } from "../model/text.js";
 import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
 import { isCalm, stir } from "./calm.js";
@@ -79,7 +79,7 @@ function OffersOf({ session, question }) {
     <ul>${offers.map((offer) => html`<li><button type="button" disabled=${isBusy || !isCalm.value} onClick=${() => make(offer)}>Always allow ${isForAll ? "every agent" : agentName(agent)} to ${coded(line(offer.words, CUT.offer))}${days > 0 && ` (${counted(days, "day")})`}</button></li>`)}</ul>
     <div class="choice"><details><summary>What this means</summary>
       ${offers.map((offer) => html`<p><code>${line(offer.text, CUT.offer)}</code>: ${coded(line(offer.meaning, CUT.offer))}.</p>`)}
-      <p>In ${line(folder, CUT.title)}${expiresAt ? `, until ${day(expiresAt)}` : ""}. You can revoke it at any time.</p>
+      <p>In ${pathLine(folder)}${expiresAt ? `, until ${day(expiresAt)}` : ""}. You can revoke it at any time.</p>
       ${agent && html`<label class="check"><input type="checkbox" checked=${isForAll} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setForAll(event.target.checked)} />For every agent, not only ${agentName(agent)}</label>`}</details>${close}</div>
     ${problem && html`<p class="bad" role="alert">${line(problem, CUT.words)}</p>`}
   </section>`;

@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { CUT } from "../model/tables.js";
-import { agentName, counted, line } from "../model/text.js";
+import { agentName, counted, line, pathLine } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
 import { device } from "../wire/device.js";
 import { read } from "../wire/pages.js";
@@ -72,7 +72,7 @@ export function Rules() {
     <ul class="rule-list">${(rules ?? []).map((rule) => html`<li key=${rule.number} class=${(rule.isOff && !rule.asks) || rule.waits ? "off" : ""}>
       <h2><span class="aside">${rule.number}</span> ${coded(line(rule.words, CUT.long))}${[rule.isNew && "new", rule.isOff && !rule.asks && "off", rule.waits && "waits", rule.watches && "only watches"].map((mark) => mark && html` <span class="mark-of">${mark}</span>`)}</h2>
       <p><code>${line(rule.text, CUT.long)}</code>: ${coded(line(rule.meaning, CUT.long))}</p>
-      <p class="aside">${rule.folder ? `in ${line(rule.folder, CUT.title)}` : "everywhere"} · ${rule.agent ? agentName(rule.agent) : "every agent"} · ${rule.sessionId ? "one session" : rule.expiresAt ? `until ${day(rule.expiresAt)}` : "until revoked"} · ${rule.uses > 0 ? html`used ${counted(rule.uses, "time")}, last <time datetime=${rule.usedAt} title=${exactly(rule.usedAt ?? 0)}>${moment(rule.usedAt ?? 0)}</time>` : "never used"}</p>
+      <p class="aside">${rule.folder ? `in ${pathLine(rule.folder)}` : "everywhere"} · ${rule.agent ? agentName(rule.agent) : "every agent"} · ${rule.sessionId ? "one session" : rule.expiresAt ? `until ${day(rule.expiresAt)}` : "until revoked"} · ${rule.uses > 0 ? html`used ${counted(rule.uses, "time")}, last <time datetime=${rule.usedAt} title=${exactly(rule.usedAt ?? 0)}>${moment(rule.usedAt ?? 0)}</time>` : "never used"}</p>
       <p class="aside">made <time datetime=${rule.madeAt} title=${exactly(rule.madeAt)}>${day(rule.madeAt)}</time>${rule.madeWith && ` with ${isOwn(rule) ? "this device" : line(rule.madeWith.replace(/ \([0-9a-f]+\)$/, ""), CUT.name)}`}</p>
       ${(rule.asks ? scopes.includes("rules") : mayRevoke) && html`<button type="button" class="bad" disabled=${isBusy} aria-label=${`Revoke rule ${rule.number}`} onClick=${() => remove(rule)}>Revoke</button>`}
     </li>`)}</ul>
