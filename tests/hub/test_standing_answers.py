@@ -292,7 +292,7 @@ async def test_a_folder_that_takes_long_to_look_at_holds_up_its_own_session_alon
 ) -> None:
     looks, answered = threading.Event(), threading.Event()
 
-    def look(_: str) -> str:
+    def look(*_: object) -> str:
         looks.set()
         assert answered.wait(DEADLINE)
         return ""
@@ -311,12 +311,28 @@ async def test_a_folder_that_takes_long_to_look_at_holds_up_its_own_session_alon
         assert await question == (REFUSED if is_late else ALLOWED)
 
 
+async def test_a_hook_of_the_project_that_the_persons_git_settings_name_is_asked_about(
+    journal: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "project"
+    (folder / ".hooks").mkdir(parents=True)
+    (folder / ".hooks/post-index-change").write_text("#!/bin/sh\n")
+    for name in ("objects", "refs"):
+        (folder / ".git" / name).mkdir(parents=True)
+    (folder / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    async with at_work(journal, tmp_path, "run git status …") as (house, _, person, session):
+        assert await asking(house, session, "git status") == ALLOWED
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home/.gitconfig").write_text("[core]\n\thooksPath = .hooks\n")
+        assert await is_asked(house, person, asking(house, session, "git status", call="u"))
+
+
 async def test_a_rule_does_not_answer_once_the_session_is_shared_while_it_is_judged(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, is_shared = threading.Event(), threading.Event()
 
-    def look(_: str) -> str:
+    def look(*_: object) -> str:
         looks.set()
         assert is_shared.wait(DEADLINE)
         return ""

@@ -11,9 +11,9 @@ from acp_safety.redaction.redactor import Redactor
 from acp_safety.redaction.texts import Chunk
 from tests.redaction.corpus.corpus import cases, harmless, is_readable
 
-LEAST_FOUND = 195
+LEAST_FOUND = 203
 MOST_CHANGED = 1
-"""Of 200 secrets and 100 harmless lines."""
+"""Of 208 secrets and 100 harmless lines."""
 
 
 class Said(NamedTuple):
@@ -58,7 +58,7 @@ def test_nearly_all_secrets_are_found(seed: int) -> None:
             is_readable(secret, text) for secret in case.secrets for text in redacted(case.messages)
         )
     ]
-    assert len(told) == 200
+    assert len(told) == 208
     assert len(told) - len(missed) >= LEAST_FOUND, missed
 
 

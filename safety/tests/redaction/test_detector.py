@@ -24,6 +24,10 @@ SECRETS = {
     "npm": "//registry.npmjs.org/:_authToken=npm_" + LETTERS,
     "Slack": "xoxb-123456789012-123456789012-" + LETTERS[:24],
     "Stripe": "sk_live_" + LETTERS[:24],
+    "acphold": "acphold_0a1b2c3d_" + LETTERS + "-_Ab12x",
+    "Resend": "re_9dYSBUup_" + LETTERS[:24],
+    "Doppler": "dp.st.dev_personal." + LETTERS + "ab12CD",
+    "Doppler, of no configuration": "dp.st." + LETTERS + "ab12CD",
     "age": "AGE-SECRET-KEY-1" + (LETTERS * 2).upper()[:58],
 }
 

@@ -21,12 +21,15 @@ id_ed25519 id_ed25519_work .ssh/deploy secring.gpg server.pem server.PEM tls.key
 debug.keystore a.jks putty.ppk AuthKey.p8 vault.kdbx .vault-token .vault_pass config/master.key
 credentials credentials.json Secrets.yml app-secrets.yaml api_token.txt .m2/settings.xml
 .gem/credentials .cargo/credentials.toml .config/gh/hosts.yml .codex/auth.json sftp-config.json
-.vscode/sftp.json filezilla.xml wp-config.php logins.json rclone.conf .psql_history
+token.txt sub/TOKEN.txt token.json .token tokens.txt github-token.txt wallet.dat old-wallet.dat
+gcloud.json .aws.credentials aws.credentials .vscode/sftp.json filezilla.xml wp-config.php
+logins.json rclone.conf .psql_history
 """
 
 HARMLESS = """
 env.txt src/env.py secrets.py credentials.ts id_rsa.pub .ssh/id_rsa.pub server.crt tokenizer.json
-tokens.json config.json kube/config.py docker/config.json settings.xml keyboard.md environment.yml
+tokens.json token.py token.ts wallet.py src/wallet.ts google.ts gcloud.py config.json
+kube/config.py docker/config.json settings.xml keyboard.md environment.yml
 """
 
 

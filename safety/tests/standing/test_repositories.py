@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from acp_safety.standing.asked_actions import RunAction
 from acp_safety.standing.decision import Circumstances, RuleDecision, decide, read_rule
-from acp_safety.standing.repositories import why_runs
+from acp_safety.standing.repositories import PersonalSettings, why_runs
+from acp_wire.surroundings import Surroundings
 from tests.standing.git_calls import git
 
 WORKS = ("status", "log -p", "diff", "show", "blame a.txt", "grep -n one", "describe --always")
@@ -257,3 +258,99 @@ def test_settings_that_cannot_be_read_are_asked_about(place: str, repository: Pa
         (repository / place).unlink()
         os.mkfifo(repository / place)
     assert why_runs(str(repository))
+
+
+# -- a person's own settings ------------------------------------------------------------------
+
+HOOKS = "[core]\n\thooksPath = .hooks\n"
+MONITOR = "[core]\n\tfsmonitor = .hooks/monitor\n"
+
+
+def own(repository: Path, **env: str) -> PersonalSettings:
+    """The settings of the person whose home the repository is in."""
+    there = {"HOME": str(repository.parent), "GIT_CONFIG_SYSTEM": "/dev/null", **env}
+    return PersonalSettings.of(Surroundings(there, str(repository)))
+
+
+def set_hooks(repository: Path) -> Path:
+    """Have the project bring programs of its own; return the file that they would write."""
+    sprung = repository.parent / "sprung"
+    (repository / ".hooks").mkdir()
+    for name in ("post-index-change", "monitor"):
+        (repository / ".hooks" / name).write_text(f"#!/bin/sh\ntouch {sprung}\nexit 1\n")
+        (repository / ".hooks" / name).chmod(0o755)
+    os.utime(repository / "a.txt", (1, 1))
+    return sprung
+
+
+@pytest.mark.parametrize("place", [".gitconfig", ".config/git/config"])
+@pytest.mark.parametrize("text", [HOOKS, MONITOR], ids=["hooks", "monitor"])
+@pytest.mark.parametrize("way", ["itself", "include", "includeIf", "twice"])
+def test_what_a_persons_settings_name_from_the_folder_is_the_projects(
+    place: str, text: str, way: str, repository: Path
+) -> None:
+    sprung, home = set_hooks(repository), repository.parent
+    (home / place).parent.mkdir(parents=True, exist_ok=True)
+    condition = f'[includeIf "gitdir:{repository}/"]'
+    last = {
+        "itself": text,
+        "include": "[include]\n\tpath = more\n",
+        "includeIf": f'{condition}\n\tpath = "more"\n',
+        "twice": "[include]\n\tpath = ~/first\n",
+    }
+    (home / place).write_text(f"[user]\n\tname = ada ; me\n{last[way]}")
+    (home / place).with_name("more").write_text(text)
+    (home / "first").write_text(f"[include]\n\tpath = {(home / place).with_name('more')}\n")
+    assert why_runs(str(repository), own(repository))
+    assert not why_runs(str(repository))
+    git(repository, "status")
+    assert sprung.exists()  # git would have run it
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("[core]\n\thooksPath = ~/.hooks\n", False),
+        ("[core]\n\thooksPath = /usr/share/hooks\n", False),
+        ("[core]\n\thooksPath = .other\n", False),
+        ("[core]\n\thooksPath = {folder}/.hooks\n", True),
+        ("[core]\n\thooksPath = ./.hooks # mine\n", True),
+        ("[core] hooksPath = .hooks\n", True),
+        ("[core]\n\thooksPath = \\\n.hooks\n", True),
+        ("[CORE]\n\tHOOKSPATH = .hooks\n", True),
+        ("[core]\n\tfsmonitor = true\n", False),
+        ("[core]\n\tfsmonitor\n", False),
+        ("[core]\n\tfsmonitor = rs-git-fsmonitor\n", False),
+        ("[core]\n\tfsmonitor = /usr/bin/monitor\n", False),
+        ("[core]\n\tfsmonitor = {folder}/.hooks/monitor\n", True),
+        ("[core]\n\tfsmonitor = sh .hooks/monitor\n", True),
+        ("[core]\n\tpager = less -R\n", False),
+        ("[core]\n\tpager = delta --features=a\n", False),
+        ("[diff]\n\texternal = ./.hooks/monitor\n", True),
+        ('[diff "x"]\n\ttextconv = .hooks/monitor\n', True),
+        ('[filter "lfs"]\n\tclean = git-lfs clean -- %f\n', False),
+        ('[filter "x"]\n\tclean = tools/clean\n', True),
+        ('[alias]\n\tl = "!f() {{ git log origin/main; }}; f"\n', False),
+        ("[include]\n\tpath = nowhere\n", False),
+        ("[include]\n\tpath = .gitconfig\n", False),
+    ],
+)
+def test_of_a_persons_settings_only_programs_of_the_project_are_asked_about(
+    text: str, runs: bool, repository: Path
+) -> None:
+    set_hooks(repository)
+    (repository.parent / ".gitconfig").write_text(text.format(folder=repository))
+    assert bool(why_runs(str(repository), own(repository))) is runs
+
+
+def test_a_decision_reads_the_settings_of_the_person_whose_agent_asks(repository: Path) -> None:
+    set_hooks(repository)
+    (repository.parent / "mine").write_text(HOOKS)
+    rule = replace(
+        read_rule("run git status …"), folder=str(repository), number=1, places=("here",)
+    )
+    at = Circumstances("claude", str(repository), "s", "", 1, place="here")
+    assert decide(RunAction(("git status",)), [rule], at).allows
+    named = own(repository, GIT_CONFIG_GLOBAL=str(repository.parent / "mine"))
+    verdict = decide(RunAction(("git status",)), [rule], replace(at, git_settings=named))
+    assert verdict.why == "git may run the hook post-index-change of this repository"

@@ -127,6 +127,7 @@ _KEYS: Final = {
         "tskey- tvly- whsec_ xkeysib-"
     ),
     r"[A-Za-z0-9_.-]{20,}": "glpat-",
+    r"[0-9a-f]{8}_[A-Za-z0-9_-]{20,}": "acphold_",
     # The same, with all characters of base64 variants.
     r"[A-Za-z0-9+/=_.-]{24,}": (
         "1//0 ABSK ATATT3 ATBB ATCTT3 ATSTT3 FwoGZXIvYXdzE IQoJb3JpZ2luX2 bedrock-api-key- "
@@ -149,6 +150,9 @@ _NEXT_LINE: Final = r"(?:\\+[nr]|\s)+(?:[0-9]{1,6}(?:\\+t|[\t\u2192|:])[ \t]*|[+
 
 _FORMS: Final = (
     SecretRule(KEY, "sk-", _BEGINS + r"sk-(?=[A-Za-z_-]{0,40}[0-9])[A-Za-z0-9_-]{20,}"),
+    SecretRule(KEY, "re_", _BEGINS + r"re_(?=\w{0,12}[0-9])[A-Za-z0-9]{6,16}_[A-Za-z0-9]{16,}"),
+    # With the name of a configuration.
+    SecretRule(KEY, "dp.st.", _BEGINS + r"dp\.st\.[a-z0-9_-]{1,60}\.[A-Za-z0-9]{20,}"),
     SecretRule(KEY, "T3BlbkFJ", r"[A-Za-z0-9_-]{18,}T3BlbkFJ[A-Za-z0-9_-]{18,}", back=100),
     SecretRule(KEY, "xox", _BEGINS + r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}"),
     SecretRule(KEY, "xapp-", r"xapp-[0-9]-[A-Za-z0-9-]{20,}"),

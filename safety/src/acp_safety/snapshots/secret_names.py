@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-RULES = 2
+RULES = 3
 """To be raised with each change here: what is kept under such a name is then left out."""
 
 _CONFIGURATION = r"\.(json|ya?ml|toml|ini|cfg|conf|env|properties|xml|txt|csv|db)"
@@ -32,10 +32,12 @@ _NAMES = (
     r"\.git-credentials|\.npmrc|\.yarnrc|\.pypirc|\.?pip\.conf|\.?s3cfg|\.boto|\.gemrc",
     r"\.dockercfg|\.dockerconfigjson|\.?kube-?config|\.terraformrc|terraform\.rc|\.tugboat",
     r"credentials|credentials\.tfrc\.json|rootkey\.csv|access_?keys?\.csv",
-    rf"(.*[-_.])?(access|api|auth)[-_]?(tokens?|keys?){_CONFIGURATION}",
+    rf"(.*[-_.])?(access|api|auth|bearer|bot|github|gitlab|oauth|refresh)[-_]?(tokens?|keys?)"
+    rf"{_CONFIGURATION}",
+    rf"\.?token({_CONFIGURATION})?|tokens\.txt|(.*[-_.])?wallet\.(dat|json|key|txt)",
     rf".*(service[-_]?account|client[-_]secret|firebase[-_]adminsdk).*{_CONFIGURATION}",
     rf"(.*[-_.])?(secrets?|credentials?|passwords?){_CONFIGURATION}",
-    r"(aws|gcp|gcloud|azure|google)[-_]?(credentials?|keys?)(\..*)?",
+    r"\.?(aws|gcp|gcloud|azure|google)[-_.]?(credentials?|keys?)(\..*)?|\.?(gcloud|gcp)\.json",
     r"application_default_credentials\.json|local\.settings\.json|auth\.json|heroku\.json",
     r"\.?(sftp|ftp)[-_]?(sync|config|deploy)?\.json|\.ftpconfig|\.remote-sync\.json",
     r"(filezilla|recentservers|sitemanager|webservers)\.xml|deployment-config\.json",

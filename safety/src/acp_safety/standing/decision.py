@@ -40,6 +40,7 @@ from acp_safety.standing.programs import (
     why_more,
     why_uncovered,
 )
+from acp_safety.standing.repositories import NO_SETTINGS, PersonalSettings
 
 DAY: Final = 24 * 3600 * 1000
 """In milliseconds."""
@@ -358,7 +359,7 @@ class Circumstances(Struct, frozen=True):
     paths that must not lie in the folder: the person's home, the journal. With `has_guests`
     somebody else may have prompted what runs there. With `has_moved` a shell of the agent that
     stays may be in another folder. A turn that `is_unruled` was begun by somebody who wants no rule
-    to answer in it.
+    to answer in it. `git_settings` are those beside the repository's.
     """
 
     agent: str
@@ -374,6 +375,7 @@ class Circumstances(Struct, frozen=True):
     place: str = ""
     shell: str = ""
     is_unruled: bool = False
+    git_settings: PersonalSettings = NO_SETTINGS
 
 
 _SHELLS: Final = frozenset(("bash", "zsh", "fish", "sh", "dash", "ash", "ksh", "mksh", "busybox"))
@@ -436,7 +438,7 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
                 raise _AskedError(
                     "an earlier command, such as cd, may have moved or changed the agent's shell"
                 )
-            used = _rules_for_run(action, active, folder)
+            used = _rules_for_run(action, active, folder, at.git_settings)
         elif isinstance(action, EditAction):
             used = _rules_for_edit(action, active, folder)
         else:
@@ -450,7 +452,7 @@ def decide(action: Action, rules: Iterable[StandingRule], at: Circumstances) -> 
 
 
 def _rules_for_run(
-    action: RunAction, rules: Sequence[StandingRule], folder: str
+    action: RunAction, rules: Sequence[StandingRule], folder: str, personal: PersonalSettings
 ) -> tuple[StandingRule, ...]:
     if action.cwd is not None and not os.path.isabs(action.cwd):
         raise _AskedError("the agent does not name the whole path of the folder it would run in")
@@ -469,7 +471,7 @@ def _rules_for_run(
             raise _AskedError("this agent's shell would stay in another folder")
         if place != cwd and number < len(action.lines):
             raise _AskedError("the request has several command lines and uses cd")
-        used += _rules_for(rest, rules, place, folder)
+        used += _rules_for(rest, rules, place, folder, personal)
     return _each_once(used)
 
 
@@ -492,7 +494,11 @@ def _follow_cd(
 
 
 def _rules_for(
-    commands: Sequence[PlainCommand], rules: Sequence[StandingRule], cwd: str, folder: str
+    commands: Sequence[PlainCommand],
+    rules: Sequence[StandingRule],
+    cwd: str,
+    folder: str,
+    personal: PersonalSettings,
 ) -> list[StandingRule]:
     """Return the rule of each command.
 
@@ -503,8 +509,9 @@ def _rules_for(
     pipeline_start = 0
     for at, command in enumerate(commands):
         pipeline_start = pipeline_start if command.joined_by == "|" else at
-        rule = _rule_for(command.argv, rules, cwd, folder)
-        if at > pipeline_start and not rule.is_prefix and why_uncovered(command.argv, cwd, folder):
+        rule = _rule_for(command.argv, rules, cwd, folder, personal)
+        is_piped = at > pipeline_start and not rule.is_prefix
+        if is_piped and why_uncovered(command.argv, cwd, folder, personal):
             for place in range(pipeline_start, at):
                 wanted = ("run", "allow", False, commands[place].argv)
                 fitting = (r for r in rules if (r.kind, r.verdict, r.is_prefix, r.argv) == wanted)
@@ -516,7 +523,11 @@ def _rules_for(
 
 
 def _rule_for(
-    argv: tuple[str, ...], rules: Sequence[StandingRule], cwd: str, folder: str
+    argv: tuple[str, ...],
+    rules: Sequence[StandingRule],
+    cwd: str,
+    folder: str,
+    personal: PersonalSettings,
 ) -> StandingRule:
     """Return the rule that allows this command; the oldest of several."""
     why = ""
@@ -529,9 +540,9 @@ def _rule_for(
         if not rule.is_prefix:
             if cwd != folder:
                 why = "an exact rule counts only in the session's folder itself"
-            elif not (why := why_more(argv, folder)):
+            elif not (why := why_more(argv, folder, personal)):
                 return rule
-        elif not (why := why_uncovered(argv, cwd, folder)):
+        elif not (why := why_uncovered(argv, cwd, folder, personal)):
             return rule
     raise _AskedError(why or f"no rule covers {_brief(argv)}")
 

@@ -28,7 +28,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from acp_safety.standing.folders import leads_out
-from acp_safety.standing.repositories import why_runs
+from acp_safety.standing.repositories import NO_SETTINGS, PersonalSettings, why_runs
 
 # See docs/decisions.md, 35.
 
@@ -439,23 +439,26 @@ def row_of(argv: Sequence[str]) -> Row | None:
     return _BY_WORDS.get(tuple(argv[:1])) or _BY_WORDS.get(tuple(argv[:2]))
 
 
-def why_more(argv: Sequence[str], folder: str) -> str:
+def why_more(argv: Sequence[str], folder: str, personal: PersonalSettings) -> str:
     """Return the reason why exactly this command may do more than its row says; "" if it has none,
-    or does not."""
-    return why_runs(folder) if argv[0].rsplit("/", 1)[-1] == "git" else ""
+    or does not. `personal` are the settings that git has beside the repository's."""
+    return why_runs(folder, personal) if argv[0].rsplit("/", 1)[-1] == "git" else ""
 
 
-def why_uncovered(argv: Sequence[str], cwd: str, folder: str) -> str:
+def why_uncovered(
+    argv: Sequence[str], cwd: str, folder: str, personal: PersonalSettings = NO_SETTINGS
+) -> str:
     """Return the reason why no row covers this command, with its arguments; "" if one does.
 
     `cwd` is the folder that the program stands in, `folder` that of the rule; both without links.
+    `personal` is as for `why_more`.
     """
     if (row := row_of(argv)) is None:
         return f"it is not known what the arguments of {argv[0]} do"
     if row.words[0] == "git":
         if cwd != folder:
             return "git reads settings from the folder it runs in"
-        if why := why_runs(cwd):
+        if why := why_runs(cwd, personal):
             return why
     operands = 0
     options_ended = expects_value = False

@@ -6,6 +6,9 @@ So the settings are read here, without git, and every line has to be one that is
 
 git is not asked: it may be another one than the agent's, and takes longer than the decision may.
 Between this look and the run the agent may change the files.
+
+A person's own settings may name any program: they are theirs. Only what they name from the folder
+that git runs in would be the project's.
 """
 
 # See docs/decisions.md, 35.
@@ -18,6 +21,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+from msgspec import Struct
+
+from acp_safety.standing.folders import is_in, real
+from acp_wire.surroundings import Surroundings
 from acp_wire.workspace.regular_files import contents
 
 SETTINGS_BYTES: Final = 1 << 20
@@ -77,6 +84,20 @@ NAMED_PART: Final = _names("remote branch lfs")
 HOOK: Final = "post-index-change"
 """The hook that git runs when a command that reads refreshes the index."""
 
+PROGRAM_KEYS: Final = _names(
+    "fsmonitor pager external textconv command clean smudge process program"
+)
+"""Last parts of settings whose value is a program. An alias hides no command of git."""
+
+MOST_INCLUDED: Final = 32
+"""Files of a person's settings that are read, with those that they include."""
+
+_NAMED_HERE: Final = re.compile(
+    r"""(?:.*[\s'"=!])?[^\s/~$'"=!-][^\s/]*/.*""",
+    re.DOTALL,
+)
+"""A command with a file that is named from the folder that it runs in."""
+
 _SECTION: Final = re.compile(r'\[([A-Za-z0-9-]+)(?: "((?:[^"\\]|\\.)*)")?\]\s*')
 _SETTING: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*?))?")
 _PATH: Final = re.compile(r"[A-Za-z0-9_./-]+")
@@ -86,9 +107,28 @@ _GITLINK: Final = b"\x00\x00\xe0\x00"
 _HEAD: Final = re.compile(r"(?:ref:\s*refs/\S+|[0-9a-f]{40}|[0-9a-f]{64})\s*")
 
 
-def why_runs(folder: str) -> str:
-    """Return the reason why git might run a program when it reads in `folder`, which is without
-    links; "" if the repository there names none."""
+class PersonalSettings(Struct, frozen=True):
+    """The files of the settings that git has beside a repository's, for a person with this home."""
+
+    home: str = ""
+    files: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, surroundings: Surroundings) -> PersonalSettings:
+        """Return those of programs that start in these surroundings."""
+        env, home = surroundings.env, surroundings.home
+        both = (f"{surroundings.config_folder}/git/config", f"{home}/.gitconfig")
+        named = env.get("GIT_CONFIG_GLOBAL")
+        system = env.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig"
+        return cls(home, (system, *((named,) if named else both)))
+
+
+NO_SETTINGS: Final = PersonalSettings()
+
+
+def why_runs(folder: str, personal: PersonalSettings = NO_SETTINGS) -> str:
+    """Return the reason why git might run a program of the project when it reads in `folder`, which
+    is without links; "" if neither the repository there nor a person's settings name one."""
     try:
         found = git_folders(folder)
         if found is None:
@@ -106,6 +146,12 @@ def why_runs(folder: str) -> str:
                     hooks.append(os.path.join(top, value))
                 elif not is_known or ("." in key and section not in NAMED_PART):
                     return _setting_words(name)
+        for name, value in _personal(personal):
+            if name == "core.hookspath":
+                place = os.path.join(top, value)
+                hooks += [place] if is_in(real(place), top) or not os.path.isabs(value) else []
+            elif _is_program_here(name, value, top):
+                return f"your own git settings have {name}, which names a program of the project"
         for place in hooks:
             if os.path.lexists(f"{place}/{HOOK}"):
                 return f"git may run the hook {HOOK} of this repository"
@@ -125,6 +171,37 @@ def why_runs(folder: str) -> str:
         return ""
     except (OSError, ValueError):
         return "the settings of this repository cannot be read"
+
+
+def _personal(personal: PersonalSettings) -> Iterator[tuple[str, str]]:
+    """Yield a person's settings, as `_settings` does, with those of the files that they include,
+    on whatever condition. Raises OSError and ValueError."""
+    waiting, seen = list(personal.files), set[str]()
+    while waiting:
+        path = os.path.realpath(waiting.pop())
+        if path in seen or path == os.devnull:
+            continue
+        seen.add(path)
+        if len(seen) > MOST_INCLUDED:
+            raise ValueError("too many files of settings")
+        for name, given in _settings(path):
+            value = re.sub(r"\s[#;].*", "", given) if '"' not in given else given.replace('"', "")
+            value = personal.home + value[1:] if value.startswith("~/") else value
+            section, _, key = name.partition(".")
+            if section in ("include", "includeif") and key.rpartition(".")[2] == "path":
+                waiting.append(os.path.join(os.path.dirname(path), value))
+            else:
+                yield name, value
+
+
+def _is_program_here(name: str, value: str, top: str) -> bool:
+    """True if a setting names a program of the work tree at `top`, in which it runs; a line that is
+    not understood, if it may be such a setting."""
+    section, _, key = name.partition(".")
+    if name.startswith("the line "):
+        return any(word in value.lower() for word in ("hookspath", "fsmonitor"))
+    is_program = section == "pager" or key.rpartition(".")[2] in PROGRAM_KEYS
+    return is_program and (f"{top}/" in value or _NAMED_HERE.fullmatch(value) is not None)
 
 
 def _setting_words(name: str) -> str:
@@ -173,13 +250,13 @@ def _settings(path: str) -> Iterator[tuple[str, str]]:
         if not words or words[0] in "#;":
             continue
         if words.endswith("\\"):  # the next line is the rest of this value, whatever it looks like
-            yield f"the line {words[:40]!r}", ""
+            yield f"the line {words[:40]!r}", words
         elif (head := _SECTION.fullmatch(words)) is not None:
             section = head[1].lower() + ("" if head[2] is None else f".{head[2]}")
         elif section and (setting := _SETTING.fullmatch(words)) is not None:
             yield f"{section}.{setting[1].lower()}", setting[2] or ""
         else:
-            yield f"the line {words[:40]!r}", ""
+            yield f"the line {words[:40]!r}", words
 
 
 def _text(path: str) -> str:

@@ -168,6 +168,7 @@ class StandingAnswers(Struct, eq=False):
         )
         from acp_safety.standing.decision import Circumstances, decide
         from acp_safety.standing.folders import paths_outside_rules
+        from acp_safety.standing.repositories import PersonalSettings
 
         session = self._session
         earlier: Mapping[str, object] = {}
@@ -191,6 +192,7 @@ class StandingAnswers(Struct, eq=False):
             place,
             self._agent.shell,
             self._turns().is_unruled,
+            PersonalSettings.of(self._agent.surroundings),
         )
         watched = b""
         async with timeout(bounds.RULES_LOOK_SECONDS):

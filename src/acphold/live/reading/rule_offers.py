@@ -40,6 +40,7 @@ from acp_safety.standing.decision import (
 )
 from acp_safety.standing.folders import paths_outside_rules, real
 from acp_safety.standing.programs import UnreadableLine, read_line, row_of
+from acp_safety.standing.repositories import PersonalSettings
 from acp_wire.surroundings import Surroundings
 from acphold.journal.journal import Entries, Journal
 from acphold.journal.lineage import rule_place
@@ -85,6 +86,7 @@ class PastQuestion(Struct, frozen=True):
             kept=self.kept,
             has_guests=guests and any(row.shared_with.values()),
             place=self.place,
+            git_settings=PersonalSettings.of(Surroundings.here()),
         )
         return decide(self.action, rules, at)
 
@@ -235,6 +237,7 @@ async def rule_offers(
         mode=summary.attributes.mode_words,
         kept=paths_without_rules(journal),
         place=await rule_place(journal),
+        git_settings=PersonalSettings.of(Surroundings.here()),
     )
     action = await action_then(journal, row, question, entry.seq)
     return await asyncio.to_thread(_offers, action, rules, at)
