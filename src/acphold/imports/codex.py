@@ -335,7 +335,8 @@ class _CodexConverter(AgentConverter):
                     return  # the same count again
                 self._spent = total
                 names = ("input_tokens", "output_tokens", "cached_input_tokens")
-                self._writer.tokens(**token_counts(last, *names, together=True))
+                reply = f"{self._turn} {total}" if self._turn and total else ""
+                self._writer.tokens(reply, **token_counts(last, *names, together=True))
                 if size := number(info, "model_context_window"):
                     self._writer.usage(number(last, "total_tokens") or 0, size)
             case _ if kind not in _PASSED_EVENTS:

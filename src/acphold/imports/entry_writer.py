@@ -20,6 +20,7 @@ from acp_conversation.history.entries import (
     ECHO,
     PARAMS,
     PROMPT,
+    REPLY,
     SO_FAR,
     TERMINAL,
     TURN_END,
@@ -62,6 +63,7 @@ class EntryWriter:
         self._usage: dict[str, int] = {}
         self._replies: dict[str, dict[str, int]] = {}
         self._replies_before: dict[str, dict[str, int]] = {}
+        self._first_reply = ""
         self._turn_meta: Object = {}
         self._session_usage: dict[str, int] = {}
         self._session_cost: float | None = None
@@ -120,6 +122,9 @@ class EntryWriter:
             usage = dict(self._usage)
             usage["totalTokens"] = sum(usage.values())
             end["usage"] = usage
+            if self._first_reply:
+                digest = blake2b(self._first_reply.encode(errors="replace"), digest_size=7)
+                self._turn_meta[REPLY] = digest.hexdigest()
         session_total: Object = {"usage": self._session_usage} if self._session_usage else {}
         if self._session_cost is not None:
             session_total["cost"] = {"amount": self._session_cost, "currency": "USD"}
@@ -139,6 +144,7 @@ class EntryWriter:
         self._turn_open, self._finished = False, len(self._entries)
         self._usage, self._turn_meta = {}, {}
         self._replies, self._replies_before = {}, self._replies
+        self._first_reply = ""
 
     def fail_open_calls(self) -> None:
         """Fail the calls that nobody will finish."""
@@ -149,8 +155,11 @@ class EntryWriter:
         """Add tokens of this turn: inputTokens, outputTokens, cachedReadTokens …
 
         Of a `reply` that is told again as it grows, in this turn or in the next one, the largest
-        counts are added once.
+        counts are added once. Its id is the same in every copy, so that sums over the journal count
+        a copied turn once.
         """
+        if reply not in self._replies_before:
+            self._first_reply = self._first_reply or reply
         known = self._replies_before.get(reply, {})
         known = self._replies.setdefault(reply, known) if reply else {}
         for name, count in counts.items():

@@ -210,7 +210,10 @@ class _OpencodeConverter(AgentConverter):
             return
         tokens = obj(message, "tokens")
         self._writer.model(text(message, "modelID"))
+        # A fork has copies of messages, with ids of its own.
+        at = number(message, "time", "created")
         self._writer.tokens(
+            f"{at} {number(tokens, 'output')}" if at else "",
             inputTokens=number(tokens, "input"),
             outputTokens=number(tokens, "output"),
             thoughtTokens=number(tokens, "reasoning"),

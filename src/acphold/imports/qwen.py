@@ -192,7 +192,7 @@ class _QwenConverter(AgentConverter):
         names = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount")
         spent = token_counts(usage, *names, thought="thoughtsTokenCount", together=True)
         self._writer.model(text(record, "model"))
-        self._writer.tokens(**spent)
+        self._writer.tokens(message_id, **spent)
         size = number(record, "contextWindowSize")
         if size and usage and not self._writer.caller:
             self._writer.usage(number(usage, "totalTokenCount") or 0, size)

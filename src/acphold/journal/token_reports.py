@@ -18,6 +18,7 @@ session so far are converted to the increase since the report before.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
@@ -31,6 +32,7 @@ from msgspec.structs import replace
 from acp_conversation.history.entries import (
     CHILD,
     PARAMS,
+    REPLY,
     SO_FAR,
     TURN_END,
     UPDATE,
@@ -54,7 +56,8 @@ COUNTS: Final = ("input", "output", "thought", "cached_read", "cached_write", "t
 class Report(Struct, frozen=True):
     """The report in one entry; `by_turn` if we wrote it, and so know what it counts.
 
-    With `so_far`, it is the total of the session, whatever else was reported of it.
+    With `so_far`, it is the total of the session, whatever else was reported of it. `reply` is the
+    same number in each copy of an imported turn; 0 if it is unknown.
     """
 
     seq: int
@@ -64,6 +67,7 @@ class Report(Struct, frozen=True):
     cost: float | None = None
     currency: str = ""
     so_far: bool = False
+    reply: int = 0
 
 
 # -- in entries -------------------------------------------------------------------------------
@@ -137,7 +141,13 @@ def _of_answer(entry: Entry) -> Report | None:
     if tokens is None:
         return None
     by_turn = any(name.startswith("acphold/") for name in meta)
-    return Report(entry.seq, entry.at, tokens, by_turn=by_turn)
+    reply = _number(string(meta.get(REPLY)) or "")
+    return Report(entry.seq, entry.at, tokens, by_turn=by_turn, reply=reply)
+
+
+def _number(digest: str) -> int:
+    """Return the number of a digest, less than 2**62; 0 if it is none."""
+    return int(digest, 16) if re.fullmatch("[0-9a-f]{1,15}", digest) else 0
 
 
 def _of_update(entry: Entry) -> Report | None:
@@ -188,7 +198,7 @@ class UsageReport(Struct, frozen=True):
     """The usage that an agent reported at one time: the increase since the report before.
 
     `by_turn` is True if it is known to count a whole turn, or a request of one. `model` is the one
-    that answered in the turn, "" if it is unknown or was not looked up.
+    that answered in the turn, "" if it is unknown or was not looked up. `reply` is as in `Report`.
     """
 
     agent: str
@@ -198,6 +208,7 @@ class UsageReport(Struct, frozen=True):
     currency: str = ""
     by_turn: bool = False
     model: str = ""
+    reply: int = 0
 
 
 class SessionUsage(Struct, frozen=True):
@@ -284,7 +295,27 @@ def increases(
         if answered and not report.so_far:
             end = bisect_left(answered, (report.seq, ""))
             model = answered[end][1] if end < len(answered) else ""
-        yield UsageReport(agent, report.at, tokens, cost, report.currency, is_all, model)
+        reply = report.reply
+        yield UsageReport(agent, report.at, tokens, cost, report.currency, is_all, model, reply)
+
+
+class CountedReplies:
+    """The tokens counted so far of turns that have copies."""
+
+    def __init__(self) -> None:
+        self._counted: dict[int, dict[str, int]] = {}
+
+    def rest(self, report: UsageReport) -> UsageReport:
+        """Return a report with what its tokens exceed those of a copy that was counted before."""
+        if not report.reply or report.tokens is None:
+            return report
+        known = self._counted.setdefault(report.reply, {})
+        rest: dict[str, int] = {}
+        for name in COUNTS:
+            if (count := getattr(report.tokens, name)) is not None:
+                rest[name] = max(0, count - known.get(name, 0))
+                known[name] = max(count, known.get(name, 0))
+        return replace(report, tokens=Tokens(**rest))
 
 
 Number = TypeVar("Number", int, float)

@@ -245,6 +245,16 @@ _USAGE: Final = (
     "DROP INDEX acphold.usage_of_sessions",
 )
 
+_REPLIES: Final = (
+    # The replies that imported turns begin with: copies count once.
+    """CREATE TABLE acphold.replies (
+        session_id text COLLATE "C" NOT NULL,
+        seq bigint NOT NULL,
+        reply bigint NOT NULL,
+        PRIMARY KEY (session_id, seq)
+    )""",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -253,4 +263,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _HOMES,
     _META,
     _USAGE,
+    _REPLIES,
 )

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.postgresql
 
 FIRST, VERSION = migrations.FIRST, migrations.VERSION
 
-MADE = (12, "f27fb5ca6d6fcfc9")
+MADE = (13, "dfc17241a98e1207")
 """The version of journals, and a digest of their tables, as in the tests of journals in files."""
 
 

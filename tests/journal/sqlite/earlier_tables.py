@@ -274,6 +274,16 @@ _USAGE: Final = (
     "DROP INDEX usage_of_sessions",
 )
 
+_REPLIES: Final = (
+    # The replies that imported turns begin with: copies count once.
+    """CREATE TABLE replies (
+        session INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        reply INTEGER NOT NULL,
+        PRIMARY KEY (session, seq)
+    ) WITHOUT ROWID""",
+)
+
 STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _RULES,
@@ -282,4 +292,5 @@ STEPS: Final[tuple[tuple[str, ...], ...]] = (
     _HOMES,
     _META,
     _USAGE,
+    _REPLIES,
 )

@@ -141,6 +141,10 @@ KINDS: Final = (
 """The kinds that the fold and the replay know; any other is kept and skipped."""
 
 
+REPLY: Final = "acphold/reply"
+"""The `_meta` key, at the end of an imported turn, of a digest of the id of its first reply: a copy
+of the turn, in a fork, has the same one."""
+
 SO_FAR: Final = "acphold/soFar"
 """In `_meta` of a turn's end that an import made up: the usage of the whole session until then."""
 

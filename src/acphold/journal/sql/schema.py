@@ -114,6 +114,13 @@ _TABLES: Final = (
         total {integer},
         PRIMARY KEY ({key}, seq)
     ){clustered}""",
+    # The reply that a reported turn begins with, of imported ones: a copy has the same one.
+    """CREATE TABLE {schema}replies (
+        {session} NOT NULL,
+        seq {integer} NOT NULL,
+        reply {integer} NOT NULL,
+        PRIMARY KEY ({key}, seq)
+    ){clustered}""",
     # `tenant`: whose sessions the holder of a token sees; NULL for everybody's.
     """CREATE TABLE {schema}access_tokens (
         id {text} PRIMARY KEY,

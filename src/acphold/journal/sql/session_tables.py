@@ -277,7 +277,7 @@ def change_row(tables: Tables, key: Key, change: RowChange) -> None:
     tables.update(key, *assignments(change))
 
 
-OF_A_SESSION: Final = ("leases", "summaries", "usage", "snapshots")
+OF_A_SESSION: Final = ("leases", "summaries", "usage", "replies", "snapshots")
 """The tables with rows of sessions, beside those of entries, words, links and shares."""
 
 

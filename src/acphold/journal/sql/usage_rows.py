@@ -37,19 +37,41 @@ def keep(tables: Tables, key: Key, found: Sequence[Report]) -> None:
             for report in found
         ],
     )
+    if replies := [(key, report.seq, report.reply) for report in found if report.reply]:
+        tables.executemany(
+            f"INSERT INTO acphold.replies ({tables.KEY}, seq, reply) VALUES (%s, %s, %s)"
+            " ON CONFLICT DO NOTHING",
+            replies,
+        )
+
+
+def copied(tables: Tables) -> dict[tuple[Key, int], int]:
+    """Return the reply of each report on a turn that has copies, by session and number."""
+    rows = tables.execute(
+        f"SELECT {tables.KEY}, seq, reply FROM acphold.replies WHERE reply IN"
+        " (SELECT reply FROM acphold.replies GROUP BY reply HAVING count(*) > 1)"
+    )
+    return {(key, seq): reply for key, seq, reply in rows}
 
 
 def drop(tables: Tables, key: Key, spans: Sequence[tuple[int, int]]) -> None:
     """Delete the rows of reports in entries with these numbers."""
-    tables.executemany(
-        f"DELETE FROM acphold.usage WHERE {tables.KEY} = %s AND seq BETWEEN %s AND %s",
-        [(key, first, last) for first, last in spans],
-    )
+    for table in ("usage", "replies"):
+        tables.executemany(
+            f"DELETE FROM acphold.{table} WHERE {tables.KEY} = %s AND seq BETWEEN %s AND %s",
+            [(key, first, last) for first, last in spans],
+        )
 
 
 def report(
-    seq: int, at: int, by_turn: int, cost: float | None, currency: str, *counts: int | None
+    seq: int,
+    at: int,
+    by_turn: int,
+    cost: float | None,
+    currency: str,
+    *counts: int | None,
+    reply: int,
 ) -> Report:
     """The report in the COLUMNS of a row."""
     tokens = Tokens(*counts) if counts.count(None) < len(counts) else None
-    return Report(seq, at, tokens, by_turn == 1, cost, currency, so_far=by_turn == SESSION)
+    return Report(seq, at, tokens, by_turn == 1, cost, currency, by_turn == SESSION, reply)

@@ -19,9 +19,10 @@ from acp_wire.surroundings import resolve_folder
 from acphold.journal import bounds
 from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.sql.tables import Tables, batches
-from acphold.journal.sql.usage_rows import COLUMNS, report
+from acphold.journal.sql.usage_rows import COLUMNS, copied, report
 from acphold.journal.stored_history import END
 from acphold.journal.token_reports import (
+    CountedReplies,
     SessionUsage,
     UsageReport,
     holders,
@@ -41,8 +42,9 @@ def sums(
     """Like `Index.usage`."""
     groups: dict[str, UsageSum] = {}
     total, by_request, packed = UsageSum(""), set[str](), list[bytes]()
+    counted = CountedReplies()
     for session in sessions(tables, cwd, since, has_models=by == "model"):
-        told = [one for one in session.reports if not agents or one.agent in agents]
+        told = [counted.rest(one) for one in session.reports if not agents or one.agent in agents]
         if not told and agents and session.agent not in agents:
             continue
         parts: dict[str, list[UsageReport]] = {}
@@ -83,6 +85,7 @@ def sessions(
         f"{'' if cwd is None else ' AND folder = %s'} ORDER BY updated_at DESC, session_id DESC",
         (since, *(() if cwd is None else (resolve_folder(cwd),))),
     )
+    copies = copied(tables)
     for some in batches(rows):
         found = tables.execute(
             f"SELECT {tables.KEY}, {COLUMNS} FROM acphold.usage"
@@ -90,7 +93,8 @@ def sessions(
             {"keys": tables.array(row[0] for row in some)},
         ).fetchall()
         by_key = {
-            key: [report(*row[1:]) for row in same] for key, same in groupby(found, itemgetter(0))
+            key: [report(*row[1:], reply=copies.get((key, row[1]), 0)) for row in same]
+            for key, same in groupby(found, itemgetter(0))
         }
         for key, session_id, agent, folder, title, updated_at, origins, settled, is_open in some:
             told, rows_of_key = by_key.get(key, []), tables.segments(key)

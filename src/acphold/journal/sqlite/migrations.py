@@ -150,7 +150,7 @@ FIRST: Final = 20
 WITH_HOMES: Final = 24
 """The first version in which sessions have homes."""
 
-VERSION: Final = 26
+VERSION: Final = 27
 """The version of journals that this release writes."""
 
 

@@ -1,0 +1,168 @@
+"""Sums of usage count the tokens of a turn once, however many conversations have it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.imports import Intake, Reader
+from acphold.imports.claude import READER as CLAUDE
+from acphold.imports.codex import READER as CODEX
+from acphold.imports.kilo import READER as KILO
+from acphold.imports.opencode import READER as OPENCODE
+from acphold.imports.qwen import READER as QWEN
+from acphold.journal.journal import Journal
+from acphold.journal.seams import Grouping
+from tests.imports.claude_home import CWD, SESSION, Transcript
+from tests.imports.told import sources, write_lines
+
+Json = Any
+FORK = "99999999-2222-4333-8444-555555555555"
+
+
+async def import_all(journal: Journal, home: Path, reader: Reader) -> None:
+    for source in sources(reader, home):
+        assert (await Intake(journal).take(source, reader)).outcome == "new"
+
+
+async def total(journal: Journal, by: Grouping = "agent") -> int | None:
+    return (await journal.index.usage(by)).total.tokens.total
+
+
+def claude_fork(home: Path) -> None:
+    """A transcript, and its copy, which ends with a turn of its own; each turn has 17 tokens."""
+    original = Transcript("One.")
+    original.assistant("1")
+    original.user("Two.")
+    original.assistant("2")
+    original.write(home)
+    copied = [it | {"sessionId": FORK, "forkedFrom": SESSION} for it in original.records[:2]]
+    fork = Transcript(count=100)
+    fork.last = original.records[1]["uuid"]
+    fork.user("Three.")
+    fork.assistant("3")
+    path = home / ".claude/projects/-home-ada-project" / f"{FORK}.jsonl"
+    write_lines(path, *copied, *(it | {"sessionId": FORK} for it in fork.records))
+
+
+def qwen_fork(home: Path) -> None:
+    def record(name: str, after: str | None, kind: str, words: str) -> Json:
+        message = {"role": "x", "parts": [{"text": words}]}
+        about = {"uuid": name, "parentUuid": after, "type": kind, "message": message, "cwd": CWD}
+        spent = {"promptTokenCount": 12, "candidatesTokenCount": 5}
+        return about | ({"usageMetadata": spent} if kind == "assistant" else {})
+
+    first = [record("u1", None, "user", "One."), record("a1", "u1", "assistant", "1")]
+    second = [record("u2", "a1", "user", "Two."), record("a2", "u2", "assistant", "2")]
+    third = [record("u3", "a1", "user", "Three."), record("a3", "u3", "assistant", "3")]
+    chats = home / ".qwen/projects/-home-ada-project/chats"
+    write_lines(chats / f"{SESSION}.jsonl", *first, *second)
+    write_lines(chats / f"{FORK}.jsonl", *first, *third)
+
+
+def codex_fork(home: Path) -> None:
+    from tests.imports.test_codex_threads import Segment
+
+    def spend(segment: Segment, total: int) -> None:
+        last = {"input_tokens": 12, "output_tokens": 5}
+        info = {"last_token_usage": last, "total_token_usage": {"total_tokens": total}}
+        segment.records.insert(-1, segment.records[-1] | {"ordinal": segment.ordinal - 1})
+        segment.records[-2]["payload"] = {"type": "token_count", "info": info}
+        segment.records[-1]["ordinal"] = segment.ordinal
+        segment.ordinal += 1
+
+    first = Segment(SESSION)
+    first.turn("One.", "1")
+    spend(first, 17)
+    cut = first.turn("Two.", "2")
+    spend(first, 34)
+    fork = Segment(FORK, base=(SESSION, cut), forked_from_id=SESSION)
+    fork.turn("Three.", "3")
+    spend(fork, 34)
+    first.write(home)
+    fork.write(home)
+
+
+def opencode_fork(home: Path, program: str = "opencode") -> None:
+    from tests.imports.test_opencode import Store
+
+    store = Store(home, program)
+    spent = {"tokens": {"input": 12, "output": 5}, "finish": "stop"}
+    for session, words in (("ses_1", "Two."), ("ses_2", "Three.")):
+        store.session(session)
+        for said, answer in (("One.", "1"), (words, "2")):
+            at = {"created": 1_700_000_000_000 + (0 if said == "One." else 1_000 + store._count)}
+            store.message("user", said, session=session, time=at)
+            later = {"created": at["created"] + 500}
+            store.message("assistant", answer, session=session, **spent, time=later)
+
+
+def kilo_fork(home: Path) -> None:
+    opencode_fork(home, "kilo")
+
+
+@pytest.mark.parametrize(
+    ("reader", "fork"),
+    [
+        (CLAUDE, claude_fork),
+        (CODEX, codex_fork),
+        (KILO, kilo_fork),
+        (OPENCODE, opencode_fork),
+        (QWEN, qwen_fork),
+    ],
+)
+@pytest.mark.parametrize("by", ["agent", "day", "session"])
+async def test_the_beginning_of_a_fork_counts_once(
+    tmp_path: Path,
+    opened: Journal,
+    reader: Reader,
+    fork: Callable[[Path], None],
+    by: Grouping,
+) -> None:
+    fork(tmp_path)
+    await import_all(opened, tmp_path, reader)
+    found = await opened.index.usage(by)
+    assert found.total.tokens.total == 3 * 17
+    assert sum(it.tokens.total or 0 for it in found.groups) == 3 * 17
+
+
+async def test_of_copies_of_a_turn_the_largest_counts_are_the_sum(
+    tmp_path: Path, opened: Journal
+) -> None:
+    original = Transcript("One.")
+    original.assistant("1")
+    original.write(tmp_path)
+    longer = Transcript()
+    longer.records = json.loads(json.dumps(original.records))
+    longer.records[-1]["message"]["usage"]["output_tokens"] = 500
+    longer.write(tmp_path, FORK)
+    await import_all(opened, tmp_path, CLAUDE)
+    found = await opened.index.usage("agent")
+    assert (found.total.tokens.output, found.total.tokens.input) == (500, 10)
+
+
+async def test_turns_that_are_no_copies_count_each(tmp_path: Path, opened: Journal) -> None:
+    for name, count in ((SESSION, 0), (FORK, 100)):
+        transcript = Transcript("One.", count=count)
+        transcript.assistant("1")
+        transcript.write(tmp_path, name)
+    await import_all(opened, tmp_path, CLAUDE)
+    assert await total(opened) == 2 * 17
+
+
+async def test_a_reply_that_a_prompt_came_into_takes_nothing_from_the_next_turn(
+    tmp_path: Path, opened: Journal
+) -> None:
+    transcript = Transcript("One.")
+    transcript.assistant("1")
+    again = json.loads(json.dumps(transcript.records[-1]["message"]))
+    transcript.user("Two.")
+    transcript.add("assistant", message=again)
+    transcript.assistant("2")
+    transcript.write(tmp_path)
+    await import_all(opened, tmp_path, CLAUDE)
+    assert await total(opened) == 2 * 17
