@@ -134,16 +134,24 @@ class AuthRequiredError(AcpError):
 
 class ForbiddenError(AcpError):
     """This client may not do this: its token lacks `scope`, or the session belongs to another user
-    and is not shared for that."""
+    and is not shared for that, or it runs in another `place`."""
 
     code = FORBIDDEN
 
-    def __init__(self, wanted: str, scope: str, *, is_shared: bool = False) -> None:
+    def __init__(
+        self, wanted: str, scope: str, *, is_shared: bool = False, place: str = ""
+    ) -> None:
         lacking = "in which the session is not shared with you"
         if not is_shared:
             lacking = (
                 "which the token of this connection lacks; "
                 "make another token with `acphold access token`"
+            )
+        if place:
+            lacking = (
+                "and this program only looks, because it runs in another sandbox or container than "
+                f"the session, {place}; if you trust what runs there, run on the host: acphold "
+                f"access places allow {place}"
             )
         super().__init__(f"{wanted} needs the scope {scope!r}, {lacking}")
         self.scope = scope

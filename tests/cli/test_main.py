@@ -32,6 +32,7 @@ from tests.cli.conversation import remember
 from tests.raw_entries import prompt
 
 WITHOUT_JOURNAL = {
+    "access places",  # which are of all processes
     "check",
     "agent sign-in",
     "agent sign-out",

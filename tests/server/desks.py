@@ -6,6 +6,7 @@ from acp_wire.rpc import Transport
 from acphold.live.hub.hub import Hub
 from acphold.live.server.daemon import FrontDesks
 from acphold.live.server.fronts import KeptDesks, Prepare
+from acphold.live.server.places import Places
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import Addresses
 
@@ -17,4 +18,4 @@ def front_desks(hub: Hub, prepare: Prepare) -> tuple[FrontDesks, KeptDesks]:
         raise AssertionError("no node of this test")
 
     kept = KeptDesks(hub, prepare, str, Addresses(hub.journal), join)
-    return FrontDesks(kept), kept
+    return FrontDesks(kept, Places(hub.places)), kept

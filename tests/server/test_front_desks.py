@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_wire.processes.place import place_of
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.unix import Front
@@ -33,7 +34,7 @@ class Editor:
         self._theirs, from_us = os.pipe()
         frame = FirstFrame("1", [], ["agent"], Surroundings({}, "/"))
         self.front = Front(frame, to_us, from_us, os.open(os.devnull, os.O_WRONLY))
-        self.front.pid = os.getpid()
+        self.front.place = place_of()
 
     async def initialize(self) -> bytes:
         """Introduce itself; return the answer."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from acp_wire.processes.place import place_of
 from acp_wire.rpc import NotificationReceived, Peer, connected
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import encode
@@ -48,7 +49,7 @@ class Server:
         os.set_blocking(self.stderr, False)
         frame = FirstFrame("1", [], [], Surroundings({}, "/"), SERVER)
         self.front = Front(frame, its_stdin, its_stdout, its_stderr)
-        self.front.pid = os.getpid()
+        self.front.place = place_of()
         self.peer = Peer(PipeTransport(reading, writing), self, name="daemon")
 
     async def on_request(self, request: Request) -> bytes:

@@ -23,7 +23,7 @@ async def test_a_client_that_comes_as_the_process_ends_is_not_let_in_and_sent_aw
     monkeypatch.setattr(bounds, "DAEMON_IDLE_SECONDS", 0.0)
     monkeypatch.chdir(tmp_path)  # the path of a socket has to be short
 
-    async def attend(transport: PipeTransport) -> None:
+    async def attend(transport: PipeTransport, place: str | None) -> None:
         raise AssertionError("let in")
 
     async def moved(path: str) -> None:

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from acp_wire.processes.place import place_of
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.pipes import PipeTransport
@@ -36,7 +37,7 @@ def is_there(path: str) -> bool:
     return os.path.exists(path)
 
 
-async def until_it_ends(transport: PipeTransport) -> None:
+async def until_it_ends(transport: PipeTransport, _: str | None) -> None:
     while await transport.receive():
         pass
 
@@ -46,7 +47,8 @@ async def nowhere(path: str) -> None:
 
 
 async def test_a_process_that_connects_is_attended_and_heard_from_its_first_byte(path: str) -> None:
-    async def repeat(transport: PipeTransport) -> None:
+    async def repeat(transport: PipeTransport, place: str | None) -> None:
+        assert place == place_of()
         transport.send(await transport.receive())
 
     async with asyncio.timeout(20), listening(path, repeat, nowhere):

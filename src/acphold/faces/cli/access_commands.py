@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import re
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -32,6 +33,11 @@ from acphold.journal.access import (
 from acphold.journal.journal import Journal
 from acphold.journal.stores import open_journal
 from acphold.live.reading.local_reader import LocalReader, note_deed
+from acphold.live.reading.neighbours import processes
+from acphold.live.server.places import allowed_places, set_allowed
+
+PLACE: Final = r"sandbox-[0-9a-f]{12}"
+"""The name of a place, as `processes.place` makes it."""
 
 # -- tokens -----------------------------------------------------------------------------------
 
@@ -207,6 +213,46 @@ async def audit(
             session = on_one_line(each.session_id or "-")
             way = on_one_line(f"{each.address or 'here'}, {each.transport}")
             print(f"{when[:19]}Z  {who:<28}  {deed:<26}  {session}  {way}")
+
+
+@command("access places", "[OPTIONS] [allow NAME | forbid NAME]")
+async def list_places(
+    *,
+    words: tuple[str, ...] = options.argument("WORDS", "what to change", nargs="*"),
+    json: bool = options.flag("JSON, one line for each place"),
+) -> None:
+    """Say which sandboxes and containers may do more than look.
+
+    A program in a sandbox or container that shares the folder of acphold's sockets finds your
+    running sessions, and only looks: it can neither prompt nor answer. Without arguments, lists the
+    places from which programs came.
+
+      acphold access places allow sandbox-3fe12c0d9a55
+      acphold access places forbid sandbox-3fe12c0d9a55
+
+    Allow only a place in which you trust everything that runs, agents included. It counts until the
+    first program of that place has ended. One that is forbidden keeps its connections.
+    """
+    allowed = allowed_places()
+    if words:
+        deed, name, *more = (*words, "")
+        if deed not in ("allow", "forbid") or any(more) or not re.fullmatch(PLACE, name):
+            raise UsageError("give allow or forbid, and the name of a place, as this command lists")
+        set_allowed(name, allowed=deed == "allow")
+        may = "may do all that you may" if deed == "allow" else "only looks from now on"
+        tell(f"{name} {may}.")
+        return
+    seen = {name: what for process in await processes() for name, what in process.places.items()}
+    for name in dict.fromkeys([*seen, *allowed]):
+        what = seen.get(name, "not seen since the background process began")
+        if json:
+            row = {"name": name, "allowed": name in allowed, "differs": what}
+            print(json_text.dumps(row))
+        else:
+            state = "allowed" if name in allowed else "looks"
+            print(visible(f"{name}  {state}  {on_one_line(what)}"))
+    if not (seen or allowed or json):
+        tell("No program of another sandbox or container has come.")
 
 
 async def _tell_held(journal: Journal) -> None:

@@ -53,6 +53,10 @@ COMMANDS = {
             "Share a session with another user of `acphold serve`.",
         ),
         "access keep": ("access_commands", "Accept all tokens and shares that are held."),
+        "access places": (
+            "access_commands",
+            "Say which sandboxes and containers may do more than look.",
+        ),
         "access audit": ("access_commands", "Show who did what through `acphold serve`."),
         "agent run": ("run_agent", "Run an agent written in Python for your editor."),
         "agent sign-in": ("sign_in", "Sign in to an agent."),

@@ -299,3 +299,6 @@ KNOWN_SESSIONS: Final = 1000
 
 TITLE_LOOKS_SECONDS: Final = (0.5, 4.0)
 """Seconds before each look for a title in the agent's own list, after a first turn."""
+
+PLACES: Final = 64
+"""Other places from which processes came, of which the names are known."""

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
+from acp_wire.newest import Newest
 from acp_wire.rpc.eager_tasks import EagerTasks, Turnstile
 from acp_wire.schema import CLOSE_SESSION
 from acp_wire.tasks import END_SECONDS, TaskSet, beside, end, finish
@@ -74,6 +75,8 @@ class Hub:
         self.live: dict[str, Conversation] = {}
         self.desks: list[DeskInHub] = []
         self.fronts: set[Front] = set()
+        self.places: Newest[str, str] = Newest(bounds.PLACES)
+        """Other places from which processes came, by name, with a description."""
         self.adopting: dict[str, asyncio.Task[None]] = {}
         self.tasks = EagerTasks()
         self.release = CommonRelease(journal, self.tasks)

@@ -81,7 +81,8 @@ class EditorFront(Struct, frozen=True, rename="camel"):
 
 class Process(Struct, frozen=True, rename="camel"):
     """A process that serves sessions; `path` is its socket, `agent` the keys of its agents, and
-    `fronts` are those of the editors that it serves.
+    `fronts` are those of the editors that it serves. `places` are other ones from which processes
+    came, by name, with a description.
 
     `keeps_code` is True if it can be upgraded while it runs, and `is_replaced` once it was.
     """
@@ -94,6 +95,7 @@ class Process(Struct, frozen=True, rename="camel"):
     keeps_code: bool = False
     is_replaced: bool = False
     fronts: tuple[EditorFront, ...] = ()
+    places: dict[str, str] = {}
 
     @property
     def agents(self) -> list[str]:
@@ -118,7 +120,12 @@ class Process(Struct, frozen=True, rename="camel"):
         )
 
 
-def answer(agent: str, sessions: list[LiveSession], fronts: Sequence[EditorFront]) -> bytes:
+def answer(
+    agent: str,
+    sessions: list[LiveSession],
+    fronts: Sequence[EditorFront],
+    places: Mapping[str, str],
+) -> bytes:
     """Return the answer of this process."""
     return encode(
         Process(
@@ -129,6 +136,7 @@ def answer(agent: str, sessions: list[LiveSession], fronts: Sequence[EditorFront
             keeps_code=is_kept(),
             is_replaced=is_replaced(),
             fronts=tuple(fronts),
+            places=dict(places),
         )
     )
 

@@ -17,12 +17,11 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from acp_wire.processes.installation import is_replaced
-from acp_wire.processes.place import place_of
 from acp_wire.rpc import Transport
 from acp_wire.tasks import finish, first_of, tick
 from acp_wire.transports.child import StderrRelay
@@ -36,7 +35,8 @@ from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
 from acphold.live.server.desks import Desks
 from acphold.live.server.fronts import Fronted, FrontStderr, Kept, KeptDesks, Prepare
-from acphold.live.server.principals import NEIGHBOUR, Principal
+from acphold.live.server.places import Places
+from acphold.live.server.principals import Principal
 from acphold.live.server.relay_protocol import read_relayed
 from acphold.live.server.service import Addresses, Service, attend, journal_at, new_desk, refuse
 from acphold.logs import heard_by
@@ -89,12 +89,14 @@ async def serve_journal(
             await attend(Desks(joining), service, transport, principal=principal)
 
         kept = KeptDesks(hub, prepare, called, addresses, join)
-        desks = FrontDesks(kept)
+        places = Places(hub.places)
+        desks = FrontDesks(kept, places)
 
-        async def attend_process(transport: Transport) -> None:
+        async def attend_process(transport: Transport, place: str | None) -> None:
+            principal = await places.principal_of(place)
             transport, relayed = await read_relayed(transport)
-            if relayed is None:
-                await join(transport, NEIGHBOUR)
+            if relayed is None or principal.place:
+                await join(transport, principal)
             else:
                 await desks.servers.attend_relayed(relayed, transport)
 
@@ -131,11 +133,11 @@ async def _wait_until_idle(
 class FrontDesks:
     """The desks of the fronts of a hub."""
 
-    def __init__(self, kept: KeptDesks) -> None:
+    def __init__(self, kept: KeptDesks, places: Places) -> None:
         self.yielding = asyncio.Event()
         self._hub = kept.hub
         self._servers: ServerFronts | None = None
-        self._place = place_of()
+        self._places = places
         self._kept = kept
 
     @property
@@ -163,10 +165,7 @@ class FrontDesks:
     async def attend(self, front: Front) -> None:
         """Serve the editor or the server behind a front until it leaves."""
         try:
-            its = None
-            with suppress(OSError):  # it hides, or has gone
-                its = None if front.pid is None else place_of(front.pid)
-            if its != self._place:  # we start nothing for a front in another place
+            if not self._places.is_ours(front.place):  # we start nothing in another place
                 raise AgentStartError(ELSEWHERE)
             if front.frame.kind == SERVER:
                 await self.servers.attend(front)

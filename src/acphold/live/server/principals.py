@@ -92,6 +92,7 @@ class Principal(Struct, frozen=True, kw_only=True):
     note: Callable[[str, str | None], None] = note_nothing
     refused: Callable[[str, str | None], None] = note_nothing
     vouches: bool = False  # a process of ours, which reports whom it has admitted
+    place: str = ""  # the name of the other place that such a process runs in
 
     def __post_init__(self) -> None:
         if self.sees_all and (self.tenant is not None or self.session_id is not None):
@@ -118,7 +119,7 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     def check(self, method: str, params: bytes) -> None:
         """Refuse a request that they may not make; raises ForbiddenError, UnknownSessionError."""
-        if self is THIS_USER or self.vouches:
+        if self is THIS_USER or (self.vouches and not self.place):
             return
         try:
             session_id = None if self.session_id is None else session_id_in(params)
@@ -126,7 +127,7 @@ class Principal(Struct, frozen=True, kw_only=True):
                 raise UnknownSessionError(session_id)
             for scope in method_of(method).needed(params):
                 if scope not in self.scopes:
-                    raise ForbiddenError(method, scope)
+                    raise ForbiddenError(method, scope, place=self.place)
         except (ForbiddenError, UnknownSessionError):
             self.refused(method, session_id_in(params))
             raise
@@ -180,6 +181,11 @@ THIS_USER: Final = Principal(name="this user", sees_all=True)
 NEIGHBOUR: Final = Principal(name="a process of this user", vouches=True, sees_all=True)
 """A peer on the Unix socket; the kernel guarantees that it is of our user. A process of ours may
 report there whom it has admitted itself."""
+
+OUTSIDER: Final = replace(
+    NEIGHBOUR, name="a process of another place", scopes=frozenset({"watch"}), place="unknown"
+)
+"""The same in another place, such as a sandbox: see `server.places`."""
 
 FAR_NEIGHBOUR: Final = Principal(
     name="a process of another node", is_here=False, vouches=True, sees_all=True
@@ -273,7 +279,7 @@ class Entrance:
         sees_all = tenant is None and self.visitor.principal.session_id is None
         principal = replace(self.visitor.principal, tenant=tenant, sees_all=sees_all)
         if scopes is not None:
-            principal = replace(principal, scopes=scopes)
+            principal = replace(principal, scopes=scopes & principal.scopes)
         self.visitor = replace(self.visitor, principal=principal)
         self.is_in = True
 

@@ -48,8 +48,9 @@ class ProcessRequests(Struct, eq=False):
 
     @property
     def _is_ours(self) -> bool:
-        """True for a process of this user on this machine."""
-        return self._came_as.vouches and self._came_as.is_here
+        """True for a process of this user in this place on this machine."""
+        came = self._came_as
+        return came.vouches and came.is_here and not came.place
 
     def _presence(self) -> bytes:
         principal, hub = self._entrance.principal, self._desks.hub
@@ -76,7 +77,8 @@ class ProcessRequests(Struct, eq=False):
             for front in (hub.fronts if self._is_ours else ())
             for within in (front.frame.surroundings,)
         ]
-        return neighbours.answer(hub.agents, live, fronts)
+        places = hub.places if self._is_ours else {}
+        return neighbours.answer(hub.agents, live, fronts, places)
 
     async def _on_changed(self, params: bytes) -> None:
         session_id, hub = session_id_of(params), self._desks.hub

@@ -36,6 +36,7 @@ from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
 from acphold.live.server.connection import ClientConnection
 from acphold.live.server.desks import Desks
+from acphold.live.server.places import Places
 from acphold.live.server.principals import NEIGHBOUR, THIS_USER, Door, Principal
 from acphold.live.server.remote_sessions import AttendHere
 from acphold.serve_options import ServeOptions
@@ -113,7 +114,12 @@ async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desks]:
     try:
         hub = Hub(journal)
         desks = Desks(new_desk(hub, service))
-        attend_neighbour = partial(attend, desks, service, principal=NEIGHBOUR)
+        places = Places(hub.places)
+
+        async def attend_neighbour(transport: Transport, place: str | None) -> None:
+            principal = await places.principal_of(place)
+            await attend(desks, service, transport, principal=principal)
+
         shared = reachable(journal, attend_neighbour) if service.share else nullcontext()
         async with hub.open(), shared:
             yield desks
@@ -245,7 +251,7 @@ async def attend(
 
 @asynccontextmanager
 async def reachable(
-    journal: Owners, attend: Callable[[Transport], Awaitable[None]]
+    journal: Owners, attend: Callable[[Transport, str | None], Awaitable[None]]
 ) -> AsyncIterator[None]:
     """Have other processes of this user attended at a socket for the block, and publish it."""
     async with AsyncExitStack() as stack:

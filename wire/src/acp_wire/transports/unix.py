@@ -15,6 +15,7 @@ import asyncio
 import errno
 import logging
 import os
+import select
 import socket
 import struct
 import sys
@@ -33,6 +34,7 @@ from acp_wire.processes.folder_watch import (
     MOVED_FROM,
     FolderWatch,
 )
+from acp_wire.processes.place import place_of
 from acp_wire.tasks import TaskSet, beside, finish, tick, timeout
 from acp_wire.transports.first_frame import HANDED_OVER, LARGEST, STREAMS, FirstFrame, decode_frame
 from acp_wire.transports.pipes import READ_SIZE, PipeTransport
@@ -114,6 +116,29 @@ def pid_at(path: str) -> int | None:
     return found.pid if found.uid == os.getuid() else None
 
 
+SO_PEERPIDFD = 77
+"""The option for a descriptor of the process at the other end; source: Linux, asm/socket.h."""
+
+
+def place_at(connection: socket.socket) -> str | None:
+    """Return the place of the process at the other end (`processes.place`); None if it has gone or
+    hides."""
+    if sys.platform != "linux":
+        return place_of()
+    try:
+        if (pid := credentials(connection).pid) is None:
+            return None
+        place = place_of(pid)
+        # Afterwards: the number may have gone to another process meanwhile.
+        descriptor = connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+    except OSError as exc:  # before Linux 6.5 only the number is told
+        return place if exc.errno == errno.ENOPROTOOPT else None
+    try:
+        return None if select.select([descriptor], [], [], 0)[0] else place
+    finally:
+        os.close(descriptor)
+
+
 def socket_transport(connection: socket.socket, arrived: bytes = b"") -> PipeTransport:
     """Return the transport over a connected socket, which it takes and closes; raises OSError."""
     writes = os.dup(connection.fileno())
@@ -149,8 +174,8 @@ async def connect(path: str, seconds: float) -> PipeTransport:
 
 _CLOEXEC = getattr(socket, "SOCK_CLOEXEC", 0)
 
-Attend = Callable[[PipeTransport], Awaitable[None]]
-"""Serves one connection to its end."""
+Attend = Callable[[PipeTransport, str | None], Awaitable[None]]
+"""Serves one connection to its end, from a process in this place, as in `place_at`."""
 
 
 @asynccontextmanager
@@ -265,10 +290,12 @@ class UnixListener:
             except (OSError, ValueError) as exc:  # no descriptor is free, say
                 log.warning("closed a connection: %s", exc)
                 return
+            place = place_at(connection)
             if front is None:
-                await _attend_and_close(socket_transport(connection, words), self._attend)
+                transport = socket_transport(connection, words)
+                await _attend_and_close(transport, lambda it: self._attend(it, place))
                 return
-            front.pid = credentials(connection).pid
+            front.pid, front.place = credentials(connection).pid, place
             transport, fronts = front.transport, self._fronts
 
             async def watch() -> None:
@@ -324,7 +351,9 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-async def _attend_and_close(transport: PipeTransport, attend: Attend) -> None:
+async def _attend_and_close(
+    transport: PipeTransport, attend: Callable[[PipeTransport], Awaitable[None]]
+) -> None:
     try:
         await attend(transport)
     except Exception:  # one connection must not end the others; nobody awaits this task
@@ -336,13 +365,14 @@ async def _attend_and_close(transport: PipeTransport, attend: Attend) -> None:
 class Front:
     """A front that has handed its streams over; `stderr` is a descriptor of ours until `close`.
 
-    `pid` is its process, as the kernel says; None if that has no number here. One that `is_refused`
-    ends with an error.
+    `pid` is its process, as the kernel says; None if that has no number here. `place` is where that
+    runs, as in `place_at`. One that `is_refused` ends with an error.
     """
 
     def __init__(self, frame: FirstFrame, stdin: int, stdout: int, stderr: int) -> None:
         self.frame = frame
         self.pid: int | None = None
+        self.place: str | None = None
         self.is_refused = False
         self.stderr = stderr
         self.transport = PipeTransport(stdin, stdout)
