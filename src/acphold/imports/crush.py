@@ -102,15 +102,19 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session."""
     database, folder = map(Path, source.paths)
     writer.facts.cwd = str(folder)
-    query = "SELECT title, created_at, updated_at, cost FROM sessions WHERE id = ?"
-    for title, created, updated, cost in databases.rows(database, query, source.item):
-        writer.clock(milliseconds(created))
-        converter = _CrushConverter(database, writer)
-        yield from converter.session(source.item)
-        writer.clock(milliseconds(updated))
-        writer.spend(cost)
-        if isinstance(title, str) and title not in _UNNAMED:
-            writer.title(title)
+    about = databases.row_by_id(database, "sessions", _ABOUT, source.item)
+    if not about:
+        return
+    writer.clock(milliseconds(about["created_at"]))
+    yield from _CrushConverter(database, writer).session(source.item)
+    writer.clock(milliseconds(about["updated_at"]))
+    writer.spend(about["cost"])
+    title = about["title"]
+    if isinstance(title, str) and title not in _UNNAMED:
+        writer.title(title)
+
+
+_ABOUT: Final = ("title", "created_at", "updated_at", "cost")
 
 
 class _CrushConverter(AgentConverter):

@@ -6,6 +6,8 @@ journal (`-journal`), before it touches the file. So a copy made of the file fir
 after it is consistent, unless one of them was restarted meanwhile; then we copy again. A database
 without them is read in place, as immutable.
 
+A damaged page costs the rows on it: if a query meets one, the rows are looked up one by one.
+
 The database's own schema is not trusted: only tables are read, no views or virtual tables, no value
 longer than a line of a transcript may be, and for no longer than a file of its size can take.
 """
@@ -13,6 +15,7 @@ longer than a line of a transcript may be, and for no longer than a file of its 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -61,6 +64,25 @@ _Mark = tuple[int, int]
 """Size and time (ns) of a file."""
 
 
+DAMAGED_ROWS: Final = "damaged pages of databases"
+
+CHUNK: Final = 256
+"""Rows looked up at once in a damaged table; one by one before a damaged page."""
+
+_FIRST_ROW, _LAST_ROW = -(1 << 63), (1 << 63) - 1
+
+_COUNTED: Final = re.compile(r"\(SELECT (?:[^()]|\([^()]*\))*\)")
+"""Matches a column that is a query of another table."""
+
+
+class _DamagedError(OSError):
+    """A page that a query needs is damaged."""
+
+
+class _TooLongError(OSError):
+    """A value is longer than a line of a transcript may be."""
+
+
 def rows(path: Path, query: str, *arguments: str | int) -> list[tuple[Any, ...]]:
     """Return the rows of a query on the current database; raises OSError if it cannot be read."""
     try:
@@ -78,13 +100,17 @@ def sessions_of(path: Path, table: str, columns: str, where: str) -> Iterator[tu
     note_look(path)
     try:
         if path.exists():
-            found = rows_of(path, table, columns, where, missed)
+            # A page of the messages that are counted may be damaged.
+            spare = _COUNTED.sub("NULL", columns)
+            found = rows_of(path, table, columns, where, missed, spare=spare)
             # SQLite allows any type as a key.
             yield from sorted((row for row in found if isinstance(row[0], str)), key=itemgetter(0))
     except OSError as error:
         note(error)
-    if missed.counts:
+    if missed.counts[TOO_LONG]:
         note(OSError(EFBIG, "some of its session ids are too long", str(path)))
+    if missed.counts[DAMAGED_ROWS]:
+        note(OSError(EIO, "it is damaged, and some of its sessions cannot be read", str(path)))
 
 
 def row_source(reader: str, path: Path, session_id: str, updated: object, size: object) -> Source:
@@ -108,28 +134,118 @@ def columns_of(path: Path, table: str, wanted: Iterable[str]) -> list[str]:
 
 def row_by_id(path: Path, table: str, columns: Sequence[str], row_id: str) -> dict[str, Any]:
     """Return a row by the names of its columns; empty if there is none with this id."""
-    found = rows(path, f"SELECT {', '.join(columns)} FROM {table} WHERE id = ?", row_id)
+    names = ", ".join(columns)
+    try:
+        found = rows(path, f"SELECT {names} FROM {table} WHERE id = ?", row_id)
+    except _DamagedError:
+        found = list(rows_of(path, table, names, "id = ?", Missed(), row_id))
     return dict(zip(columns, found[0], strict=True)) if found else {}
 
 
 def rows_of(
-    path: Path, table: str, columns: str, where: str, missed: Missed, *arguments: str
+    path: Path,
+    table: str,
+    columns: str,
+    where: str,
+    missed: Missed,
+    *arguments: str,
+    spare: str = "",
 ) -> Iterator[tuple[Any, ...]]:
     """Yield these columns of the matching rows, one by one, so that no answer is large.
 
-    Raises OSError if they cannot be read; a row with too long a value is counted.
+    Raises OSError if they cannot be read; a row with too long a value, or on a damaged page, is
+    counted, unless the columns `spare` of it can be read.
     """
-    for (number,) in rows(path, f"SELECT rowid FROM {table} WHERE {where}", *arguments):
+    try:
+        found = rows(path, f"SELECT rowid FROM {table} WHERE {where}", *arguments)
+        numbers: Iterable[int] = [number for (number,) in found]
+    except _DamagedError:
+        numbers = _numbers(path, table, where, missed, *arguments)
+    query = f"SELECT {columns} FROM {table} WHERE rowid = ?"
+    for number in numbers:
         try:
-            yield from _open(path).select(f"SELECT {columns} FROM {table} WHERE rowid = ?", number)
-        except sqlite3.DataError:
+            yield from rows(path, query, number)
+        except _TooLongError:
             missed.add(TOO_LONG, LINE_BYTES)
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise _unreadable(error, path) from error
+        except _DamagedError:
+            try:
+                if not spare:
+                    raise
+                yield from rows(path, f"SELECT {spare} FROM {table} WHERE rowid = ?", number)
+            except _DamagedError:
+                missed.add(DAMAGED_ROWS, 0)
+
+
+def _numbers(path: Path, table: str, where: str, missed: Missed, *arguments: str) -> Iterable[int]:
+    """Return the numbers of the matching rows on pages that are not damaged, in their order."""
+    which, _, order = where.partition(" ORDER BY ")
+    query = f"SELECT rowid, ({which}), {order or 'rowid'} FROM {table} NOT INDEXED"
+    query += " WHERE rowid >= ? ORDER BY rowid LIMIT ?"
+    found: list[tuple[Any, ...]] = []
+    first, chunk = _FIRST_ROW, CHUNK
+    while first <= _LAST_ROW:
+        try:
+            part = rows(path, query, *arguments, first, chunk)
+        except _DamagedError:
+            if chunk > 1:
+                chunk //= 2
+                continue
+            behind = _behind(path, table, first)
+            if first == _FIRST_ROW and behind > _LAST_ROW:
+                raise  # nothing of it can be read
+            missed.add(DAMAGED_ROWS, 0)
+            first = behind
+            continue
+        found += (row for row in part if row[1])
+        if len(part) < chunk:
+            break
+        first, chunk = part[-1][0] + 1, min(2 * chunk, CHUNK)
+    found.sort(key=lambda row: [(_RANKS.get(type(it), 0), it) for it in row[2:]])
+    return [row[0] for row in found]
+
+
+_RANKS: Final = {int: 1, float: 1, str: 2, bytes: 3}
+"""SQLite's order of types, after null."""
+
+
+def _behind(path: Path, table: str, first: int) -> int:
+    """Return the number from which a table can be read again, behind a damaged row or page."""
+    bad, step = first, 1
+    while bad + step <= _LAST_ROW and not _is_readable(path, table, bad + step):
+        bad, step = bad + step, 2 * step
+    good = min(bad + step, _LAST_ROW + 1)
+    while good - bad > 1:
+        middle = (good + bad) // 2
+        if _is_readable(path, table, middle):
+            good = middle
+        else:
+            bad = middle
+    return good
+
+
+def _is_readable(path: Path, table: str, number: int) -> bool:
+    query = f"SELECT rowid FROM {table} NOT INDEXED WHERE rowid >= ? ORDER BY rowid LIMIT 1"
+    try:
+        rows(path, query, number)
+    except _DamagedError:
+        return False
+    return True
 
 
 def _unreadable(error: Exception, path: Path) -> OSError:
-    return OSError(EIO, f"the database cannot be read: {error}", str(path))
+    why = f"the database cannot be read: {error}"
+    if isinstance(error, sqlite3.DataError):
+        return _TooLongError(EFBIG, why, str(path))
+    if isinstance(error, sqlite3.Error) and _code(error) in _DAMAGED:
+        return _DamagedError(EIO, why, str(path))
+    return OSError(EIO, why, str(path))
+
+
+_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR)
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _open(path: Path) -> _CopiedDatabase:

@@ -19,6 +19,7 @@ from acphold.imports.readers import AgentConverter, Reader, call_fields, token_c
 from acphold.imports.records import list_in
 from acphold.imports.sources import Home, Source, files_below, note
 from acphold.imports.values import (
+    Missed,
     Object,
     first_text,
     from_json,
@@ -104,7 +105,7 @@ def _chain(database: Path, session_id: str) -> list[str]:
     """Return a session and its continuations, in order."""
     chain = [session_id]
     while len(chain) < _LONGEST:
-        found = databases.rows(database, f"SELECT id FROM sessions WHERE {_GOES_ON}", chain[-1])
+        found = databases.rows_of(database, "sessions", "id", _GOES_ON, Missed(), chain[-1])
         following = [one for (one,) in found if isinstance(one, str) and one not in chain]
         if not following:
             break

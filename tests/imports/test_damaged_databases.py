@@ -1,0 +1,143 @@
+"""A damaged page of a database costs the conversations, or messages, that lie on it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from acphold.imports import Home, reader
+from acphold.imports.sources import noting_unreadable
+from tests.imports.test_crush import Database
+from tests.imports.test_cursor import Editor
+from tests.imports.test_goose import Store as Goose
+from tests.imports.test_hermes import State
+from tests.imports.test_opencode import Store
+from tests.imports.test_zed import Threads, agent, user
+from tests.imports.told import Story
+
+COUNT = 60
+LONG = "x" * 300
+"""Makes a message large enough that pages hold few of them."""
+
+
+def asked(number: int) -> str:
+    return f"Question {number}. {LONG}"
+
+
+def answered(number: int) -> str:
+    return f"Answer {number}. {LONG}"
+
+
+def opencode(home: Path, program: str = "opencode") -> sqlite3.Connection:
+    store = Store(home, program)
+    for n in range(COUNT):
+        store.session(f"ses_{n}", title=f"Title {n}. {LONG}")
+        store.message("user", asked(n), session=f"ses_{n}")
+        store.message("assistant", answered(n), session=f"ses_{n}")
+    return store.db
+
+
+def goose(home: Path) -> sqlite3.Connection:
+    store = Goose(home)
+    for n in range(COUNT):
+        store.session(str(n), name=f"Title {n}. {LONG}")
+        store.message("user", asked(n), session=str(n))
+        store.message("assistant", answered(n), session=str(n))
+    return store.db
+
+
+def crush(home: Path) -> sqlite3.Connection:
+    database = Database(home)
+    for n in range(COUNT):
+        database.session(str(n), title=f"Title {n}. {LONG}")
+        database.message("user", asked(n), session=str(n))
+        database.message("assistant", answered(n), session=str(n))
+    return database.db
+
+
+def hermes(home: Path) -> sqlite3.Connection:
+    state = State(home)
+    for n in range(COUNT):
+        state.session(str(n), title=f"Title {n}. {LONG}")
+        state.message("user", asked(n), session=str(n))
+        state.message("assistant", answered(n), session=str(n), finish_reason="stop")
+    return state.db
+
+
+def zed(home: Path) -> sqlite3.Connection:
+    threads = Threads(home)
+    for n in range(COUNT):
+        threads.put(user(asked(n)), agent(answered(n)), thread=str(n), plain=True)
+    return threads.db
+
+
+def cursor(home: Path) -> sqlite3.Connection:
+    editor = Editor(home)
+    for n in range(COUNT):
+        editor.composer(str(n))
+        editor.bubble(1, asked(n), str(n))
+        editor.bubble(2, answered(n), str(n))
+    return editor.db
+
+
+HOMES: dict[str, Callable[[Path], sqlite3.Connection]] = {
+    "opencode": opencode, "goose": goose, "crush": crush, "hermes": hermes, "zed": zed,
+    "cursor": cursor,
+}  # fmt: skip
+
+
+def damaged(database: sqlite3.Connection, words: str) -> None:
+    """Overwrite the pages that contain some words."""
+    ((_, _, name),) = database.execute("PRAGMA database_list")
+    ((size,),) = database.execute("PRAGMA page_size")
+    database.close()
+    raw = bytearray(Path(name).read_bytes())
+    for at in range(0, len(raw), size):
+        if words.encode() in raw[at : at + size]:
+            raw[at : at + size] = b"\xee" * size
+    Path(name).write_bytes(raw)
+
+
+def told(name: str, home: Path) -> dict[str, list[tuple[str, str]]]:
+    """What is told of each conversation that is found."""
+    reading = reader(name)
+    with noting_unreadable() as unreadable:
+        found = list(reading.find(Home(home)))
+    assert all("damaged" in str(error) for error in unreadable)
+    return {source.session_id: Story(reading, source).said() for source in found}
+
+
+@pytest.mark.parametrize("name", HOMES)
+@pytest.mark.parametrize("word", ["Question", "Title", "Answer"])
+def test_a_damaged_page_costs_what_lies_on_it(tmp_path: Path, name: str, word: str) -> None:
+    damaged(HOMES[name](tmp_path), f"{word} 30. {LONG[:9]}")
+    said = told(name, tmp_path)
+    whole = [[("user", asked(n)), ("agent", answered(n))] for n in range(COUNT)]
+    kept = [one for one in said.values() if one in whole]
+    lost = COUNT - len(kept)
+    has_titles = name not in ("zed", "cursor")
+    assert (0 < lost <= 15) if has_titles or word != "Title" else lost == 0
+
+
+@pytest.mark.parametrize("name", ["opencode", "goose", "crush", "hermes"])
+def test_rows_on_a_damaged_page_are_counted(tmp_path: Path, name: str) -> None:
+    damaged(HOMES[name](tmp_path), f"Question 30. {LONG[:9]}")
+    reading = reader(name)
+    found = [source for source in reading.find(Home(tmp_path)) if source.session_id.endswith("1")]
+    assert Story(reading, found[0]).facts.missed["damaged pages of databases"] > 0
+
+
+def test_the_order_of_messages_is_kept_around_a_damaged_page(tmp_path: Path) -> None:
+    store = Goose(tmp_path)
+    store.session("1")
+    for n in range(COUNT):
+        store.message("user", asked(n))
+        store.message("assistant", answered(n))
+    damaged(store.db, f"Question 30. {LONG[:9]}")
+    (said,) = told("goose", tmp_path).values()
+    every = [it for n in range(COUNT) for it in (("user", asked(n)), ("agent", answered(n)))]
+    assert said == [one for one in every if one in said]
+    assert len(every) - 15 < len(said) < len(every)
