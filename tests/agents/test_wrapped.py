@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,6 +28,7 @@ from acphold.errors import (
 )
 from acphold.journal.lineage import identity
 from acphold.journal.stores import open_journal
+from acphold.live.agents import wrapped
 from acphold.live.agents.capabilities import KEEPS_SESSIONS, KEPT_IN_FRONT
 from acphold.live.agents.interface import (
     AgentExchange,
@@ -37,7 +39,7 @@ from acphold.live.agents.interface import (
     Updates,
     ask,
 )
-from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
+from acphold.live.agents.wrapped import DEFAULTS, ProcessAgent, ProcessOptions
 from tests.editor import SCRIPTED, received, scripted_agent
 
 DEADLINE = 20.0
@@ -327,6 +329,34 @@ async def test_a_refusal_of_initialize_leaves_no_program_and_may_be_tried_again(
             assert not process.alive
             with pytest.raises(AgentExitedError):
                 await ask(process, "session/new", b"{}")
+
+
+async def test_while_it_lives_a_slow_agent_is_waited_for_and_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(wrapped, "SLOW_SECONDS", 0.05)
+    assert DEFAULTS.start_timeout == 300
+    read, write = os.pipe()
+    flag = tmp_path / "flag"
+    code = f"import os, sys, time\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.01)\n"
+    code += "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    command = [sys.executable, "-c", code, *scripted_agent()[1:]]
+    options = ProcessOptions(called="slow", relay_to=(write,))
+    process = ProcessAgent(command, Heard(), Surroundings.here(), options)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            starting = asyncio.create_task(process.initialize(b"{}"))
+            said = b""
+            while said.count(b"\n") < 2:
+                said += await asyncio.to_thread(os.read, read, 4096)
+            flag.touch()
+            await starting
+    finally:
+        await process.aclose()
+        os.close(read)
+        os.close(write)
+    first, *_ = said.decode().splitlines()
+    assert first.startswith("acphold: waiting for slow, which has not answered `initialize` for 0")
 
 
 async def test_cancelling_initialize_leaves_no_program() -> None:

@@ -109,6 +109,17 @@ async def test_an_agent_that_never_answers_initialize_is_given_up_after_the_star
         await gone(agents)
 
 
+@pytest.mark.parametrize("more", ["", "; sys.stdout.flush(); sys.stdin.read()"])
+async def test_what_a_program_writes_in_place_of_messages_is_quoted(
+    journal: Path, more: str, defaults: Defaults
+) -> None:
+    defaults(start_timeout=1)
+    code = f"import sys; print('Usage: agent [OPTIONS]'){more}"
+    command = lone_command([sys.executable, "-c", code])
+    async with editor(command, journal=journal) as client:
+        assert 'it wrote to stdout: "Usage: agent [OPTIONS]"' in (await refused(client)).message
+
+
 async def test_after_the_start_timeout_the_client_may_try_again(
     journal: Path, tmp_path: Path, defaults: Defaults
 ) -> None:

@@ -221,6 +221,16 @@ async def test_the_agents_own_sessions_stand_in_the_same_list_each_once(
         assert listed[-2]["title"] == "Old"
 
 
+@pytest.mark.parametrize("cwd", ["", ".", "work", "~/work"])
+async def test_a_session_of_the_agents_own_without_an_absolute_folder_is_not_handed_on(
+    journal: Path, tmp_path: Path, cwd: str
+) -> None:
+    agent = stored(tmp_path / "store", here={"cwd": "/here"}, there={"cwd": cwd})
+    async with wrapped(journal, **agent) as client:
+        assert ids(await client.sessions()) == ["here"]
+        assert ids(await client.sessions(cwd="/here")) == ["here"]
+
+
 async def test_the_agents_own_sessions_are_filtered_by_cwd_even_if_it_does_not(
     journal: Path, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 # -- waits for agents, servers and other programs --
 
-AGENT_START_SECONDS: Final = 60.0
+AGENT_START_SECONDS: Final = 300.0
 """An agent may take this long to answer `initialize`, if the settings say nothing else."""
 
 AGENT_OPEN_SECONDS: Final = 120.0

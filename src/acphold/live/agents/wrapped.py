@@ -100,6 +100,24 @@ def last_line(process: ChildProcess | None) -> str:
     return f": {words[:MOST_LETTERS]}" if words else ""
 
 
+def printed(peer: Peer) -> str:
+    """Return what a program wrote to stdout in place of messages, to put after a sentence."""
+    said = " ".join(peer.unreadable.decode(errors="replace").split())
+    return f'; it wrote to stdout: "{said[:MOST_LETTERS]}"' if said else ""
+
+
+async def say_slow(name: str, process: ChildProcess, seconds: float) -> None:
+    """Say every SLOW_SECONDS, where the program's stderr goes, that we wait for it."""
+    waited = 0.0
+    while True:
+        await asyncio.sleep(SLOW_SECONDS)
+        waited += SLOW_SECONDS
+        process.say(
+            f"acphold: waiting for {name}, which has not answered `initialize` for {waited:g} s; "
+            f"it may be downloading, and is given up after {seconds:g} s"
+        )
+
+
 def without_our_code(error: errors.RemoteError) -> errors.RemoteError:
     """Return an agent's error; only its message, if it has a code of ours."""
     is_ours = error.code in OUR_CODES
@@ -161,11 +179,14 @@ OUR_CODES = (errors.HELD_ELSEWHERE, errors.OTHER_AGENT, errors.JOURNAL_FAILED)
 """Codes by which acphold sends a client elsewhere, or says that the journal has failed; an agent's
 errors have others."""
 
-START_TIMEOUT = 60.0
+START_TIMEOUT = 300.0
 """Seconds for the answer to `initialize`; programs that download themselves first are slow."""
 
 NOT_SENT = -1
 """Stands for the id of a request that will be sent again."""
+
+SLOW_SECONDS = 20.0
+"""Seconds after which the client's log says that we still wait for it, again and again."""
 
 STUCK_SECONDS = 2.0
 """Seconds that a notification waits for a program that does not read: clients wait behind it."""
@@ -317,6 +338,7 @@ class ProcessAgent:
         pump = self._tasks.start(peer.pump(), "agent pump")
         self._tasks.start(hang_up_behind(process, peer, pump), "agent exit")
         seconds = self._options.start_timeout
+        slow = self._tasks.start(say_slow(self.called, process, seconds), "slow agent")
         try:  # leave no half-started program behind
             try:
                 result = await peer.call_raw(
@@ -326,19 +348,21 @@ class ProcessAgent:
             except errors.SilentPeerError:
                 raise errors.AgentStartError(
                     f"{self.called} did not answer `initialize` within {seconds:g} s"
-                    f"{last_line(process)}; is it an ACP agent?"
+                    f"{last_line(process)}{printed(peer)}; is it an ACP agent?"
                 ) from None
             except errors.ConnectionLostError:
                 end = await exit_error(self.called, process)
                 raise errors.AgentStartError(
                     f"{self.called} ended before it answered `initialize` ({end.status})"
-                    f"{last_line(process)}"
+                    f"{last_line(process)}{printed(peer)}"
                 ) from None
             except errors.RemoteError as error:
                 raise without_our_code(error) from None
         except BaseException:
             await self._stop()
             raise
+        finally:
+            slow.cancel()
         self.capabilities = answer.agent_capabilities
         self.has_sign_in = bool(answer.auth_methods)
         self.can_fork = forks(result)

@@ -7,6 +7,9 @@ from the changes that it tells beside them. A session of ours follows when that 
   list; a person's title stays;
 - a session that the agent archives leaves our list, and one that it puts back returns.
 
+A session of its own without an absolute folder, which the protocol asks for, is not handed on: a
+client would open it in some folder of its own.
+
 The first time that we hear of a session, it may have been archived here meanwhile: then only the
 title counts. A change that is made here is told to an agent that has a method for it.
 """
@@ -17,6 +20,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
+from pathlib import PureWindowsPath
 from time import monotonic
 
 from msgspec import Raw, Struct
@@ -49,6 +53,11 @@ class ListLine(Struct, frozen=True):
     info: SessionInfo
     raw: bytes
     archived: bool
+
+    @property
+    def has_folder(self) -> bool:
+        """True if its folder is an absolute path, here or on Windows."""
+        return os.path.isabs(self.info.cwd) or PureWindowsPath(self.info.cwd).is_absolute()
 
     @property
     def updated_at(self) -> int | None:
@@ -164,7 +173,7 @@ class AgentsList:
         others = [
             (self.line(agents_id) or line).raw
             for agents_id, line in heard.items()
-            if agents_id not in linked
+            if agents_id not in linked and line.has_folder
         ]
         return [it for it in linked.values() if it is not None], others
 
@@ -215,6 +224,8 @@ class AgentsList:
             if is_whole and known is not None and known.number < number:
                 del self._known[agents_id]
         self._lists[place] = found
+        if lost := sum(not line.has_folder for line in found.values()):
+            log.info("the agent lists %s sessions without an absolute folder: left out", lost)
         for agents_id, line in found.items():
             self._note(agents_id, line, number)
         return found

@@ -120,6 +120,7 @@ class SessionList(Struct, eq=False):
                 line
                 for agents_id, line in own.items()
                 if agents_id not in (linked.keys() | filter.held)
+                and line.has_folder
                 and folders.have(line.info.cwd)
                 and (after is None or after < line.key)
             ]
@@ -139,6 +140,7 @@ class SessionList(Struct, eq=False):
             elif (
                 not tenant
                 and (line := self.agents.line(session_id)) is not None
+                and line.has_folder
                 and await self.agents.only_its([session_id])
             ):
                 found.append(_mark(line))

@@ -57,6 +57,8 @@ DEAF = 3
 """The connection to an agent is closed when this many times the largest message waits for it.
 Prompts stop at two; the rest is answers that it requested and does not read."""
 
+UNREADABLE_BYTES = 1024
+
 MALFORMED_LOGGED = 100
 """Unreadable lines that are all logged, before only some are: a peer may send nothing else."""
 
@@ -120,6 +122,8 @@ class Peer:
         self._is_agent = is_agent
         self._full = max(UNREAD, DEAF * limit) if is_agent else UNREAD
         self._malformed = 0
+        self.unreadable = b""
+        """The first lines that were no messages, up to UNREADABLE_BYTES."""
         self._calls: dict[int, OnAnswer] = {}
         self._open = OpenRequests()
         self._holds = is_agent
@@ -296,6 +300,9 @@ class Peer:
     def _log_malformed(self, lines: Sequence[protocol.MalformedReceived]) -> None:
         """Log unreadable lines: the first MALFORMED_LOGGED, then whenever their number doubles."""
         before, self._malformed = self._malformed, self._malformed + len(lines)
+        if len(self.unreadable) < UNREADABLE_BYTES:
+            said = b"\n".join([self.unreadable, *(line.excerpt for line in lines)])
+            self.unreadable = said[:UNREADABLE_BYTES].lstrip()
         if before >= MALFORMED_LOGGED and self._malformed.bit_length() == before.bit_length():
             return
         first, more = lines[0], len(lines) - 1

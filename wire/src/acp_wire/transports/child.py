@@ -126,6 +126,11 @@ class ChildProcess:
 
         return last_words(self.stderr_tail(50))
 
+    def say(self, words: str) -> None:
+        """Write a line of our own where its stderr goes."""
+        for relay in self._relays:
+            relay.pass_on(f"{words}\n".encode())
+
     async def wait(self) -> str:
         """Wait until the program ends; return `exit status 3` or `signal SIGKILL`."""
         return describe(await asyncio.shield(self._exited))
