@@ -65,11 +65,11 @@ PUBLIC = {
         RemoteTurn Replay UpdateStream connect connect_over connected_to
     """,
     "acphold.imports": """
-        ALL Growth Home IMPORTED ImportMemory ImportSelection Intake NAMES OUTCOMES Outcome
+        ALL Deletion Growth Home IMPORTED ImportMemory ImportSelection Intake NAMES OUTCOMES Outcome
         PieceReader Reader Source
         TakenSource WAVES WORTH_LISTING is_quiet
-        deletions each fault forecast give_up_lost noting_unreadable read_beside read_listed
-        reader
+        deletions each fault forecast give_up_lost noting_files noting_unreadable read_beside
+        read_listed reader
     """,
     "acp_wire.rpc": """
         CutNotification Event MAX_MESSAGE MalformedReceived NotificationReceived Peer Protocol

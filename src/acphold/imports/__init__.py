@@ -17,9 +17,9 @@ from acphold.imports.intake import (
     is_quiet,
 )
 from acphold.imports.pieces import fault
-from acphold.imports.readers import NAMES, WAVES, Reader, deletions, reader
+from acphold.imports.readers import NAMES, WAVES, Deletion, Reader, deletions, reader
 from acphold.imports.session_writer import IMPORTED
-from acphold.imports.sources import Home, Source, noting_unreadable
+from acphold.imports.sources import Home, Source, noting_files, noting_unreadable
 
 __all__ = [
     "ALL",
@@ -28,6 +28,7 @@ __all__ = [
     "OUTCOMES",
     "WAVES",
     "WORTH_LISTING",
+    "Deletion",
     "Growth",
     "Home",
     "ImportMemory",
@@ -44,6 +45,7 @@ __all__ = [
     "forecast",
     "give_up_lost",
     "is_quiet",
+    "noting_files",
     "noting_unreadable",
     "read_beside",
     "read_listed",

@@ -30,7 +30,7 @@ from typing import Any, Final
 
 from acp_wire.workspace.regular_files import open_fd
 from acphold.imports.records import LINE_BYTES, TOO_LONG
-from acphold.imports.sources import Source, note, note_look
+from acphold.imports.sources import Source, note, note_database
 from acphold.imports.values import Missed, milliseconds
 
 ATTEMPTS: Final = 10
@@ -97,7 +97,7 @@ def sessions_of(path: Path, table: str, columns: str, where: str) -> Iterator[tu
     Nothing if there is no such file; an unreadable one is noted.
     """
     missed = Missed()
-    note_look(path)
+    note_database(path)
     try:
         if path.exists():
             # A page of the messages that are counted may be damaged.

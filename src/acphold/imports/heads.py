@@ -118,7 +118,7 @@ def list_row(source: Source, reading: Reader, cwd: str | None, *, redact: bool) 
             prompt = next((entry.raw for entry in writer.take() if entry.kind == PROMPT), None)
             if prompt is not None:
                 break
-    if prompt is None or cwd not in (None, facts.cwd):
+    if prompt is None or cwd not in (None, facts.named_folder):
         return None
     title = None if redact else facts.title or first_line(prompt)
     changed_at = source.changed_at // 1_000_000

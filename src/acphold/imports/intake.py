@@ -15,6 +15,7 @@ its first turn.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
@@ -117,17 +118,22 @@ def is_quiet(source: Source) -> bool:
 
 
 class TakenSource(Struct, frozen=True):
-    """The outcome for a source, and its counts: see `Facts`."""
+    """The outcome for a source, and its counts: see `Facts`.
+
+    `windows_folder` is its folder if that is one of Windows which is not here.
+    """
 
     outcome: Outcome
     missed: Counter[str] = field(default_factory=Counter)
     missed_bytes: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
+    windows_folder: str = ""
 
     @classmethod
     def of(cls, outcome: Outcome, facts: Facts) -> TakenSource:
         """Return the outcome with these facts."""
-        return cls(outcome, facts.missed, facts.missed_bytes, facts.removed)
+        folder = "" if os.path.isabs(facts.folder) else facts.folder
+        return cls(outcome, facts.missed, facts.missed_bytes, facts.removed, folder)
 
 
 PieceReader = Callable[[Source, Reader, KnownPart, Manner], AsyncIterator[NewsPiece]]
@@ -160,7 +166,7 @@ def _refusal(first: NewsPiece, selection: ImportSelection) -> Outcome | None:
     """Return the reason not to take in a conversation that begins like this, or None."""
     if first.is_last and all(entry.kind != PROMPT for entry in first.entries):
         return "empty"
-    return "elsewhere" if selection.cwd not in (None, first.facts.cwd) else None
+    return "elsewhere" if selection.cwd not in (None, first.facts.named_folder) else None
 
 
 class Intake:

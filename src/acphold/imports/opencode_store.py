@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from acphold.imports import databases
 from acphold.imports.records import HELD_BYTES, document, readable
-from acphold.imports.sources import files_below, note, note_look
+from acphold.imports.sources import files_below, note, note_database
 from acphold.imports.values import Missed, Object, from_json, milliseconds, obj, objects, text
 
 MESSAGES_OF: Final = {"session": "message", "session_v2": "session_message"}
@@ -78,7 +78,7 @@ def _in_order(places: Iterable[_Place]) -> Iterator[str]:
 
 def existing_tables(database: Path) -> list[str]:
     """Return the tables of sessions that a database has; an unreadable one is noted."""
-    note_look(database)
+    note_database(database)
     try:
         if database.exists():
             return [name for name in MESSAGES_OF if databases.columns_of(database, name, ["id"])]

@@ -29,6 +29,7 @@ from msgspec.structs import replace
 
 from acp_conversation.history.entries import Origin
 from acp_wire.workspace import regular_files
+from acphold.imports.windows_folders import folder_here, is_of_windows
 
 MARK: Final = " (imported)"
 """Added to the title of a session whose id belonged to another conversation here."""
@@ -73,10 +74,20 @@ class Facts(Struct):
     removed: Counter[str] = field(default_factory=Counter)
 
     @property
+    def named_folder(self) -> str:
+        """The folder that a transcript names; of one of Windows, the path here if it exists.
+
+        Empty where it names none that can be.
+        """
+        if len(self.cwd) > LONGEST_PATH:
+            return ""
+        found = folder_here(self.cwd)
+        return found if os.path.isabs(found) or is_of_windows(found) else ""
+
+    @property
     def folder(self) -> str:
-        """The conversation's folder; the home folder where a transcript names none that can be."""
-        is_one = os.path.isabs(self.cwd) and len(self.cwd) <= LONGEST_PATH
-        return self.cwd if is_one else os.path.expanduser("~")
+        """The conversation's folder; the home folder where a transcript names none."""
+        return self.named_folder or os.path.expanduser("~")
 
 
 class Manner(Struct, frozen=True):
@@ -227,14 +238,18 @@ def files_below(folder: Path, pattern: str) -> Iterator[Path]:
             continue
         has_files = is_recursive or depth == len(above)
         is_wanted = matches[-1 if has_files else depth]
+        seen = _seen.get() if has_files else None
         inside: list[_Found] = []
         for entry in _entries(place):
             try:
                 if is_recursive and entry.is_dir(follow_symlinks=False):
                     inside.append(_Found(place, entry.name, depth + 1))
                 elif not is_wanted(entry.name) or _leads_out(entry, folder):
-                    continue
+                    if seen is not None and entry.name.endswith(_KEEPING):
+                        seen.others.add(entry.path)
                 elif has_files and entry.is_file():
+                    if seen is not None:
+                        seen.known.add(entry.path)
                     inside.append(_Found(place, entry.name, None))
                 elif not has_files and entry.is_dir():
                     inside.append(_Found(place, entry.name, depth + 1))
@@ -301,6 +316,63 @@ def note(error: OSError) -> None:
         found.append(error)
 
 
+# -- files that no reader takes ------------------------------------------------------------------
+
+_KEEPING: Final = (".db", ".json", ".jsonl", ".ndjson", ".sqlite", ".zst")
+"""Endings of files in which programs keep conversations."""
+
+_BESIDE: Final = frozenset({"api_conversation_history.json", "context_history.json"})
+"""Files that repeat a conversation beside it."""
+
+_BEGINNING: Final = 64 << 10
+"""Bytes of a file in which it looks like a conversation, or does not."""
+
+_SPOKEN: Final = re.compile(
+    rb'"(?:role|author|sender|speaker|from|type)"\s*:\s*"(?:user|human|assistant|user_message)"'
+    rb"|CREATE TABLE [\"'`\[]?\w*(?:session|message|thread|conversation|chat)\w*",
+    re.IGNORECASE,
+)
+
+
+class SeenFiles:
+    """The files in the folders that are searched: those that a reader knows, and others."""
+
+    def __init__(self) -> None:
+        self.known: set[str] = set()
+        self.others: set[str] = set()
+
+    def unknown(self) -> list[str]:
+        """Return the other files that look like a conversation."""
+        return sorted(path for path in self.others - self.known if _looks_like_one(path))
+
+
+def _looks_like_one(path: str) -> bool:
+    name = os.path.basename(path)
+    if name in _BESIDE or not os.path.isfile(path):
+        return False
+    try:
+        with open(regular_files.open_fd(Path(path)), "rb") as file:
+            begun = file.read(_BEGINNING)
+    except OSError as error:
+        note(error)
+        return False
+    return begun.startswith(b"\x28\xb5\x2f\xfd") or _SPOKEN.search(begun) is not None
+
+
+_seen: ContextVar[SeenFiles | None] = ContextVar("seen", default=None)
+
+
+@contextmanager
+def noting_files() -> Iterator[SeenFiles]:
+    """Yield the files in the folders that are searched within the block."""
+    found = SeenFiles()
+    before = _seen.set(found)
+    try:
+        yield found
+    finally:
+        _seen.reset(before)
+
+
 Stamp = tuple[int, int, int]
 """Size, time of change (ns) and inode of a file or folder; zeros if it is missing."""
 
@@ -335,6 +407,15 @@ def note_look(path: Path) -> None:
     """Note that this folder or database is searched for conversations."""
     if (found := _looks.get()) is not None:
         found[str(path)] = stamp(str(path))
+
+
+def note_database(path: Path) -> None:
+    """Note that this database is searched, and no other one beside it."""
+    note_look(path)
+    if (seen := _seen.get()) is not None:
+        seen.known.add(str(path))
+        beside = (path.parent.glob(f"*{path.suffix}") for _ in range(path.suffix in _KEEPING))
+        seen.others.update(str(other) for found in beside for other in found)
 
 
 # -- files in the user's projects ----------------------------------------------------------------

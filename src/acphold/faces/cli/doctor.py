@@ -10,9 +10,10 @@ import shlex
 import stat
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -35,6 +36,7 @@ from acphold.faces.cli.findings import (
     check_journal,
     repair_journal,
 )
+from acphold.faces.cli.import_command import name_unknown
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.scopes import what_ends_us
 from acphold.faces.cli.session_copies import NameOnly
@@ -51,7 +53,22 @@ from acphold.faces.cli.settings import (
 from acphold.faces.cli.setup import absolute_command
 from acphold.faces.cli.terminal_text import folder, on_one_line, quantity
 from acphold.faces.cli.wrap import options_of, settings_parser
-from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
+from acphold.imports import (
+    NAMES,
+    OUTCOMES,
+    Deletion,
+    Home,
+    Intake,
+    Outcome,
+    Reader,
+    Source,
+    deletions,
+    fault,
+    forecast,
+    noting_files,
+    noting_unreadable,
+    reader,
+)
 from acphold.journal.stores import engine_has_search, engine_version
 from acphold.known_agents import KNOWN_AGENTS
 from acphold.live.agents.capabilities import ClientOffer, answer_for_client
@@ -298,39 +315,66 @@ def _version(program: str) -> str:
 
 
 async def check_transcripts() -> list[Diagnosis]:
-    """Find agents that delete conversations, and if all that exist were imported."""
+    """Find agents that delete conversations, and conversations that are not current here."""
     home = Home(Path.home(), dict(os.environ))
     findings = []
-    for found in deletions(home):
-        reading = reader(found.reader)
-        sources = [*reading.find(home)]
-        left = len(sources)
+    deleting = {found.reader: found for found in deletions(home)}
+    async with AsyncExitStack() as stack:
+        intake = None
         with suppress(errors.JournalError):  # there is none, or it is reported as such
-            async with existing_journal() as kept:
-                left = await _count_to_import(Intake(kept), sources, reading)
-        what = f"{found.agent} {found.when}"
-        if not left:
-            findings.append(Diagnosis(f"{what}; all current ones are imported"))
-            continue
-        text = (
-            f"{what}; `acphold import` keeps them here ({left:,} of {len(sources):,} not yet), and "
-            f"{found.setting} in {folder(str(found.file))} keeps them there"
-        )
-        findings.append(Diagnosis(text, is_past=True))
+            intake = Intake(await stack.enter_async_context(existing_journal()))
+        for name in NAMES:
+            reading = reader(name)
+            with noting_unreadable() as unreadable, noting_files() as seen:
+                sources = []
+                try:
+                    for source in reading.find(home):
+                        seen.known.update(source.paths)
+                        sources.append(source)
+                except Exception as error:
+                    unreadable.append(OSError(str(fault(error))))
+                unknown = seen.unknown()
+            left = await _count_to_import(intake, sources, reading)
+            if found := deleting.get(name):
+                findings.append(_deletion(found, left.total(), len(sources)))
+            elif left:
+                why = ", ".join(f"{OUTCOMES[outcome]} {n:,}" for outcome, n in left.items())
+                text = f"{name}: {quantity(left.total(), 'conversation')} not current ({why})"
+                findings.append(Diagnosis(f"{text}; `acphold import` reads them", is_past=True))
+            if unknown:
+                findings.append(Diagnosis(f"{name}: {name_unknown(unknown)}", is_past=True))
+            for problem in unreadable:
+                where = f"{folder(problem.filename)}: " if problem.filename else ""
+                text = f"{name}: cannot read {where}{problem.strerror or problem}"
+                findings.append(Diagnosis(on_one_line(text), is_past=True))
     return findings
 
 
-async def _count_to_import(intake: Intake, sources: list[Source], reading: Reader) -> int:
-    """Count what an import would add; files without any message do not count."""
-    changed = await intake.select_changed(sources, reading)
-    if len(changed) > bounds.DOCTOR_TRANSCRIPTS:
-        return len(changed)
-    left = 0
-    for source in changed:
-        outcome = await intake.expect(source, reading)
-        with suppress(OSError, errors.TranscriptError):  # `import` reports these
-            outcome = forecast(source, reading) if outcome == "new" else outcome
-            left += outcome in ("new", "grown")
+def _deletion(found: Deletion, left: int, count: int) -> Diagnosis:
+    what = f"{found.agent} {found.when}"
+    if not left:
+        return Diagnosis(f"{what}; all current ones are imported")
+    text = (
+        f"{what}; `acphold import` keeps them here ({left:,} of {count:,} not yet), and "
+        f"{found.setting} in {folder(str(found.file))} keeps them there"
+    )
+    return Diagnosis(text, is_past=True)
+
+
+async def _count_to_import(
+    intake: Intake | None, sources: list[Source], reading: Reader
+) -> Counter[Outcome]:
+    """Count what an import would add, by outcome; files without any message do not count."""
+    changed = sources if intake is None else await intake.select_changed(sources, reading)
+    left: Counter[Outcome] = Counter()
+    for number, source in enumerate(changed):
+        outcome: Outcome = "new" if intake is None else await intake.expect(source, reading)
+        if outcome == "new" and number < bounds.DOCTOR_TRANSCRIPTS:
+            outcome = "empty"
+            with suppress(OSError, errors.TranscriptError):  # `import` reports these
+                outcome = forecast(source, reading)
+        if outcome in ("new", "grown"):
+            left[outcome] += 1
     return left
 
 

@@ -24,6 +24,7 @@ from acphold.faces.cli.index_beside import Indexing, finish_index, memory_file
 from acphold.faces.cli.journals import existing_journal, journal_if_any, unread_remark
 from acphold.faces.cli.settings import agents_on_path
 from acphold.faces.cli.terminal_text import (
+    folder,
     on_one_line,
     progress_bars,
     quantity,
@@ -260,15 +261,16 @@ class _ImportRun(Struct):
         found: list[Source] = []
         tally = self.tallies[reading.name]
         unreadable: list[OSError | TranscriptError] = []
-        with imports.noting_unreadable() as noted:
+        with imports.noting_unreadable() as noted, imports.noting_files() as seen:
             try:
-                found.extend(
-                    replace(source, agent=self.name or source.agent, given=self.home.is_given)
-                    for source in reading.find(self.home)
-                    if source.changed_at >= self.since * 1_000_000
-                )
+                for source in reading.find(self.home):
+                    seen.known.update(source.paths)
+                    if source.changed_at >= self.since * 1_000_000:
+                        agent = self.name or source.agent
+                        found.append(replace(source, agent=agent, given=self.home.is_given))
             except Exception as error:
                 unreadable.append(imports.fault(error))
+            tally.count_unknown(seen.unknown())
         for failure in [*noted, *unreadable]:
             tally.count_failure(failure, str(self.home.path))
         tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
@@ -314,7 +316,7 @@ class _ImportRun(Struct):
 class Tally(Struct):
     """The outcomes of one agent's sources.
 
-    Failures that were `reported` before are not reported again.
+    Failures and files of an unknown form that were `reported` before are not reported again.
     """
 
     reported: frozenset[str] = frozenset()
@@ -324,21 +326,24 @@ class Tally(Struct):
     removed: Counter[str] = field(default_factory=Counter)
     compressed: int = 0
     failures: dict[str, None] = {}
+    unknown: list[str] = []
+    windows_folders: Counter[str] = field(default_factory=Counter)
 
     def next(self) -> Tally:
         """Return a new tally for the next look at the same sources."""
-        return Tally(self.reported.union(self.failures))
+        return Tally(self.reported.union(self.failures, self.unknown))
 
     @property
     def total(self) -> int:
         """The number of conversations; files without any message do not count."""
-        return self.outcomes.total() - self.outcomes["empty"] + len(self.failures)
+        read = self.outcomes.total() - self.outcomes["empty"]
+        return read + len(self.failures) + len(self.unknown)
 
     @property
     def has_news(self) -> bool:
         """True if something was imported, or could not be."""
         news = ("new", "apart", "grown")
-        return any(self.outcomes[word] for word in news) or bool(self.failures)
+        return any(self.outcomes[word] for word in news) or bool(self.failures or self.unknown)
 
     @contextmanager
     def counting(self, source: Source) -> Iterator[None]:
@@ -354,6 +359,12 @@ class Tally(Struct):
         self.missed.update(taken.missed)
         self.missed_bytes.update(taken.missed_bytes)
         self.removed.update(taken.removed)
+        if taken.windows_folder:
+            self.windows_folders[taken.windows_folder] += 1
+
+    def count_unknown(self, paths: list[str]) -> None:
+        """Count files that look like conversations of a form that is not known."""
+        self.unknown = [path for path in paths if path not in self.reported]
 
     def count_failure(self, error: OSError | AcpError, path: str) -> None:
         """Count a source that could not be read."""
@@ -371,6 +382,7 @@ class Tally(Struct):
             "failed": len(self.failures),
             "compressed": self.compressed,
             "failures": [*self.failures],
+            "unknown": self.unknown,
             "missed": dict(self.missed),
             "missedBytes": dict(self.missed_bytes),
             "removed": dict(self.removed),
@@ -384,6 +396,8 @@ class Tally(Struct):
         ]
         if self.failures:
             counts.append(f"unreadable {len(self.failures):,}")
+        if self.unknown:
+            counts.append(f"unknown {len(self.unknown):,}")
         what = quantity(self.total, "conversation")
         packed = f"   ({self.compressed:,} compressed)" if self.compressed else ""
         return f"{what:>22}   {'would be ' if dry else ''}{', '.join(counts)}{packed}"
@@ -391,6 +405,12 @@ class Tally(Struct):
     def messages(self) -> list[str]:
         """Return lines about unreadable, unknown and removed content."""
         messages = [f"cannot read {failure}" for failure in self.failures]
+        if self.unknown:
+            messages.append(name_unknown(self.unknown))
+        if folders := self.windows_folders:
+            count = quantity(folders.total(), "conversation")
+            such = on_one_line(next(iter(folders)))
+            messages.append(f"{count} in folders of Windows that are not here, such as {such}")
         if self.missed:
             most = [f"{what} ({count:,})" for what, count in self.missed.most_common(5)]
             more = f" and {len(self.missed) - 5} more kinds" if len(self.missed) > 5 else ""
@@ -400,3 +420,14 @@ class Tally(Struct):
             kinds = [f"{kind} {count:,}" for kind, count in self.removed.most_common()]
             messages.append(f"removed: {on_one_line(', '.join(kinds))}")
         return messages
+
+
+SHOWN_FILES = 3
+"""Most files of an unknown form that are named."""
+
+
+def name_unknown(paths: list[str]) -> str:
+    """Return a sentence about files of an unknown form."""
+    named = ", ".join(on_one_line(folder(path)) for path in paths[:SHOWN_FILES])
+    more = ", …" if len(paths) > SHOWN_FILES else ""
+    return f"{quantity(len(paths), 'file')} of an unknown form: {named}{more}"

@@ -1,0 +1,103 @@
+"""A file that looks like a conversation and that no reader takes is counted and named."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command_line import CommandLine
+from tests.imports.claude_home import Transcript
+from tests.imports.test_missed import HOMES, imported
+from tests.imports.told import write_lines
+
+SPOKEN = {"type": "user", "message": {"role": "user", "content": "Hello."}}
+
+
+@pytest.fixture
+def acphold(journal: Path) -> CommandLine:
+    return CommandLine(journal)
+
+
+@pytest.mark.parametrize(
+    ("agent", "place"),
+    [
+        ("claude", ".claude/projects/-x/session.ndjson"),
+        ("codex", ".codex/sessions/2027/01/02/thread-1.jsonl"),
+        ("gemini", ".gemini/tmp/x/chats/thread-1.json"),
+        ("pi", ".pi/agent/sessions/--x--/1.ndjson"),
+        ("copilot", ".copilot/session-state/1.json"),
+        ("vscode", ".config/Code/User/workspaceStorage/w/chatSessions/1.ndjson"),
+    ],
+)
+def test_a_file_of_another_name_among_conversations_is_named(
+    acphold: CommandLine, tmp_path: Path, agent: str, place: str
+) -> None:
+    path = write_lines(tmp_path / place, SPOKEN)
+    write_lines(path.with_name("settings.json"), {"theme": "dark"})
+    (told,) = imported(acphold, tmp_path, "--agent", agent)
+    assert told["unknown"] == [str(path)]
+    done = acphold.run("import", "--from", str(tmp_path))
+    assert f"{agent}: 1 file of an unknown form: {path}" in done.err
+
+
+@pytest.mark.parametrize(
+    ("agent", "place"),
+    [("goose", ".local/share/goose/sessions"), ("hermes", ".hermes")],
+)
+def test_a_database_beside_the_one_that_is_read_is_named(
+    acphold: CommandLine, tmp_path: Path, agent: str, place: str
+) -> None:
+    path = tmp_path / place / "next.db"
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE threads_v2 (id TEXT)")
+    (told,) = imported(acphold, tmp_path, "--agent", agent)
+    assert told["unknown"] == [str(path)]
+
+
+@pytest.mark.parametrize("which", HOMES)
+def test_what_lies_beside_a_conversation_of_a_known_form_is_not_named(
+    acphold: CommandLine, tmp_path: Path, which: str
+) -> None:
+    _, make, _ = HOMES[which]
+    make(tmp_path)
+    told: list[Any] = imported(acphold, tmp_path)
+    assert [one["unknown"] for one in told] == [[]]
+
+
+def test_the_doctor_names_what_is_not_current(
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, make, _ = HOMES["pi"]
+    make(tmp_path)
+    write_lines(tmp_path / ".pi/agent/sessions/--x--/1.ndjson", SPOKEN)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    said = " ".join(acphold.run("doctor").out.split())
+    assert "! pi: 1 conversation not current (new 1); `acphold import` reads them" in said
+    assert "! pi: 1 file of an unknown form: ~/.pi/agent/sessions/--x--/1.ndjson" in said
+    acphold.run("import")
+    (session,) = (tmp_path / ".pi/agent/sessions").glob("*/*.jsonl")
+    said_more = {"role": "user", "content": [{"type": "text", "text": "More."}]}
+    grown = {"type": "message", "id": "n1", "parentId": None, "timestamp": "2027-01-01T00:00:00Z"}
+    with session.open("a") as file:
+        file.write(json.dumps({**grown, "message": said_more}) + "\n")
+    said = " ".join(acphold.run("doctor").out.split())
+    assert "! pi: 1 conversation not current (grown 1)" in said
+
+
+def test_an_unknown_file_is_told_once_while_watching(acphold: CommandLine, tmp_path: Path) -> None:
+    from acphold.faces.cli.import_command import Tally
+
+    tally = Tally()
+    tally.count_unknown(["/x"])
+    later = tally.next()
+    later.count_unknown(["/x", "/y"])
+    assert (tally.unknown, later.unknown) == (["/x"], ["/y"])
+    Transcript("Hello.").write(tmp_path)
+    (told,) = imported(acphold, tmp_path)
+    assert (told["new"], told["unknown"]) == (1, [])

@@ -1,0 +1,93 @@
+"""A conversation of a program of Windows keeps its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from acphold.imports import windows_folders
+from acphold.imports.sources import Facts
+from acphold.imports.windows_folders import folder_here
+from tests.cli.command_line import CommandLine
+from tests.imports.claude_home import Transcript
+from tests.imports.test_missed import imported
+
+
+@pytest.fixture
+def drives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where WSL has mounted the drives, by its configuration."""
+    root = tmp_path / "drives"
+    (root / "c/Users/me/my project").mkdir(parents=True)
+    configuration = tmp_path / "wsl.conf"
+    configuration.write_text(
+        f'[boot]\nsystemd = true\n[automount]\nenabled = true\nRoot = "{root}/"\n[user]\nroot=/x\n'
+    )
+    monkeypatch.setattr(windows_folders, "CONFIGURATION", str(configuration))
+    monkeypatch.setenv("WSL_DISTRO_NAME", "Ubuntu")
+    folder_here.cache_clear()
+    return root
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["C:\\Users\\me\\my project", "c:/Users/me/my project", "C:\\Users/me\\my project\\"],
+)
+def test_a_folder_of_windows_is_the_one_that_wsl_has_mounted(drives: Path, written: str) -> None:
+    assert Facts("a", "s", written).folder == str(drives / "c/Users/me/my project")
+
+
+@pytest.mark.parametrize("host", ["wsl$", "wsl.localhost", "WSL.LocalHost"])
+def test_a_folder_of_this_distribution_is_the_one_here(
+    drives: Path, tmp_path: Path, host: str
+) -> None:
+    written = f"\\\\{host}\\ubuntu" + str(tmp_path).replace("/", "\\")
+    assert Facts("a", "s", written).folder == str(tmp_path)
+    assert Facts("a", "s", f"//{host}/Ubuntu{tmp_path}").folder == str(tmp_path)
+
+
+@pytest.mark.usefixtures("drives")
+@pytest.mark.parametrize(
+    "written",
+    [
+        "C:\\Users\\me\\gone",
+        "D:/work",
+        "\\\\wsl$\\Debian\\home\\me",
+        "\\\\wsl.localhost\\Ubuntu\\no\\such\\folder",
+        "\\\\server\\share\\work",
+    ],
+)
+def test_one_that_is_not_here_stays_as_it_is(written: str) -> None:
+    assert Facts("a", "s", written).folder == written
+
+
+@pytest.mark.usefixtures("drives")
+@pytest.mark.parametrize("written", ["", "work", "C:work", "\\work", "C:\\" + "x" * 5000])
+def test_what_is_no_absolute_folder_is_none(written: str, tmp_path: Path) -> None:
+    assert Facts("a", "s", written).named_folder == ""
+
+
+@pytest.mark.usefixtures("drives")
+def test_a_folder_of_windows_that_is_not_here_is_said(journal: Path, tmp_path: Path) -> None:
+    acphold = CommandLine(journal)
+    transcript = Transcript("Hello.")
+    for record in transcript.records:
+        record["cwd"] = "D:\\work"
+    transcript.write(tmp_path)
+    done = acphold.run("import", "--from", str(tmp_path))
+    such = "1 conversation in folders of Windows that are not here, such as D:\\work"
+    assert f"claude: {such}" in done.err
+    assert "D:\\work" in acphold.run("list", "--json").out.replace("\\\\", "\\")
+
+
+def test_one_folder_of_windows_can_be_asked_for_by_its_path_here(
+    journal: Path, tmp_path: Path, drives: Path
+) -> None:
+    acphold = CommandLine(journal)
+    transcript = Transcript("Hello.")
+    for record in transcript.records:
+        record["cwd"] = "C:\\Users\\me\\my project"
+    transcript.write(tmp_path)
+    here = str(drives / "c/Users/me/my project")
+    (told,) = imported(acphold, tmp_path, "--cwd", here)
+    assert told["new"] == 1
