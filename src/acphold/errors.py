@@ -29,6 +29,7 @@
     │   ├── TermsRefusedError      did not accept its sign-in, or a provider, again
     │   ├── AgentBusyError         at work on a cancelled turn, or not reading its stdin
     │   └── AgentTimeoutError      did not answer a request of ours in time
+    ├── TermsDifferError           a session on other terms than those of the client
     ├── RuntimeFolderError         the folder for sockets cannot be used
     ├── HeldElsewhereError         another process has the session live          -32050
     ├── OtherAgentError            a session of an agent that does not run here      -32051
@@ -274,6 +275,16 @@ class AgentTimeoutError(AgentError):
         super().__init__(f"the agent did not answer {method} within {seconds:g} s")
         self.method = method
         self.seconds = seconds
+
+
+class TermsDifferError(AcpError):
+    """A client would work on terms that it has not chosen: those of a session, and its own."""
+
+    def __init__(self, there: str, own: str, way_out: str) -> None:
+        super().__init__(
+            f"this works on the terms of another client ({there}), and you have chosen others "
+            f"({own}); {way_out}"
+        )
 
 
 class HeldElsewhereError(AcpError):

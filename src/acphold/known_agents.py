@@ -207,6 +207,24 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
 }
 """The table, by name."""
 
+TERMS_VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "claude": {
+        "ANTHROPIC_BASE_URL": "endpoint",
+        "ANTHROPIC_API_KEY": "key",
+        "ANTHROPIC_AUTH_TOKEN": "key",
+        "CLAUDE_CODE_OAUTH_TOKEN": "account",
+        "CLAUDE_CONFIG_DIR": "account",
+        "HTTPS_PROXY": "proxy",
+    },
+    "codex": {
+        "OPENAI_API_KEY": "key",
+        "CODEX_API_KEY": "key",
+        "CODEX_HOME": "account",
+    },
+}
+"""The variables that say for whom, and where, an agent works, and what each is, by its name here.
+Any other is only part of its surroundings."""
+
 DEMO: Final = "demo"
 """The name of acphold's own scripted agent; it is never looked for or suggested, only named."""
 

@@ -439,3 +439,22 @@ async def test_only_an_agent_that_keeps_sessions_too_is_told_in_which_journal_th
     finally:
         await process.aclose()
         await journal.aclose()
+
+
+async def test_a_start_in_newer_surroundings_keeps_the_variables_that_are_terms(
+    tmp_path: Path,
+) -> None:
+    told = tmp_path / "told"
+    script = f'echo "$WHO $ANTHROPIC_API_KEY $ANTHROPIC_BASE_URL." >> {told}; exec "$@"'
+    command = ["sh", "-c", script, "sh", *scripted_agent()]
+    plain = {key: it for key, it in Surroundings.here().env.items() if key[:9] != "ANTHROPIC"}
+    own = Surroundings({**plain, "WHO": "one", "ANTHROPIC_API_KEY": "one"}, "/")
+    process = ProcessAgent(command, Heard(), own, ProcessOptions(called="claude"))
+    assert process.terms.label == "variable ANTHROPIC_API_KEY"
+    newest = {"WHO": "two", "ANTHROPIC_API_KEY": "two", "ANTHROPIC_BASE_URL": "two"}
+    process.newest_surroundings = lambda: Surroundings({**plain, **newest}, "/")
+    async with asyncio.timeout(2 * DEADLINE):
+        await process.initialize(b"{}")
+        await process.restart()
+        await process.aclose()
+    assert told.read_text().splitlines() == ["two one ."] * 2

@@ -1,6 +1,7 @@
 """Terms: what a client has chosen for its agent outside of sessions.
 
-They are a sign-in and providers: for whom, and where, an agent works. An agent forgets them with
+They are a sign-in, providers, and variables of its environment that say the same
+(`known_agents.TERMS_VARIABLES`): for whom, and where, an agent works. An agent forgets them with
 its process, so a process that is started again is told them before a session is opened in it:
 
     choice                                        told
@@ -19,6 +20,7 @@ They may hold keys: they are kept in memory only, and are part of no message, lo
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -31,6 +33,7 @@ from acp_wire.tasks import timeout
 from acp_wire.visible_text import visible
 from acphold import errors
 from acphold.errors import AcpError, TermsRefusedError
+from acphold.known_agents import TERMS_VARIABLES
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +79,22 @@ class Choice(Struct, frozen=True):
 
 
 class Terms(Struct, frozen=True):
-    """The choices of a client, in the order in which they are told."""
+    """The choices of a client, in the order in which they are told, and the `variables` that it
+    works with. Without any they are false."""
 
     choices: tuple[Choice, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.choices or self.variables)
+
+    @property
+    def label(self) -> str:
+        """The terms in words, without their values."""
+        words = [it.label for it in self.choices] + [
+            f"variable {name}" for name, _ in self.variables
+        ]
+        return ", ".join(words) or "what the agent has by itself"
 
     def after(self, method: str, params: bytes) -> Terms:
         """Return the terms after a request that changes them, which the agent has accepted."""
@@ -91,21 +107,29 @@ class Terms(Struct, frozen=True):
         if method != LOGOUT.name:
             in_one_form = msgspec.json.encode(msgspec.json.decode(params), order="sorted")
             others.append(Choice(subject, method, in_one_form))
-        return Terms(tuple(sorted(others, key=lambda it: it.subject == SIGN_IN)))
+        in_order = tuple(sorted(others, key=lambda it: it.subject == SIGN_IN))
+        return Terms(in_order, self.variables)
 
     def without_sign_in(self) -> Terms:
         """Return the terms of somebody who has signed in otherwise."""
-        return Terms(tuple(it for it in self.choices if it.subject != SIGN_IN))
+        others = tuple(it for it in self.choices if it.subject != SIGN_IN)
+        return Terms(others, self.variables)
 
     def __repr__(self) -> str:
-        return f"<terms: {', '.join(it.label for it in self.choices) or 'none'}>"
+        return f"<terms: {self.label}>"
+
+
+def variables_in(env: Mapping[str, str], agent: str) -> tuple[tuple[str, str], ...]:
+    """Return the variables of an environment that are terms for this known agent."""
+    names = TERMS_VARIABLES.get(agent, {})
+    return tuple((name, env[name]) for name in names if env.get(name))
 
 
 class ToldTerms:
     """The terms of an agent, and those of them that its process has not accepted yet."""
 
-    def __init__(self, called: str) -> None:
-        self.terms = Terms()
+    def __init__(self, called: str, variables: tuple[tuple[str, str], ...]) -> None:
+        self.terms = Terms(variables=variables)
         self._called = called
         self._owed: list[Choice] = []
         self._refused: TermsRefusedError | None = None

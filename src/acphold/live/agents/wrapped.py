@@ -38,6 +38,7 @@ from acp_wire.tasks import TaskSet, finish, timeout
 from acp_wire.transports.child import ChildProcess
 from acphold import errors
 from acphold.journal.lineage import identity
+from acphold.known_agents import TERMS_VARIABLES
 from acphold.live.agents.air import index_methods
 from acphold.live.agents.capabilities import (
     forks,
@@ -56,7 +57,7 @@ from acphold.live.agents.interface import (
     runs,
     session_of,
 )
-from acphold.live.agents.terms import Terms, ToldTerms
+from acphold.live.agents.terms import Terms, ToldTerms, variables_in
 
 if TYPE_CHECKING:
     from acphold.journal.journal import Journal
@@ -257,7 +258,7 @@ class ProcessAgent:
         self.called = options.called or display_name(command, surroundings.folder)
         self.own_name = ""
         self.capabilities = schema.AgentCapabilities()
-        self._told = ToldTerms(self.called)
+        self._told = ToldTerms(self.called, variables_in(surroundings.env, self.known_as))
         self._signing_in = asyncio.Lock()
         self._options = options
         self._listener = listener
@@ -309,7 +310,13 @@ class ProcessAgent:
     def _take_newest_surroundings(self) -> None:
         own, newest = self.surroundings, self.newest_surroundings()
         if newest is not None:  # the words of the command are about the folder
-            self.surroundings = Surroundings(newest.env, own.folder, newest.umask, newest.limits)
+            env = {
+                key: it
+                for key, it in newest.env.items()
+                if key not in TERMS_VARIABLES.get(self.known_as, {})
+            }
+            env |= self.terms.variables  # nobody's start moves a session to other terms
+            self.surroundings = Surroundings(env, own.folder, newest.umask, newest.limits)
             self.shell = newest.env.get("SHELL", "")
 
     async def _start(self) -> bytes:

@@ -30,6 +30,7 @@ from acp_conversation.history.prompt_queue import PromptQueue
 from acphold.errors import ConnectionLostError, LeaseLostError, UnknownSessionError
 from acphold.journal.access import Scope
 from acphold.live.agents.capabilities import ClientOffer
+from acphold.live.agents.terms import Terms
 from acphold.live.hub import bounds
 from acphold.live.hub.frames import Frames
 
@@ -69,6 +70,9 @@ class Client(LineClient, Protocol):
 
     known_prompts: set[str]
     """The ids of prompts that it sent over an earlier connection."""
+
+    terms: dict[str, Terms]
+    """Its own terms, by the key of the agent that they are for."""
 
     only_joins: bool
     """True if it came for sessions that are live, and for no agent."""

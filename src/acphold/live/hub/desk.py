@@ -42,6 +42,7 @@ from acphold.live.hub.hub import Hub, can_close, close_at
 from acphold.live.hub.router import Asker, Router
 from acphold.live.hub.routes import Routes
 from acphold.live.hub.session_list import ListedSessions, SessionList, check_folder
+from acphold.live.hub.terms_in_use import takes_over
 from acphold.live.hub.turn_files import FileKeeper
 from acphold.live.hub.turns import SharedParts
 from acphold.serve_options import ServeOptions
@@ -216,43 +217,34 @@ class Desk:
     def _is_own(self, conversation: Conversation) -> bool:
         return conversation.side.agent is self.agent
 
-    def _find_awake(self, session_id: str | None) -> Conversation | None:
-        """Return a live session that stays at its desk when it is opened here to act."""
+    def _find_awake(self, session_id: str | None, client: Client | None) -> Conversation | None:
+        """Return a live session that stays at its desk when a client opens it here to act."""
         conversation = self.hub.live.get(session_id or "")
         if conversation is None or self.only_joins:
             return conversation
-        return None if conversation.is_asleep or self._takes_over(conversation) else conversation
+        moves = conversation.is_asleep or takes_over(conversation, self, client)
+        return None if moves else conversation
 
-    def _takes_over(self, conversation: Conversation) -> bool:
-        """Return True if a session comes here when it is opened: its agent has the surroundings of
-        an editor that has left, and this desk is for another one, or for the same with others."""
-        side, its = conversation.side, self.hub.desk_of(conversation.id)
-        here, there, can = self.surroundings, side.agent.surroundings, self.agent.capabilities
-        if here is None or its is None or its is self or its.surroundings is None:
-            return False
-        if conversation.session.attachments or conversation.is_busy or side.is_at_work:
-            return False
-        if side.agent.key != self.agent.key or here.start_alike(there):
-            return False
-        is_alone = [it.side.agent for it in self.hub.live.values()].count(side.agent) == 1
-        can_leave = not side.is_open or is_alone or can_close(side.agent)
-        return can_leave and (can.load_session or can.session_capabilities.resume is not None)
+    def start_alike(self, agent: HubAgent) -> bool:
+        """Return True if an agent has the surroundings of this desk's editor."""
+        return self.surroundings is not None and self.surroundings.start_alike(agent.surroundings)
 
     async def _take_over(self, conversation: Conversation, setup: Setup) -> None:
         """Move a session here from the agent that has it open; end that one if it cannot close it,
         and so has no other."""
         side = conversation.side
         at_agent = side.under_its_id(b"{}") if side.is_open else None
-        await conversation.services.aclose()
-        conversation.move(self._shared, setup)
+        services = conversation.services
+        conversation.move(self._shared, setup)  # in the same step as the check that nothing runs
+        await services.aclose()
         if at_agent is not None and not can_close(side.agent):
             await side.agent.aclose()
         else:
             await close_at(side.agent, conversation.id, at_agent)
 
-    def agent_in(self, session_id: str | None) -> HubAgent:
-        """Return the agent that answers in a session, once it is opened here."""
-        conversation = self._find_awake(session_id)
+    def agent_in(self, session_id: str | None, client: Client) -> HubAgent:
+        """Return the agent that answers in a session, once a client has opened it here."""
+        conversation = self._find_awake(session_id, client)
         return self.agent if conversation is None else conversation.side.agent
 
     def _follow_title(self, cwd: str) -> None:
@@ -274,7 +266,7 @@ class Desk:
 
     def provide(self, server_id: str, client: Client, session_id: str | None) -> None:
         """Note that this client provides an MCP server to the agent in a session."""
-        conversation = self._find_awake(session_id)
+        conversation = self._find_awake(session_id, client)
         own = self._shared.providers
         (own if conversation is None else conversation.shared.providers)[server_id] = client
 
@@ -480,14 +472,14 @@ class Desk:
         if session_id not in self.hub.adopting:
             async with self.hub.alone(session_id):
                 if session_id in self.hub.live or await self._adoption.is_known(session_id):
-                    return await self._wake(session_id, setup, starts=starts)
+                    return await self._wake(client, session_id, setup, starts=starts)
             if not starts:
                 raise errors.UnknownSessionError(session_id)
         is_set_up = await self._adoption.once(session_id, setup)
         async with self.hub.alone(session_id):
             # Others may want another setup than the first client, and be here before it.
             is_set_up = is_set_up and session_id in self.hub.live
-            return await self._wake(session_id, setup, starts=not is_set_up)
+            return await self._wake(client, session_id, setup, starts=not is_set_up)
 
     async def keep(self, session_id: str) -> None:
         """Have a session in the journal, adopting it if only the agent has it;
@@ -513,7 +505,9 @@ class Desk:
             return listed.info.cwd, ()
         return row.cwd, row.additional_directories
 
-    async def _wake(self, session_id: str, setup: Setup, *, starts: bool) -> Conversation:
+    async def _wake(
+        self, client: Client | None, session_id: str, setup: Setup, *, starts: bool
+    ) -> Conversation:
         """Make a session of the journal live and owned; close in it what a crash left open.
 
         Its queued prompts begin once a client that `starts` the agent has it open.
@@ -526,7 +520,7 @@ class Desk:
             owner = await self._journal.owner(session_id)
             raise errors.HeldElsewhereError(session_id, "it is not live here", owner.epoch)
         moves = False
-        if conversation is None or (starts and self._find_awake(session_id) is None):
+        if conversation is None or (starts and self._find_awake(session_id, client) is None):
             row = await self._journal.session(session_id)
             is_same = is_same_folder(row.cwd, setup.cwd)
             if not is_same and not await self._adoption.may_correct_folder(session_id):
@@ -542,8 +536,9 @@ class Desk:
         if conversation is None:
             conversation = await self.hub.ownership.take(row, setup, self._shared)
         else:
-            if moves and self._find_awake(session_id) is None and not self._is_own(conversation):
-                # It has only been read at another desk, or that one is left.
+            stays = self._find_awake(session_id, client) is not None
+            if moves and not stays and not self._is_own(conversation):
+                # It has only been read at another desk, that one is left, or on other terms.
                 await self._take_over(conversation, setup)
             try:
                 await conversation.turns.record_failure()

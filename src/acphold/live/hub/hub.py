@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # only for types: making such classes would delay an editor's
     class DeskInHub(Protocol):
         """A desk, as the hub sees it."""
 
+        hub: Hub
         agent: HubAgent
         surroundings: Surroundings | None
         router: Router
@@ -56,6 +57,16 @@ if TYPE_CHECKING:  # only for types: making such classes would delay an editor's
         @property
         def is_closing(self) -> bool:
             """True once its agent is being ended."""
+
+        @property
+        def conversations(self) -> Collection[Conversation]:
+            """The live sessions that its agent answers in."""
+
+        def start_alike(self, agent: HubAgent) -> bool:
+            """Return True if an agent has the surroundings of its editor."""
+
+        def sign_in_changed(self) -> None:
+            """Have sessions opened again before they are used: somebody signed in or out."""
 
         def forget(self, client: Client) -> None:
             """Count no more on a client that has gone."""

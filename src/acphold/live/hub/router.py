@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -221,12 +221,15 @@ class Router(Struct, eq=False):
         session_id: str | None,
         asker: Asker,
         reply: Callable[[bytes], None],
-        *,
-        changes_terms: bool = False,
+        accept: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Pass on a request that is the agent's own: an extension's, or newer than this release."""
+        """Pass on a request that is the agent's own: an extension's, or newer than this release.
+
+        With `accept` it is about no session, whatever it names. That is called once the agent has
+        accepted it, and what it returns is awaited before the reply.
+        """
         conversation = self._conversations.get(session_id or "")
-        if conversation is not None and not changes_terms:
+        if conversation is not None and accept is None:
             await conversation.relay(method, params, asker.client, reply)
             return
         agent = self._agent
@@ -236,9 +239,12 @@ class Router(Struct, eq=False):
         params = await self._under_agents_id(params, session_id)
         exchange = AgentExchange(agent, method, params, None)
         async with self.run_for(asker, exchange) as answer:
-            if changes_terms:
-                agent.accept_terms(method, params)
-            await self.after_all_updates(asker.client, lambda: reply(answer))
+            if accept is None:
+                await self.after_all_updates(asker.client, lambda: reply(answer))
+                return
+            accepted = accept()
+        await accepted  # it may wait for another agent, and that for this one
+        await self.after_all_updates(asker.client, lambda: reply(answer))
 
     async def tell(
         self, method: str, params: bytes, session_id: str | None, client: Client

@@ -29,6 +29,7 @@ from acphold.journal.access import SCOPES, Scope
 from acphold.journal.journal import row_of
 from acphold.live.agents import capabilities
 from acphold.live.agents.interface import DECISIONS, HubAgent
+from acphold.live.agents.terms import Terms
 from acphold.live.hub.desk import Desk
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import list_request
@@ -77,6 +78,7 @@ class ClientConnection:
         self.offer = capabilities.ClientOffer()
         self._names: dict[str, str] = {}
         self.known_prompts: set[str] = set()
+        self.terms: dict[str, Terms] = {}
         self.only_joins = desks.only_joins
         self.peer = Peer(transport, self, name="client", limit=limit, parts=bounds.MESSAGE_PARTS)
         self.send: Callable[[bytes], None] = self.peer.send
@@ -315,6 +317,9 @@ class ClientConnection:
                 row = await row_of(self._hub.journal, guest_of)
                 starts = row is not None and row.agent == desk.agent.key
             answer = await desk.initialize(told, starts=starts, anew=is_repeated)
+            if desk.surroundings is not None and desk.agent.terms:
+                # Those of its editor, which may have come back: nobody else comes to this desk.
+                self.terms[desk.agent.key] = desk.agent.terms
         self._opener.introduction = told
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
         if self._entrance.is_in:

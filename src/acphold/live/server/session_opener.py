@@ -71,6 +71,9 @@ NO_SERVERS_HOW = (
     "They are there again once the owner has opened it."
 )
 
+ON_TERMS = "This session works on {}"
+ON_TERMS_HOW = "Another client has chosen that for its agent; so your prompts go there, too."
+
 OpenAtDesk = Callable[[Client, str, Setup], Awaitable[tuple[Conversation, Attachment]]]
 """`Desk.load` or `Desk.resume`."""
 
@@ -417,7 +420,7 @@ class SessionOpener(Struct, eq=False):
         ours = (*(RESUMING if joins else (AGENT,) if are_many else ()), KEPT_IN_FRONT, READS)
         in_front = asked.journal_in_front
         provided = ProvidedServers(self._entrance.tenant)
-        agent = desk.agent_in(asked.session_id)
+        agent = desk.agent_in(asked.session_id, self._client)
         path = agent.surroundings.path
         plain = asked.without(*ours)
         setup = read_setup(kind, plain, agent.capabilities, provided, path)
@@ -441,6 +444,13 @@ class SessionOpener(Struct, eq=False):
             update = notice(NO_SERVERS, NO_SERVERS_HOW)
             self._client.send(Frames(session_id, self._client.offer).aside(update))
 
+    def _tell_of_terms(self, conversation: Conversation) -> None:
+        """Tell a client that has chosen nothing what others have chosen for a session's agent."""
+        agent, client = conversation.side.agent, self._client
+        if agent.terms.choices and agent.key not in client.terms and not client.offer.is_line:
+            update = notice(ON_TERMS.format(agent.terms.label), ON_TERMS_HOW)
+            client.send(Frames(conversation.id, client.offer).aside(update))
+
     async def abandon(self) -> None:
         """Refuse the requests in progress: the client has signed out."""
         error = errors.AuthRequiredError("this client has signed out meanwhile")
@@ -459,6 +469,7 @@ class SessionOpener(Struct, eq=False):
 
         attachment.on_moved = follow
         conversation.open_to(attachment)
+        self._tell_of_terms(conversation)
 
     async def _follow(self, session_id: str, opened: OpenSession) -> None:
         """Have the client follow a session that another process has taken, if that can be reached:

@@ -29,6 +29,7 @@ from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.ownership import end_of_sent
 from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.router import Asker
+from acphold.live.hub.terms_in_use import TermsChange, require_own_terms
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
 from acphold.live.server.desks import Desks
@@ -81,6 +82,7 @@ class SessionRequests(Struct, eq=False):
                 self._remote.ask(session_id, request)
             return
         conversation = self._desks.conversation(session_id, request)
+        self._check_terms(conversation)
         sent = find_sent_in_meta(meta)
 
         def begin() -> None:
@@ -111,6 +113,16 @@ class SessionRequests(Struct, eq=False):
             return
         if "prompt" in method_of(method).needed(params):
             raise errors.ForbiddenError(method, "prompt")
+
+    def _check_terms(self, conversation: Conversation) -> None:
+        """Refuse to say anything to an agent on other terms than the client's: TermsDifferError."""
+        if self._client.terms:
+            require_own_terms(self._client, conversation, self._desks.opened)
+
+    def _check_terms_in(self, session_id: str) -> None:
+        """The same, for a session that may not be live."""
+        if (conversation := self._desks.hub.live.get(session_id)) is not None:
+            self._check_terms(conversation)
 
     def _join(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
         """Let the turn of a repeated prompt answer this request; False if no such turn waits or
@@ -181,6 +193,7 @@ class SessionRequests(Struct, eq=False):
             self._remote.tell(session_id, method, params)
         else:
             check_words(method, params)
+            self._check_terms_in(session_id or "")
             desk = self._desks.hub.desk_of(session_id or "") or self._desks.opened
             if desk is None:  # a notification starts no agent
                 raise errors.UnknownSessionError(session_id or "")
@@ -229,6 +242,9 @@ class SessionRequests(Struct, eq=False):
                 check_words(request.method, request.params)
                 asker = Asker(client, request.id)
                 scopes = client.scopes_in(session_id)
+                changes_terms = method_of(request.method).changes_terms
+                if not changes_terms:
+                    self._check_terms_in(session_id)
                 async with self._desks.of(request, named, scopes, acts=True) as desk:
 
                     def reply(result: bytes) -> None:
@@ -238,15 +254,20 @@ class SessionRequests(Struct, eq=False):
                             result = b"{}" if result == b"null" else result
                         request.answer(result)
 
+                    accept = None
+                    if changes_terms:
+                        change = TermsChange(desk, client, request.method, request.params)
+                        change.require_agreement()
+                        accept = change.accept
                     relayed = request.method, request.params, named, asker, reply
-                    changes_terms = method_of(request.method).changes_terms
-                    await desk.router.relay(*relayed, changes_terms=changes_terms)
+                    await desk.router.relay(*relayed, accept)
 
     async def _queue(self, conversation: Conversation, params: bytes) -> bytes:
         """Return the queue, after a change of it if the params have one."""
         asked = queue_request(params)
         result: dict[str, object] = {}
         if asked.change is not None:
+            self._check_terms(conversation)
             await conversation.waiting.wake()
             result["id"] = await conversation.waiting.change(asked.change, self._client)
         if asked.read:

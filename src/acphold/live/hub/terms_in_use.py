@@ -1,0 +1,145 @@
+"""The terms of clients and of the agents in which their sessions live.
+
+A session stands on the terms of its agent. A client without terms of its own joins on those. One
+whose terms differ may open the session, which then comes to its own desk if that loses nothing;
+while they differ, it says nothing to the agent: no prompt leaves by an endpoint or an account that
+its sender did not choose.
+"""
+
+# See docs/decisions.md, 21.
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from acp_wire.schema import AUTHENTICATE, LOGOUT
+from acphold import errors
+from acphold.live.agents.interface import ask
+from acphold.live.agents.terms import TERMS_SECONDS, Terms
+from acphold.live.hub.attachment import Client
+from acphold.live.hub.conversation import Conversation
+from acphold.live.hub.hub import can_close
+
+if TYPE_CHECKING:
+    from acphold.live.hub.hub import DeskInHub
+
+log = logging.getLogger(__name__)
+
+
+def can_move(conversation: Conversation, desk: DeskInHub) -> bool:
+    """Return True if a session can come to another desk of the same agent without a loss: nothing
+    runs in it, its agent can let it go, and the agent of the desk can open it."""
+    side, can = conversation.side, desk.agent.capabilities
+    if conversation.is_busy or side.is_at_work or side.agent.key != desk.agent.key:
+        return False
+    is_alone = [it.side.agent for it in desk.hub.live.values()].count(side.agent) == 1
+    can_leave = not side.is_open or is_alone or can_close(side.agent)
+    return can_leave and (can.load_session or can.session_capabilities.resume is not None)
+
+
+def takes_over(conversation: Conversation, desk: DeskInHub, client: Client | None) -> bool:
+    """Return True if a session that is live at another desk comes to this one when a client opens
+    it: for the client's own terms, or because its agent has the surroundings of an editor that has
+    left, and this desk is for another one, or for the same with others."""
+    agent, its = conversation.side.agent, desk.hub.desk_of(conversation.id)
+    if its is None or its is desk or not can_move(conversation, desk):
+        return False
+    own = None if client is None else client.terms.get(agent.key)
+    if own is not None and own != agent.terms:
+        return own == desk.agent.terms
+    here, there = desk.surroundings, its.surroundings
+    if agent.terms != desk.agent.terms or conversation.session.attachments:
+        return False
+    is_of_editors = here is not None and there is not None
+    return is_of_editors and not desk.start_alike(agent)
+
+
+def require_own_terms(client: Client, conversation: Conversation, desk: DeskInHub | None) -> None:
+    """Refuse to let a client say anything to an agent that works on other terms than the client's
+    own: TermsDifferError. `desk` is the client's own."""
+    agent = conversation.side.agent
+    own = client.terms.get(agent.key)
+    if own is None or own == agent.terms:
+        return
+    if desk is None or desk.agent is agent or desk.agent.terms != own:
+        way_out = "choose yours again to continue on them"
+    elif can_move(conversation, desk):
+        way_out = "load it here to continue on yours"
+    elif conversation.is_busy:
+        way_out = "load it here once its turn has ended to continue on yours"
+    else:
+        way_out = f"continue a copy: acphold continue {conversation.id} --from last"
+    raise errors.TermsDifferError(agent.terms.label, own.label, way_out)
+
+
+class TermsChange(Struct, frozen=True):
+    """A request by which a client changes the terms of the agent of a desk."""
+
+    desk: DeskInHub
+    client: Client
+    method: str
+    params: bytes
+
+    def require_agreement(self) -> None:
+        """Refuse it if it would send another client's prompts elsewhere: TermsDifferError.
+
+        At the desk of one editor, only a turn of another client counts.
+        """
+        agent, there = self.desk.agent, list[Client]()
+        if self.desk.surroundings is None:
+            there = _clients_at(self.desk)
+        else:
+            turns = (it.turns.running for it in self.desk.conversations)
+            there = [it.client for it in turns if it is not None and it.client is not None]
+        new = agent.terms.after(self.method, self.params)
+        if not self._is_agreed(there, new):
+            way_out = "it can be changed once the other client has left"
+            raise errors.TermsDifferError(agent.terms.label, new.label, way_out)
+
+    def accept(self) -> Awaitable[None]:
+        """Note that the agent has accepted it; await what this returns to have it told to the other
+        agents, too, in which sessions of the client live, if all clients there agree."""
+        agent, terms = self.desk.agent, self.client.terms
+        agent.accept_terms(self.method, self.params)
+        if agent.terms:
+            terms[agent.key] = agent.terms
+        else:
+            terms.pop(agent.key, None)
+        return self._reach_others()
+
+    async def _reach_others(self) -> None:
+        if self.method == LOGOUT.name:
+            return  # others there may work on
+        desk, agent = self.desk, self.desk.agent
+        for other in tuple(desk.hub.desks):
+            its = other.agent
+            is_same = other is not desk and its.key == agent.key and its.alive
+            if not is_same or self.client not in (there := _clients_at(other)):
+                continue
+            new = its.terms.after(self.method, self.params)
+            if new == its.terms or not self._is_agreed(there, new):
+                continue
+            try:
+                await ask(its, self.method, self.params, TERMS_SECONDS)
+            except errors.AcpError as exc:
+                # Its words may repeat a key. The client's prompts there are refused.
+                log.warning("another agent of %s refuses the change (%d)", agent.key, exc.code)
+            else:
+                its.accept_terms(self.method, self.params)
+                if self.method == AUTHENTICATE.name:
+                    other.sign_in_changed()
+
+    def _is_agreed(self, there: Sequence[Client], new: Terms) -> bool:
+        """Return True if no other of these clients has terms of its own that are not the new."""
+        others, key = (it for it in there if it is not self.client), self.desk.agent.key
+        return all(it.terms.get(key, new) == new for it in others)
+
+
+def _clients_at(desk: DeskInHub) -> list[Client]:
+    """Return the clients that came to a desk, or have a session of its agent open."""
+    attached = [each.client for it in desk.conversations for each in it.session.attachments]
+    return [*desk.router.clients, *attached]

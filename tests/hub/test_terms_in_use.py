@@ -1,0 +1,198 @@
+"""A session stands on the terms of the client that opened it; no prompt leaves on others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_wire.surroundings import Surroundings
+from acphold.live.agents.terms import Terms
+from tests.hub.shared import Shared, shared
+from tests.hub.test_newest_surroundings import editors
+
+ONE = Surroundings({"WHO": "same"}, "/one")
+TWO = Surroundings({"WHO": "same"}, "/two")
+PROVIDER = {"providerId": "main", "baseUrl": "https://one.example/canary"}
+OTHER = {"providerId": "main", "baseUrl": "https://two.example/canary"}
+SIGN_IN = {"methodId": "gateway", "_meta": {"key": "canary"}}
+ACCEPTED = ("providers/set", "providers/disable", "authenticate", "logout")
+
+
+def both(journal: Path, **surroundings: Any) -> Any:
+    return editors(journal, **{"one": ONE, "two": TWO, **surroundings})
+
+
+def accept(*houses: Shared) -> None:
+    for house in houses:
+        house.agent.results |= dict.fromkeys(ACCEPTED, b"{}")
+
+
+def told(house: Shared) -> list[str]:
+    """The methods that the agent was asked, but for what editors do anyhow."""
+    return [method for method, _ in house.agent.asked if method in ACCEPTED]
+
+
+async def test_a_session_moves_to_the_agent_of_a_client_with_other_terms_that_opens_it(
+    journal: Path,
+) -> None:
+    async with both(journal) as (first, second):
+        accept(first, second)
+        one, session = await first.opened()
+        await first.turn(one, session, "hello", "hi")
+        two = await second.client()
+        await two.call("providers/set", PROVIDER)
+        await two.load(session)
+        await second.turn(two, session, "where?", "here")
+        # It is never moved by a prompt; the sentence names both and the way out.
+        await one.call("providers/set", OTHER)
+        error = await one.refused("session/prompt", {"sessionId": session, "prompt": []})
+        assert error.message.count("provider “main”") == 2
+        assert "load it here to continue on yours" in error.message
+        assert "canary" not in error.message
+        assert told(second) == ["providers/set"]
+        await one.load(session)
+        await first.turn(one, session, "and now?", "back")
+        error = await two.refused("session/prompt", {"sessionId": session, "prompt": []})
+        assert "load it here" in error.message
+
+
+async def test_a_client_without_terms_of_its_own_joins_on_those_of_the_session(
+    journal: Path,
+) -> None:
+    async with both(journal) as (first, second):
+        accept(first, second)
+        one = await first.client()
+        await one.call("providers/set", PROVIDER)
+        session = await one.new()
+        await first.turn(one, session, "hello", "hi")
+        two = await second.loaded(session)
+        await first.turn(two, session, "me, too", "yes")
+        assert "This session works on provider “main”" in json.dumps(
+            two.messages, ensure_ascii=False
+        )
+        assert "This session works" not in json.dumps(one.messages)
+        await one.leave()
+        await first.gone(one)
+        await two.load(session)  # also once the other has left
+        await first.turn(two, session, "still?", "yes")
+        assert not second.agent.asked
+
+
+@pytest.mark.parametrize("how", ["in a turn", "cannot close", "cannot load"])
+async def test_it_stays_where_it_would_lose_something(journal: Path, how: str) -> None:
+    async with both(journal) as (first, second):
+        accept(first, second)
+        one, session = await first.opened()
+        await first.turn(one, session, "hello", "hi")
+        if how == "in a turn":
+            turn = await first.begun(one, session, "long")
+        elif how == "cannot close":
+            first.agent.can("load")
+            await one.new()
+        else:
+            second.agent.can()
+        two = await second.client()
+        await two.call("providers/set", PROVIDER)
+        # The change would reach the first agent, where it had no say: it has none of its own.
+        first.agent.results.pop("providers/set")
+        await two.load(session)
+        error = await two.refused("session/prompt", {"sessionId": session, "prompt": []})
+        if how == "in a turn":
+            assert "load it here once its turn has ended" in error.message
+            await first.agent.end(session)
+            await turn
+            await two.load(session)
+            await second.turn(two, session, "now?", "yes")
+        else:
+            assert f"acphold continue {session} --from last" in error.message
+
+
+async def test_a_change_reaches_the_agents_in_which_sessions_of_its_client_live_if_all_agree(
+    journal: Path,
+) -> None:
+    async with both(journal) as (first, second):
+        accept(first, second)
+        one, session = await first.opened()
+        two = await second.loaded(session)
+        await two.call("authenticate", SIGN_IN)
+        assert told(first) == told(second) == ["authenticate"]
+        await first.turn(two, session, "hello", "hi")
+        await one.call("providers/set", PROVIDER)  # both agree on that only now
+        assert told(second) == ["authenticate"]
+        error = await two.refused("session/prompt", {"sessionId": session, "prompt": []})
+        assert "load it here" in error.message
+        await two.call("providers/set", OTHER)
+        assert told(first) == ["authenticate", "providers/set"]  # the first has a say there
+
+
+async def test_of_several_clients_of_one_agent_none_sends_the_others_elsewhere(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        accept(house)
+        one, session = await house.opened()
+        await one.call("providers/set", PROVIDER)
+        two = await house.loaded(session)
+        error = await two.refused("providers/set", OTHER)
+        assert "once the other client has left" in error.message
+        assert told(house) == ["providers/set"]
+        await two.call("providers/set", PROVIDER)
+        await house.turn(two, session, "hello", "hi")
+        await one.leave()
+        await house.gone(one)
+        await two.call("providers/set", OTHER)
+        await house.turn(two, session, "hello", "hi")
+
+
+async def test_nothing_else_is_said_to_an_agent_on_other_terms(journal: Path) -> None:
+    async with both(journal) as (first, second):
+        accept(first, second)
+        one, session = await first.opened()
+        two = await second.client()
+        await two.call("providers/set", PROVIDER)
+        turn = await first.begun(one, session, "long")
+        await two.load(session)
+        first.agent.results.pop("providers/set")
+        await two.call("providers/set", OTHER)
+        words = {"sessionId": session, "prompt": [{"type": "text", "text": "and this"}]}
+        for method, params in (
+            ("_session/steering", words),
+            (
+                "_acphold/queue",
+                {"sessionId": session, "change": {"do": "add", "prompt": words["prompt"]}},
+            ),
+            ("_vendor/unknown", {"sessionId": session}),
+        ):
+            error = await two.refused(method, params)
+            assert "terms of another client" in error.message, method
+        two.tell("_session/steering", words)
+        await two.call("session/list", {})
+        assert not any(method.startswith("_") for method, _ in first.agent.told)
+        await first.agent.end(session)
+        await turn
+
+
+async def test_an_editor_that_comes_back_goes_on_on_its_terms(journal: Path) -> None:
+    async with both(journal) as (first, _):
+        accept(first)
+        one, session = await first.opened()
+        await one.call("providers/set", PROVIDER)
+        await one.leave()
+        await first.gone(one)
+        again = await first.loaded(session)
+        await first.turn(again, session, "hello", "hi")
+        assert again.connection.terms == {"puppet": first.agent.terms}
+
+
+def test_terms_are_compared_as_values_and_show_none_of_them() -> None:
+    one, two = json.dumps(PROVIDER).encode(), json.dumps(dict(reversed(PROVIDER.items()))).encode()
+    terms = Terms().after("providers/set", one).after("authenticate", json.dumps(SIGN_IN).encode())
+    assert terms == Terms().after("authenticate", json.dumps(SIGN_IN).encode()).after(
+        "providers/set", two
+    )
+    assert "canary" not in f"{terms!r} {terms.choices!r} {terms.label}"
+    assert terms.label == "provider “main”, sign-in “gateway”"
+    assert not Terms()
