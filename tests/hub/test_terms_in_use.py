@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.prompt_queue import why_held
 from acp_wire.surroundings import Surroundings
 from acphold.live.agents.terms import Terms
-from tests.hub.shared import Shared, shared
+from tests.hub.shared import Onlooker, Shared, shared
 from tests.hub.test_newest_surroundings import editors
 
 ONE = Surroundings({"WHO": "same"}, "/one")
@@ -196,3 +197,64 @@ def test_terms_are_compared_as_values_and_show_none_of_them() -> None:
     assert "canary" not in f"{terms!r} {terms.choices!r} {terms.label}"
     assert terms.label == "provider “main”, sign-in “gateway”"
     assert not Terms()
+
+
+async def queued(client: Onlooker, session: str, *, do: str = "add", **more: Any) -> Any:
+    """Change the queue: by default, queue a prompt."""
+    change: dict[str, Any] = {"do": do, **more}
+    if do == "add":
+        change["prompt"] = [{"type": "text", "text": "next"}]
+    return await client.call("_acphold/queue", {"sessionId": session, "change": change})
+
+
+async def test_a_queue_on_terms_that_are_gone_is_held_until_a_client_with_terms_opens_it(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        accept(house)
+        one, session = await house.opened()
+        await one.call("providers/set", PROVIDER)
+        await queued(one, session, do="set", restarts=True)
+        turn = await house.begun(one, session, "long")
+        await queued(one, session)
+        queue = (await house.journal.summary(session)).queue
+        assert [it.terms for it in queue.waiting] == ["provider “main”"]
+        del turn  # the process is killed in it
+    async with shared(journal) as house:  # it knows nothing of the terms
+        accept(house)
+        house.agent.can("load")
+        house.agent.results["session/load"] = b"{}"
+        one = await house.loaded(session)
+        queue = (await house.journal.summary(session)).queue
+        assert queue.held == "terms"
+        assert why_held(queue.held, None).startswith("paused: load it in a client that chooses")
+        refused = await one.refused(
+            "_acphold/queue", {"sessionId": session, "change": {"do": "go"}}
+        )
+        assert "provider “main”" in refused.message
+        assert "session/prompt" not in [method for method, _ in house.agent.asked]
+        await one.call("providers/set", PROVIDER)
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+        for entry in await house.entries(session, "queue", "prompt", "update", "settings"):
+            assert "canary" not in json.dumps(entry)
+
+
+async def test_a_queue_is_not_held_for_terms_once_the_person_has_logged_out(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        accept(house)
+        one, session = await house.opened()
+        await one.call("authenticate", SIGN_IN)
+        assert (await house.journal.summary(session)).queue.terms == "sign-in “gateway”"
+        await one.call("logout", {})
+        assert (await house.journal.summary(session)).queue.terms == ""
+
+
+async def test_no_client_says_what_a_session_stands_on(journal: Path) -> None:
+    async with shared(journal) as house:
+        one, session = await house.opened()
+        await queued(one, session, do="set", terms="provider “mine”", restarts=True)
+        queue = (await house.journal.summary(session)).queue
+        assert (queue.terms, queue.restarts) == ("", True)

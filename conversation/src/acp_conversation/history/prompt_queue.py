@@ -59,6 +59,10 @@ what was restored, moved or imported. Nothing in it makes anything happen until 
 ENDED_IN_ORDER: Final = (STOPPED, REOPENED)
 """The outcome of a turn that ends with its process, and why the queue is held by then."""
 
+ON_TERMS: Final = "terms"
+"""The reason for holding a queue whose session stands on terms that its agent has no longer: a
+sign-in, a provider or variables, which were in memory only."""
+
 LIMITED: Final = "limited"
 """The reason for holding a queue after a turn that ended at a limit: its own, or the vendor's."""
 
@@ -87,7 +91,8 @@ class QueueChange(Struct, frozen=True, omit_defaults=True, rename="camel"):
     which the queue continues by itself. `goes_on` says whether it continues after a turn that
     failed or was refused, `restarts` whether it continues when another process opens the session.
     `client` is the program that made the change. `guest` is True if it is that of a guest in the
-    session: its owner's rules answer nothing in the turn of such a prompt.
+    session: its owner's rules answer nothing in the turn of such a prompt. `terms` is what the
+    session stands on from now on, never a client's.
     """
 
     do: Deed
@@ -101,12 +106,13 @@ class QueueChange(Struct, frozen=True, omit_defaults=True, rename="camel"):
     restarts: bool | UnsetType = UNSET
     client: msgspec.Raw = msgspec.Raw()
     guest: bool = False
+    terms: str | UnsetType = UNSET
 
 
 class WaitingPrompt(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A prompt in the queue. `seq` is the entry with its content, `words` the beginning of its
     text, `client` the program that wrote it last. `guest` is True if a guest in the session wrote
-    any of it."""
+    any of it. `terms` is what the session stood on then, without its values; "" for nothing."""
 
     id: str
     seq: int
@@ -114,6 +120,7 @@ class WaitingPrompt(Struct, frozen=True, omit_defaults=True, rename="camel"):
     at: int | None = None
     client: str = ""
     guest: bool = False
+    terms: str = ""
 
     def is_due(self, now: int) -> bool:
         """True if it may begin at `now`, ms since the epoch."""
@@ -134,7 +141,7 @@ class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The state of a queue. `waiting` is in order, `begun` the prompt whose turn runs, `ended` the
     last ones, oldest first. `held` is the reason for holding it, "" while it goes on; at `until`,
     in ms since the epoch, it continues by itself. `goes_on` and `restarts` are as in
-    `RemoteQueue.set`."""
+    `RemoteQueue.set`. `terms` is what the session stands on, without its values."""
 
     waiting: tuple[WaitingPrompt, ...] = ()
     begun: WaitingPrompt | None = None
@@ -143,6 +150,7 @@ class PromptQueue(Struct, frozen=True, omit_defaults=True, rename="camel"):
     ended: tuple[EndedPrompt, ...] = ()
     goes_on: bool = False
     restarts: bool = False
+    terms: str = ""
 
     def find(self, prompt_id: str) -> WaitingPrompt | None:
         """Return the queued prompt under this id; None if none does."""
@@ -186,14 +194,16 @@ def after_change(queue: PromptQueue, change: QueueChange, seq: int, at: int) -> 
         case "set":
             goes_on = queue.goes_on if change.goes_on is UNSET else change.goes_on
             restarts = queue.restarts if change.restarts is UNSET else change.restarts
-            return replace(queue, goes_on=goes_on, restarts=restarts)
+            terms = queue.terms if change.terms is UNSET else change.terms
+            return replace(queue, goes_on=goes_on, restarts=restarts, terms=terms)
         case "add":
             known = {_id(queue.begun), *(it.id for it in waiting), *(it.id for it in queue.ended)}
             if change.id in known:
                 raise ValueError(f"id: {change.id!r} is in use")
             when = _begins_at(change, None)
             words = words_of(bytes(change.prompt))
-            added = WaitingPrompt(change.id, seq, words, when, _client(change), change.guest)
+            by = _client(change), change.guest, queue.terms
+            added = WaitingPrompt(change.id, seq, words, when, *by)
             return replace(queue, waiting=_place(waiting, added, change.before))
     if (prompt := queue.find(change.id)) is None:
         raise ValueError(f"id: {change.id!r} {_fate(queue, change.id)}")
@@ -244,7 +254,11 @@ def after_turn(queue: PromptQueue, raw: bytes, at: int) -> PromptQueue:
         state = "done" if outcome == "completed" else outcome
         ended = _with_ended(queue, queue.begun, state, at)
         queue = replace(queue, begun=None, ended=ended)
-    if outcome == "completed" or not queue.waiting or queue.held in (BY_PERSON, ELSEWHERE):
+    if (
+        outcome == "completed"
+        or not queue.waiting
+        or queue.held in (BY_PERSON, ELSEWHERE, ON_TERMS)
+    ):
         return queue
     if queue.held == LIMITED and outcome in (LIMITED, "failed"):
         return queue  # this turn, or an earlier one, has already set `until`
@@ -368,6 +382,7 @@ HELD: Final = {
     "limited": "paused: a limit was reached",
     "reopened": "paused: the session was reopened",
     "elsewhere": "paused: planned elsewhere, not in this journal",
+    "terms": "paused: load it in a client that chooses its provider or sign-in again",
 }
 """Words for the reason why prompts are held."""
 

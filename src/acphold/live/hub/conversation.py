@@ -96,7 +96,7 @@ class Conversation:
             TurnFiles(shared.files, session),
             go_on,
         )
-        self.waiting = WaitingQueue(session, self.turns, questions)
+        self.waiting = WaitingQueue(session, side, self.turns, questions)
 
     def move(self, shared: SharedParts, setup: Setup) -> None:
         """Come to the desk with these parts, asleep; its clients stay."""

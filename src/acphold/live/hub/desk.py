@@ -335,6 +335,7 @@ class Desk:
         row = await self._journal.session(session_id)
         conversation = await self.hub.ownership.enter(lease, row, setup, self._shared)
         await conversation.waiting.wake()
+        await conversation.waiting.note_terms()
         return conversation
 
     async def load(
@@ -550,6 +551,7 @@ class Desk:
             await conversation.session.row.open_in(setup.cwd, setup.additional_directories)
         if starts:
             await conversation.waiting.wake()
+            await conversation.waiting.note_terms()
         return conversation
 
     # -- closing --------------------------------------------------------------------------

@@ -112,6 +112,7 @@ class TermsChange(Struct, frozen=True):
         return self._reach_others()
 
     async def _reach_others(self) -> None:
+        await self._note(self.desk)
         if self.method == LOGOUT.name:
             return  # others there may work on
         desk, agent = self.desk, self.desk.agent
@@ -130,8 +131,18 @@ class TermsChange(Struct, frozen=True):
                 log.warning("another agent of %s refuses the change (%d)", agent.key, exc.code)
             else:
                 its.accept_terms(self.method, self.params)
+                await self._note(other)
                 if self.method == AUTHENTICATE.name:
                     other.sign_in_changed()
+
+    async def _note(self, desk: DeskInHub) -> None:
+        """Have the journal say that the sessions at a desk stand on terms, or no longer."""
+        for conversation in desk.conversations:
+            waiting = conversation.waiting
+            try:
+                await (waiting.note_terms() if desk.agent.terms else waiting.forget_terms())
+            except errors.JournalError as exc:
+                log.warning("session %s: %s", conversation.id, exc)
 
     def _is_agreed(self, there: Sequence[Client], new: Terms) -> bool:
         """Return True if no other of these clients has terms of its own that are not the new."""

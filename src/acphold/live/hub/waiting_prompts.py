@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from acp_conversation.history.entries import AUTHOR, QUEUE, now_ms
 from acp_conversation.history.prompt_queue import (
+    ON_TERMS,
     REOPENED,
     STOPPED,
     PromptQueue,
@@ -39,6 +40,7 @@ from acp_wire.schema.splice import items
 from acp_wire.tasks import TaskSet
 from acphold.errors import InvalidParamsError, JournalError
 from acphold.live.hub import bounds
+from acphold.live.hub.agent_session import AgentSession
 from acphold.live.hub.annotations import repeats
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.prompt_turn import PromptTurn
@@ -73,6 +75,7 @@ class WaitingQueue(Struct, eq=False):
     Once it `is_awake`: somebody who may prompt has the session open, or has had."""
 
     _session: HubSession
+    _side: AgentSession
     _turns: Turns
     _questions: Questions
     _beginning: str | None = None  # the prompt that is no longer anybody's to change
@@ -92,7 +95,13 @@ class WaitingQueue(Struct, eq=False):
         """
         if change.do == "add" and not change.id:
             change = replace(change, id=uuid4().hex[:8])
-        change = self._by(client, replace(change, why=""))
+        change = self._by(client, replace(change, why="", terms=msgspec.UNSET))
+        if change.do == "go" and self._lacks_terms:
+            raise InvalidParamsError(
+                f"change: the session stands on {self._session.queue.terms}, which its agent has "
+                "no longer; load it in a client that chooses that again",
+                field="change",
+            )
 
         def fit(queue: PromptQueue) -> bytes:
             if change.id and change.id == self._beginning:
@@ -160,14 +169,40 @@ class WaitingQueue(Struct, eq=False):
             return False
         return True
 
+    @property
+    def _lacks_terms(self) -> bool:
+        """True if the session stands on terms, and its agent has none."""
+        return bool(self._session.queue.terms) and not self._side.agent.terms
+
+    async def note_terms(self) -> None:
+        """Note what the session stands on, and begin what has waited for that. Raises
+        JournalError."""
+        queue, terms = self._session.queue, self._side.agent.terms
+        if not terms:
+            return
+        if queue.terms != terms.label:
+            await self._session.publish(QUEUE, [encode(QueueChange("set", terms=terms.label))])
+        if self.is_awake and queue.held == ON_TERMS:
+            await self._session.publish(QUEUE, [encode(QueueChange("go"))])
+            self.look()
+
+    async def forget_terms(self) -> None:
+        """Note that the session stands on nothing any more: the person has logged out."""
+        if self._session.queue.terms:
+            await self._session.publish(QUEUE, [encode(QueueChange("set", terms=""))])
+
     async def wake(self) -> None:
         """Begin what waits from now on. What waited when this process opened the session is held,
-        unless it is to go on. Raises JournalError."""
+        unless it is to go on; so is what stands on terms that the agent has not. Raises
+        JournalError."""
         if self.is_awake:
             return
         queue = self._session.queue
         goes_by_itself = not queue.held or queue.until is not None
-        if queue.waiting and goes_by_itself and not queue.restarts:
+        if queue.waiting and self._lacks_terms and (goes_by_itself or queue.restarts):
+            if queue.held != ON_TERMS:
+                await self._session.publish(QUEUE, [encode(QueueChange("hold", why=ON_TERMS))])
+        elif queue.waiting and goes_by_itself and not queue.restarts:
             await self._session.publish(QUEUE, [encode(QueueChange("hold", why=REOPENED))])
         elif queue.waiting and queue.held == REOPENED and queue.restarts:
             await self._session.publish(QUEUE, [encode(QueueChange("go"))])
@@ -214,7 +249,7 @@ class WaitingQueue(Struct, eq=False):
     def is_free(self) -> bool:
         """True if nothing holds a prompt up but perhaps a turn: a question, a hold, our end."""
         is_held = self._is_held_back or self._session.queue.is_held(now_ms())
-        return not (is_held or self._questions.waiting or self._has_stopped)
+        return not (is_held or self._lacks_terms or self._questions.waiting or self._has_stopped)
 
     async def _begin(self) -> None:
         """Begin the prompt that is next, if there still is one."""

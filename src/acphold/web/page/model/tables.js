@@ -21,7 +21,7 @@ export const DONE = Object.assign(Object.create(null), {"end_turn": "done", "can
 /** @type {Record<string, string>} */
 export const SPEAKERS = Object.assign(Object.create(null), {"user": "You", "agent": "Agent", "thought": "Thought"});
 /** @type {Record<string, string>} */
-export const HELD = Object.assign(Object.create(null), {"person": "paused", "failed": "paused: the last turn failed", "refused": "paused: the agent refused the last prompt", "cancelled": "paused: stopped", "interrupted": "paused: the last turn was interrupted", "limited": "paused: a limit was reached", "reopened": "paused: the session was reopened", "elsewhere": "paused: planned elsewhere, not in this journal"});
+export const HELD = Object.assign(Object.create(null), {"person": "paused", "failed": "paused: the last turn failed", "refused": "paused: the agent refused the last prompt", "cancelled": "paused: stopped", "interrupted": "paused: the last turn was interrupted", "limited": "paused: a limit was reached", "reopened": "paused: the session was reopened", "elsewhere": "paused: planned elsewhere, not in this journal", "terms": "paused: load it in a client that chooses its provider or sign-in again"});
 /** @type {Record<string, string>} */
 export const ROLES = Object.assign(Object.create(null), {"user_message_chunk": "user", "agent_message_chunk": "agent", "agent_thought_chunk": "thought"});
 /** @type {Record<string, string>} */
