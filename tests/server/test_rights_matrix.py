@@ -119,6 +119,8 @@ METHODS: Final[dict[str, tuple[Scope, set[str]]]] = {
     "session/close": ("prompt", set()),
     "session/delete": ("manage", set()),
     VENDOR: ("manage", {*SAID, "mark:words"}),
+    **dict.fromkeys((air.BATCH_GET, air.SUBSCRIBE, air.UNSUBSCRIBE, PRESENCE), ("watch", set())),
+    **dict.fromkeys((CHANGED, STOP, SIGNED_IN), ("manage", set())),
     # last: after these, agents have to open all sessions anew
     SET_PROVIDER: ("manage", SAID),
     DISABLE_PROVIDER: ("manage", SAID),
@@ -129,9 +131,10 @@ METHODS: Final[dict[str, tuple[Scope, set[str]]]] = {
 and `prompt`, if the session is live."""
 
 INDEX: Final = {air.BATCH_GET, air.SUBSCRIBE, air.UNSUBSCRIBE}
-OUTSIDE: Final = {"initialize", PRESENCE, CHANGED, SIGNED_IN, STOP, *INDEX}
-"""Methods with tests of their own: the introduction, a session index, and those of processes of
-ours."""
+"""They are answered to a client that says that it is AIR with an index."""
+
+NEVER: Final = {STOP, SIGNED_IN}
+"""They are for this user, and for processes of ours."""
 
 NOT_IN_SESSIONS: Final = {
     "session/new",
@@ -140,9 +143,13 @@ NOT_IN_SESSIONS: Final = {
     DISABLE_PROVIDER,
     "authenticate",
     "logout",
+    PRESENCE,
+    SIGNED_IN,
+    *INDEX,
 }
 
 EXTRA: Final[dict[str, dict[str, Any]]] = {
+    air.UNSUBSCRIBE: {"subscriptionId": "x"},
     VENDOR: {"member": "mark:words"},
 }
 
@@ -153,13 +160,15 @@ def params_of(method: str, session_id: str) -> dict[str, Any]:
     found = {name: MEMBERS[name] for name in names if name != "_meta"}
     if method not in NOT_IN_SESSIONS:
         found["sessionId"] = session_id
+    if method == air.BATCH_GET:
+        found["sessionIds"] = [session_id]
     given = {name: value for name, value in found.items() if value is not None}
     return {**given, **EXTRA.get(method, {}), **BESIDE}
 
 
 def test_every_method_and_member_has_a_row() -> None:
     assert {*AGENT_METHODS, *UNSTABLE_METHODS} <= TABLE.keys()
-    assert TABLE.keys() - OUTSIDE == METHODS.keys() - {VENDOR}
+    assert TABLE.keys() - {"initialize"} == METHODS.keys() - {VENDOR}
     members = {it.encode_name for row in TABLE.values() for it in fields(row.params)}
     assert members - {"_meta"} == MEMBERS.keys()
 
@@ -186,6 +195,25 @@ SHARED: Final[Mapping[str, frozenset[str]]] = {
 
 RELATIONS: Final = ("own", "one session's token", *SHARED)
 
+AIR: Final = "AIR"
+
+SAYS: Final[Mapping[str, dict[str, Any]]] = {
+    "nothing": {},
+    AIR: {"jetbrains": {"air": {"version": 1, "capabilities": [air.INDEX]}}},
+    "AIR without an index": {"jetbrains": {"air": {"version": 1, "capabilities": ["diffPatch"]}}},
+    "lies": {
+        "jetbrains": {"air": {"version": 0, "capabilities": [air.INDEX]}},
+        "acphold/line": True,
+        "acphold/tenant": "alice",
+        "acphold/scopes": [*SCOPES],
+        "acphold/guest": False,
+    },
+}
+"""What the client says of itself, in the `_meta` of its capabilities."""
+
+SECRET: Final = "of alice alone"
+"""A part of the title of each session."""
+
 
 def principal(relation: str, scopes: tuple[Scope, ...], session_id: str) -> Principal:
     may = frozenset(scopes)
@@ -199,7 +227,7 @@ async def begin(house: Shared, session_id: str, relation: str) -> None:
     """A session of alice's with one turn, which is not live."""
     lease = await house.journal.create(NewSession(session_id, "puppet", "/", tenant="alice"))
     await append(house.journal, lease, said(1))
-    await house.journal.change(lease, RowChange(prompted=True))
+    await house.journal.change(lease, RowChange(prompted=True, given=f"{session_id} {SECRET}"))
     await house.journal.release(lease)
     if relation.startswith("shared"):
         share = Share(session_id, "bob", relation == "shared to continue")
@@ -251,8 +279,9 @@ async def end_turn(house: Shared) -> None:
 
 @pytest.mark.parametrize("is_live", [False, True], ids=["not live", "live"])
 @pytest.mark.parametrize("relation", RELATIONS)
-async def test_what_a_client_may_not_say_reaches_no_agent_and_starts_nothing(
-    tmp_path: Path, relation: str, is_live: bool
+@pytest.mark.parametrize("says", SAYS)
+async def test_what_a_client_may_not_say_reaches_no_agent_and_starts_and_tells_nothing(
+    tmp_path: Path, says: str, relation: str, is_live: bool
 ) -> None:
     for number, scopes in enumerate(SCOPE_SETS):
         place = tmp_path / f"{number}.db"
@@ -275,34 +304,46 @@ async def test_what_a_client_may_not_say_reaches_no_agent_and_starts_nothing(
             for method, session_id in sessions.items():
                 if client is None or relation == "one session's token":
                     client = house.stranger(principal(relation, scopes, session_id))
-                    await client.introduce(None, {})
-                await one_case(house, client, method, session_id, relation, scopes, is_live=is_live)
+                    await client.introduce(None, {"_meta": SAYS[says]})
+                case = Case(method, session_id, relation, scopes, says, is_live)
+                await one_case(house, client, case)
                 client.connection.terms.clear()  # no client objects to what the next one chooses
 
 
-async def one_case(
-    house: Shared,
-    client: Onlooker,
-    method: str,
-    session_id: str,
-    relation: str,
-    scopes: tuple[Scope, ...],
-    *,
-    is_live: bool,
-) -> None:
-    """Have one client send one request with everything; look at what the agent got of it."""
-    agent = house.agent
-    before = len(agent.asked)
-    may = frozenset(scopes) & SHARED.get(relation, frozenset(SCOPES))
+class Case(Struct, frozen=True):
+    """One request in a session, of a client with these scopes that says this of itself."""
+
+    method: str
+    session_id: str
+    relation: str
+    scopes: tuple[Scope, ...]
+    says: str
+    is_live: bool
+
+
+async def one_case(house: Shared, client: Onlooker, case: Case) -> None:
+    """Have one client send one request with everything; look at what the agent got of it, and at
+    what the client was told."""
+    agent, method, is_live = house.agent, case.method, case.is_live
+    before, heard = len(agent.asked), len(client.messages)
+    scopes = frozenset(case.scopes)
+    may = scopes & SHARED.get(case.relation, frozenset(SCOPES))
     if method not in NOT_IN_SESSIONS and method not in OPENING:
         with suppress(Refused):
-            await client.load(session_id)
-    is_done = await ask(house, client, method, params_of(method, session_id))
-    case = (method, relation, scopes, is_live)
+            await client.load(case.session_id)
+    is_done = await ask(house, client, method, params_of(method, case.session_id))
     asked = agent.asked[before:]
     got = marks([params for _, params in asked])
+    if "watch" not in may:  # a new session, or a title, needs no right to see this one
+        assert SECRET not in json.dumps(client.messages[heard:]), case
+    if method in INDEX:
+        assert is_done == (case.says == AIR and "watch" in scopes), case
+    if method == PRESENCE:
+        assert is_done == ("watch" in scopes), case
+    if method in NEVER:
+        assert not is_done, case
     needed, whole = METHODS[method]
-    in_session = frozenset(scopes) if method in NOT_IN_SESSIONS else may
+    in_session = scopes if method in NOT_IN_SESSIONS else may
     if needed not in in_session:
         assert not is_done or method == "session/cancel", case
         assert got == set(), case
