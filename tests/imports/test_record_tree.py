@@ -6,7 +6,8 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
-from acphold.imports.records import HELD_BYTES, RecordTree
+from acphold.imports.entry_writer import digest_of
+from acphold.imports.record_tree import HELD_BYTES, RecordTree
 from acphold.imports.salvage import RecordLine
 
 Record = tuple[str, str | None, bool]
@@ -53,7 +54,7 @@ def test_every_record_is_told_or_on_a_branch_that_was_left(
 ) -> None:
     records: list[Record] = [(f"r{n}", f"r{p}" if p >= 0 else None, t) for n, p, t in numbers]
     seen = set(told(records))
-    for end in tree(records).branch_ends():
+    for end in tree(records).branch_ends().values():
         seen.update(told(records, end))
     assert seen == {record_id for record_id, _, _ in records}
 
@@ -78,7 +79,8 @@ def test_of_two_first_prompts_the_one_that_was_gone_on_with_is_told() -> None:
         ("e", "never written", False),
     ]
     assert told(records) == ["c", "d", "e"]
-    (end,) = tree(records).branch_ends()
+    ((name, end),) = tree(records).branch_ends().items()
+    assert name == digest_of("a")
     assert told(records, end) == ["a", "b", "e"]
 
 
@@ -107,3 +109,62 @@ def test_lines_that_came_since_are_left_for_the_next_time() -> None:
     records = chain(2)
     lines = [RecordLine(0, b"r0"), RecordLine(0, b"r1"), RecordLine(0, b"r2")]
     assert [line.raw for line in tree(records).select(lines)] == [b"r0", b"r1"]
+
+
+# -- only a newer prompt leaves anything behind ----------------------------------------------------
+
+
+def spoken(*turns: str, begin: str | None = None) -> list[Record]:
+    """Turns that follow each other: each a prompt and its answer."""
+    records: list[Record] = []
+    for name in turns:
+        records += [(f"{name}?", begin, True), (f"{name}!", f"{name}?", False)]
+        begin = f"{name}!"
+    return records
+
+
+def prompts(records: list[Record]) -> str:
+    return "".join(name[0] for name in told(records) if name.endswith("?"))
+
+
+def test_turns_behind_a_newer_prompt_are_left() -> None:
+    assert prompts([*spoken("a", "b", "c"), *spoken("d", begin="a!")]) == "ad"
+    # Also when an older way was gone on with before that.
+    assert prompts([*spoken("a", "b"), *spoken("c", begin="a!"), *spoken("d", begin="a!")]) == "ad"
+
+
+def test_a_record_that_is_no_prompt_leaves_nothing_behind() -> None:
+    late: list[Record] = [("late", "a?", False), ("and", "late", False)]
+    assert prompts([*spoken("a", "b", "c"), *late]) == "abc"
+    assert told([*spoken("a", "b"), *late])[-2:] == ["late", "and"]
+
+
+def test_a_command_for_the_program_leaves_nothing_behind() -> None:
+    made = tree(spoken("a", "b"))
+    made.add("rename", "a!", typed=True, command=True)
+    lines = [RecordLine(0, name.encode()) for name in ("a?", "a!", "b?", "b!", "rename")]
+    assert [line.raw for line in made.select(lines)][2] == b"b?"
+
+
+def test_two_programs_that_write_at_one_time_leave_nothing_behind() -> None:
+    one, other = spoken("b", "c", "d", begin="a!"), spoken("x", "y", begin="a!")
+    mixed = [*spoken("a"), *one[:2], *other[:2], *one[2:4], *other[2:], *one[4:]]
+    assert {*prompts(mixed)} == {*"abcdxy"}
+
+
+def test_a_prompt_sent_again_because_nothing_answered_leaves_nothing_behind() -> None:
+    def made(answer: bool, words: str) -> str:
+        made = tree(spoken("a", "b"))
+        made.add("c?", "b!", typed=True, words="go on")
+        if answer:
+            made.add("c!", "c?", typed=False, answers=True)
+        made.add("d?", "a!", typed=True, words=words)
+        names = ["a?", "a!", "b?", "b!", "c?", *["c!"] * answer, "d?"]
+        lines = [RecordLine(0, name.encode()) for name in names]
+        told = [line.raw.decode() for line in made.select(lines)]
+        assert made.abandoned_prompts == (0 if "b?" in told else 2)
+        return "".join(name[0] for name in told if name.endswith("?"))
+
+    assert made(answer=False, words="go on") == "abd"
+    assert made(answer=True, words="go on") == "ad"
+    assert made(answer=False, words="something else") == "ad"

@@ -31,7 +31,8 @@ from acphold.imports.claude_tools import (
 from acphold.imports.content_blocks import parts_of, prompt_blocks, text_block, text_blocks
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
 from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
-from acphold.imports.records import RecordTree, document, readable
+from acphold.imports.record_tree import RecordTree
+from acphold.imports.records import document, readable
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -121,9 +122,9 @@ class _RecordHead(Struct, gc=False):
     uuid: str = ""
     parentUuid: str | None = None
     logicalParentUuid: str | None = None
-    leafUuid: str | None = None
     type: str = ""
     isSidechain: bool = False
+    isApiErrorMessage: bool = False
 
 
 _head_decoder: Final = msgspec.json.Decoder(_RecordHead)
@@ -134,14 +135,18 @@ def _tree(path: Path) -> RecordTree:
     tree = RecordTree(ROWS)
     for line, found in tree.heads(path, _head_decoder):
         head = found or _RecordHead()
-        if head.type == "last-prompt" and head.leafUuid:
-            tree.live_at(head.leafUuid)
         record_id = "" if head.isSidechain else head.uuid
         typed = bool(record_id) and head.type == "user" and b'"tool_result"' not in line.raw
         record = readable(line.raw, Missed()) or {} if typed else {}
-        command = _first_words(look_up(record, "message", "content")).startswith(_COMMANDS)
-        parent = head.parentUuid or head.logicalParentUuid
-        tree.add(record_id, parent, typed=typed and _is_typed(record), command=command)
+        said = look_up(record, "message", "content")
+        tree.add(
+            record_id,
+            head.parentUuid or head.logicalParentUuid,
+            typed=typed and _is_typed(record),
+            command=_first_words(said).startswith(_COMMANDS),
+            answers=head.type == "assistant" and not head.isApiErrorMessage,
+            words=said,
+        )
     return tree
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from acphold.imports import databases
-from acphold.imports.records import HELD_BYTES, document, readable
+from acphold.imports.record_tree import HELD_BYTES
+from acphold.imports.records import document, readable
 from acphold.imports.sources import files_below, note, note_database
 from acphold.imports.values import Missed, Object, from_json, milliseconds, obj, objects, text
 

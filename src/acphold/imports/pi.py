@@ -23,7 +23,8 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, call_fields, token_counts
-from acphold.imports.records import OBJECTS, RecordTree
+from acphold.imports.record_tree import RecordTree
+from acphold.imports.records import OBJECTS
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
@@ -82,7 +83,14 @@ def _tree(path: Path) -> RecordTree:
         # A person who goes back may have the branch that is left summarised before the new one.
         command = role == "bashExecution" or kind == "branch_summary"
         parent = text(record, "parentId")
-        tree.add(record_id, parent, typed=command or role == "user", command=command)
+        tree.add(
+            record_id,
+            parent,
+            typed=command or role == "user",
+            command=command,
+            answers=role == "assistant" and bool(objects(record, "message", "content")),
+            words=look_up(record, "message", "content"),
+        )
     return tree
 
 

@@ -24,7 +24,8 @@ from acphold.imports.gemini import (
     session_sources,
 )
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.records import OBJECTS, RecordTree, document, records
+from acphold.imports.record_tree import RecordTree
+from acphold.imports.records import OBJECTS, document, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
@@ -96,7 +97,9 @@ def _tree(path: Path) -> RecordTree:
     for _, found in tree.heads(path, OBJECTS):
         record = found or {}
         uuid, parent = text(record, "uuid"), text(record, "parentUuid")
-        tree.add(uuid, parent, typed=_is_typed(record))
+        said = obj(record, "message").get("parts")
+        is_answer = text(record, "type") == "assistant"
+        tree.add(uuid, parent, typed=_is_typed(record), answers=is_answer, words=said)
     return tree
 
 

@@ -1,13 +1,4 @@
-"""The agents' text files, read with limits; and records that name their parents, as a tree.
-
-A conversation forks when the person goes back to an earlier prompt. Only the branch that ends last
-is told. A record belongs to an abandoned branch if its path to the root passes a prompt that is not
-on the path from the last end. Results of parallel calls are siblings too, but not branches.
-
-A record may precede its parent. One whose parent is in no line begins another tree, but nobody went
-back there: only a link was lost, so each such tree is told. Going back to the very beginning leaves
-a prompt that never had a parent; of several of those, only one tree is told.
-"""
+"""The agents' text files, read with limits."""
 
 from __future__ import annotations
 
@@ -15,17 +6,14 @@ import codecs
 import errno
 import io
 import sys
-from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, TypeVar, cast, get_origin
+from typing import BinaryIO, Final, TypeVar, cast, get_origin
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from acp_wire.workspace import regular_files
 from acphold.imports.salvage import (
@@ -36,7 +24,6 @@ from acphold.imports.salvage import (
     RowForm,
     salvage_document,
 )
-from acphold.imports.sources import Source
 from acphold.imports.values import UNREADABLE, Missed, Object, decode, objects
 
 LINE_BYTES: Final = 16 << 20
@@ -171,18 +158,18 @@ def record_lines(path: Path, missed: Missed, form: RowForm = NO_FORM) -> Iterato
 
     The rest is counted; see `salvage`. `form` tells rows from other objects.
     """
-    for line, _ in _decoded(path, LineSalvage(str(path), form, missed), _any_decoder):
+    for line, _ in decoded(path, LineSalvage(str(path), form, missed), _any_decoder):
         yield line
 
 
 def records(path: Path, missed: Missed, form: RowForm = NO_FORM) -> Iterator[Object]:
     """Yield the JSON objects of a file of lines, as `record_lines`."""
-    for _, record in _decoded(path, LineSalvage(str(path), form, missed), OBJECTS):
+    for _, record in decoded(path, LineSalvage(str(path), form, missed), OBJECTS):
         if record is not None:
             yield record
 
 
-def _decoded(
+def decoded(
     path: Path, salvage: LineSalvage, decoder: msgspec.json.Decoder[T]
 ) -> Iterator[tuple[RecordLine, T | None]]:
     """Yield the objects in a file of lines, with the values that a decoder makes of them.
@@ -285,214 +272,3 @@ def small_text(path: Path) -> str:
         return _in_utf_8(regular_files.contents(path, SMALL_BYTES)).decode(errors="replace")
     except OSError:
         return ""
-
-
-# -- trees of records ----------------------------------------------------------------------------
-
-HELD_BYTES: Final = 8 << 20
-"""Bytes of records held back until their parents are told."""
-
-_NONE: Final = -1
-"""Stands for a parent's number: the record has none."""
-
-_LOST: Final = -2
-"""Stands for a parent's number: the record names one that is in no line."""
-
-_ALONE: Final = -3
-"""Stands for a parent's number: the line is not part of the tree."""
-
-_PROMPT, _COMMAND = 1, 2
-"""A typed text for the agent, or a command for the program."""
-
-
-class RecordTree:
-    """The lines of a file by number, in file order; compact enough for millions."""
-
-    def __init__(self, form: RowForm = NO_FORM) -> None:
-        self._form = form
-        self._is_damaged = False
-        self._numbers: dict[int, int] = {}
-        self._named = array("q")  # parents by the hashes of their ids; 0, the hash of "", for none
-        self._prompts = bytearray()
-        self._alone = bytearray()
-        self._copies: set[int] = set()
-        self._last = _NONE
-        self._leaf = 0
-        self.abandoned_prompts = 0
-        """Number of prompts on untold branches; known as soon as one line is told."""
-
-    # -- built -----------------------------------------------------------------------------
-
-    def heads(
-        self, path: Path, decoder: msgspec.json.Decoder[T]
-    ) -> Iterator[tuple[RecordLine, T | None]]:
-        """Yield the records of a file, each of which has to be added, and what a decoder makes of
-        them; None if it refuses one."""
-        salvage = LineSalvage(str(path), self._form, Missed())
-        yield from _decoded(path, salvage, decoder)
-        self._is_damaged = salvage.seen > 0
-
-    def add(
-        self, record_id: str, parent_id: str | None, *, typed: bool, command: bool = False
-    ) -> None:
-        """Add the next line, a record; `typed` if a person wrote it, including a `command`.
-
-        It becomes the live end. With a repeated id it is a copy, and is not told again. A line
-        without an id is not part of the tree; it is told in any case.
-        """
-        self._alone.append(not record_id)
-        if not record_id:
-            self._named.append(0)
-            self._prompts.append(False)
-            return
-        number = len(self._named)
-        self._named.append(hash(parent_id or ""))
-        self._prompts.append(_COMMAND if typed and command else typed)
-        self._last, self._leaf = self._numbers.setdefault(hash(record_id), number), 0
-        if self._last != number:
-            self._copies.add(number)
-
-    def live_at(self, record_id: str) -> None:
-        """Make this record, if it is in the file, the live end, until another one follows."""
-        self._leaf = hash(record_id)
-
-    # -- queries, once it is complete ----------------------------------------------------------
-
-    def select(self, lines: Iterable[RecordLine], end: int | None = None) -> Iterator[RecordLine]:
-        """Yield the lines that are told, with the live end at number `end`.
-
-        In order, except that a line before its parent is told after that.
-        """
-        waiting, parents = self._selection(end), self._links.parents
-        self.abandoned_prompts = sum(
-            typed == _PROMPT and not waiting[number] and number not in self._copies
-            for number, typed in enumerate(self._prompts)
-        )
-        held: dict[int, list[tuple[int, RecordLine]]] = {}
-        size = 0
-        for number, line in enumerate(lines):
-            if number >= len(waiting):
-                break  # it was added after the tree was built
-            if not waiting[number]:
-                continue
-            parent = parents[number]
-            if parent >= 0 and waiting[parent] and size + len(line.raw) <= HELD_BYTES:
-                held.setdefault(parent, []).append((number, line))
-                size += len(line.raw)
-                continue
-            due = [(number, line)]
-            while due:
-                number, line = due.pop()
-                yield line
-                waiting[number] = 0
-                free = held.pop(number, [])
-                size -= sum(len(child.raw) for _, child in free)
-                due += reversed(free)
-
-    @cached_property
-    def _links(self) -> _TreeLinks:
-        parents = array("q", (self._numbers.get(name, _LOST) for name in self._named))
-        for number, name in enumerate(self._named):
-            if not name:
-                parents[number] = _ALONE if self._alone[number] else _NONE
-        order = array("q")
-        seen = bytearray(len(parents))
-        for number in range(len(parents)):
-            way, above = [], number
-            while above >= 0 and not seen[above]:
-                seen[above] = 1
-                way.append(above)
-                above = parents[above]
-            if above in way:  # a record may be its own ancestor
-                parents[way[-1]] = _LOST
-            order.extend(reversed(way))
-        leaves = bytearray(b"\1" * len(parents))
-        for number, parent in enumerate(parents):
-            if number in self._copies:
-                leaves[number] = 0
-            elif parent >= 0:
-                leaves[parent] = 0
-        return _TreeLinks(parents, order, leaves)
-
-    def _selection(self, end: int | None) -> bytearray:
-        """Return for each line if it is told."""
-        if not any(self._named):  # no record has a parent, so it is just a list
-            return bytearray(number not in self._copies for number in range(len(self._named)))
-        parents, order, leaves = self._links
-        roots = array("q", range(len(parents)))
-        for number in order:
-            if parents[number] >= 0:
-                roots[number] = roots[parents[number]]
-        # Each tree ends with its last leaf; the one with the live end, there.
-        ends = {root: n for n, root in enumerate(roots) if leaves[n] and parents[n] != _ALONE}
-        here = roots[self._last] if ends else _NONE
-        end = self._numbers.get(self._leaf) if end is None else end
-        if end is not None and end < len(roots):
-            here = roots[end]
-            ends[here] = end
-        begun = [root for root in ends if parents[root] == _NONE and self._prompts[root]]
-        for root in begun:
-            if root != (here if here in begun else begun[-1]):
-                del ends[root]
-        live = bytearray(len(parents))
-        for number in ends.values():
-            while number >= 0 and not live[number]:
-                live[number] = 1
-                number = parents[number]
-        kept = bytearray(len(parents))
-        for number in order:
-            parent = parents[number]
-            if parent >= 0 and not live[number]:
-                kept[number] = kept[parent] and not self._prompts[number]
-            else:
-                kept[number] = live[number] or parent == _ALONE
-        for number in self._copies:
-            kept[number] = 0
-        return kept
-
-    def read(
-        self, source: Source, missed: Missed, take: Callable[[Object], None]
-    ) -> Iterator[None]:
-        """Give the records of `source`, or of the branch that is its item, to `take`."""
-        end = int(source.item) if source.item else None
-        path = source.path
-        told = record_lines(path, missed, self._form) if self._is_damaged else lines(path, missed)
-        for line in self.select(told, end):
-            if (record := readable(line.raw, missed)) is not None:
-                take(record)
-                yield
-        if end is None:
-            missed.count_abandoned(self.abandoned_prompts)
-
-    def branches(self, source: Source) -> Iterator[Source]:
-        """Yield the untold branches of `source`, as conversations of their own."""
-        for end in self.branch_ends():
-            yield replace(source, session_id=f"{source.session_id}~{end}", item=str(end))
-
-    def branch_ends(self) -> list[int]:
-        """Return the last record of each untold branch, oldest first."""
-        kept, (parents, order, leaves) = self._selection(None), self._links
-        eldest: dict[int, int] = {}
-        for number, parent in enumerate(parents):
-            eldest.setdefault(parent, number)
-        branch = array("q", bytes(8 * len(kept)))
-        last: dict[int, int] = {}
-        for number in order:
-            if kept[number] or number in self._copies:
-                continue
-            parent = parents[number]
-            inside = parent >= 0 and not kept[parent]
-            if inside and self._prompts[number] and eldest[parent] != number:
-                inside = False  # a fork inside a branch
-            branch[number] = branch[parent] if inside else number
-            if leaves[number]:
-                last[branch[number]] = max(number, last.get(branch[number], number))
-        return sorted(last.values())
-
-
-class _TreeLinks(NamedTuple):
-    """Parent numbers by line; all numbers, parents before children; and leaf flags."""
-
-    parents: array[int]
-    order: array[int]
-    leaves: bytearray

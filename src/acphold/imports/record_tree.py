@@ -1,0 +1,290 @@
+"""Records that name their parents, as a tree: which of them are told, and which a person left.
+
+A conversation forks when the person goes back to an earlier place and says something else there.
+Only a newer prompt leaves anything behind: the turns that follow the same turn, if nothing was said
+in them since. A pointer to an old record does not, nor does a result that comes late, a command for
+the program, a prompt that the program sent again because nothing answered it, or two programs that
+write at the same time. In doubt a turn is told.
+
+A record may precede its parent. One whose parent is in no line begins another tree, but nobody went
+back there: only a link was lost, so each such tree is told. Going back to the very beginning leaves
+a prompt that never had a parent.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from acphold.imports.entry_writer import digest_of
+from acphold.imports.records import decoded, lines, readable, record_lines
+from acphold.imports.salvage import NO_FORM, LineSalvage, RecordLine, RowForm
+from acphold.imports.sources import Source
+from acphold.imports.values import Missed, Object
+
+HELD_BYTES: Final = 8 << 20
+"""Bytes of records held back until their parents are told."""
+
+_NONE: Final = -1
+"""Stands for a parent's number: the record has none."""
+
+_LOST: Final = -2
+"""Stands for a parent's number: the record names one that is in no line."""
+
+_ALONE: Final = -3
+"""Stands for a parent's number: the line is not part of the tree."""
+
+_PROMPT, _COMMAND, _ANSWER = 1, 2, 3
+"""A typed text for the agent, a command for the program, an answer of the agent."""
+
+T = TypeVar("T")
+
+
+class RecordTree:
+    """The lines of a file by number, in file order; compact enough for millions."""
+
+    def __init__(self, form: RowForm = NO_FORM) -> None:
+        self._form = form
+        self._is_damaged = False
+        self._numbers: dict[int, int] = {}
+        self._named = array("q")  # parents by the hashes of their ids; 0, the hash of "", for none
+        self._roles = bytearray()
+        self._typed: dict[int, tuple[str, int]] = {}  # the id and a hash of the words
+        self._alone = bytearray()
+        self._copies: set[int] = set()
+        self.abandoned_prompts = 0
+        """Number of prompts on untold branches; known as soon as one line is told."""
+
+    # -- built -----------------------------------------------------------------------------
+
+    def heads(
+        self, path: Path, decoder: msgspec.json.Decoder[T]
+    ) -> Iterator[tuple[RecordLine, T | None]]:
+        """Yield the records of a file, each of which has to be added, and what a decoder makes of
+        them; None if it refuses one."""
+        salvage = LineSalvage(str(path), self._form, Missed())
+        yield from decoded(path, salvage, decoder)
+        self._is_damaged = salvage.seen > 0
+
+    def add(
+        self,
+        record_id: str,
+        parent_id: str | None,
+        *,
+        typed: bool,
+        command: bool = False,
+        answers: bool = False,
+        words: object = "",
+    ) -> None:
+        """Add the next line, a record.
+
+        `typed` if a person wrote it, including a `command`; its `words` are compared with others.
+        `answers` if the agent said something in it, more than that it failed. With a repeated id it
+        is a copy, and is not told again. A line without an id is not part of the tree; it is told
+        in any case.
+        """
+        number = len(self._named)
+        self._alone.append(not record_id)
+        self._named.append(hash(parent_id or "") if record_id else 0)
+        role = (_COMMAND if command else _PROMPT) if typed else _ANSWER if answers else 0
+        self._roles.append(role if record_id else 0)
+        if not record_id:
+            return
+        if self._numbers.setdefault(hash(record_id), number) != number:
+            self._copies.add(number)
+        elif typed:
+            self._typed[number] = record_id, hash(str(words)) if words else 0
+
+    # -- queries, once it is complete ----------------------------------------------------------
+
+    def select(self, lines: Iterable[RecordLine], end: int | None = None) -> Iterator[RecordLine]:
+        """Yield the lines that are told; with `end`, those on the way to that prompt.
+
+        In order, except that a line before its parent is told after that.
+        """
+        waiting, parents = self._selection(end), self._links.parents
+        again = self._sent_again
+        self.abandoned_prompts = sum(
+            self._roles[number] == _PROMPT and not waiting[number] and number not in again
+            for number in self._typed
+        )
+        held: dict[int, list[tuple[int, RecordLine]]] = {}
+        size = 0
+        for number, line in enumerate(lines):
+            if number >= len(waiting):
+                break  # it was added after the tree was built
+            if not waiting[number]:
+                continue
+            parent = parents[number]
+            if parent >= 0 and waiting[parent] and size + len(line.raw) <= HELD_BYTES:
+                held.setdefault(parent, []).append((number, line))
+                size += len(line.raw)
+                continue
+            due = [(number, line)]
+            while due:
+                number, line = due.pop()
+                yield line
+                waiting[number] = 0
+                free = held.pop(number, [])
+                size -= sum(len(child.raw) for _, child in free)
+                due += reversed(free)
+
+    @cached_property
+    def _links(self) -> _TreeLinks:
+        parents = array("q", (self._numbers.get(name, _LOST) for name in self._named))
+        for number, name in enumerate(self._named):
+            if not name:
+                parents[number] = _ALONE if self._alone[number] else _NONE
+        order = array("q")
+        seen = bytearray(len(parents))
+        for number in range(len(parents)):
+            way, above = [], number
+            while above >= 0 and not seen[above]:
+                seen[above] = 1
+                way.append(above)
+                above = parents[above]
+            if above in way:  # a record may be its own ancestor
+                parents[way[-1]] = _LOST
+            order.extend(reversed(way))
+        # The turn of each record: the number of its prompt. Before the first one it is -1 where the
+        # conversation begins, and a number of its own where a link was lost.
+        turns = array("q", bytes(8 * len(parents)))
+        above_turn: dict[int, int] = {}
+        for number in order:
+            parent = parents[number]
+            turn = turns[parent] if parent >= 0 else -3 - number
+            if number in self._typed:
+                above_turn[number] = _NONE if parent == _NONE else turn
+                turn = number
+            turns[number] = turn
+        return _TreeLinks(parents, order, turns, above_turn)
+
+    @cached_property
+    def _sent_again(self) -> dict[int, int]:
+        """Prompts that nothing answered, each with the one that was sent in its place."""
+        answered = {
+            self._links.turns[number] for number, role in enumerate(self._roles) if role == _ANSWER
+        }
+        again: dict[int, int] = {}
+        before = _NONE
+        for number, (_, words) in self._typed.items():
+            if words and before >= 0 and before not in answered:
+                parent = self._links.above[number]
+                while parent >= 0 and parent != before:
+                    parent = self._links.above[parent]
+                if self._typed[before][1] == words and parent != before:
+                    again[before] = number
+            before = number
+        return again
+
+    @cached_property
+    def _left(self) -> set[int]:
+        """The prompts that a newer one was put in the place of."""
+        if not any(self._named):  # no record has a parent, so it is just a list
+            return set()
+        links, again = self._links, self._sent_again
+        above = dict(links.above)
+        for before, number in again.items():
+            above[number] = above[before]
+        last = {number: number for number in self._typed}
+        first: dict[int, int] = {}  # the first prompt in each turn and those that follow it
+        for number in reversed(links.order):
+            if number not in self._typed:
+                continue
+            if self._roles[number] == _PROMPT:
+                first[number] = min(number, first.get(number, number))
+            if (parent := above[number]) >= 0:
+                last[parent] = max(last.get(parent, parent), last[number])
+                if number in first:
+                    first[parent] = min(first.get(parent, first[number]), first[number])
+        newest: dict[int, int] = {}
+        for number, its_first in first.items():
+            newest[above[number]] = max(newest.get(above[number], _NONE), its_first)
+        left = {
+            number
+            for number in self._typed
+            if newest.get(above[number], _NONE) > last[number] or number in again
+        }
+        for number in links.order:
+            if number in self._typed and above[number] in left:
+                left.add(number)
+        return left
+
+    def _selection(self, end: int | None) -> bytearray:
+        """Return for each line if it is told."""
+        parents, order, turns, above = self._links
+        left = self._left
+        if end is not None:
+            way: set[int] = set()
+            turn = turns[end]
+            while turn >= 0:
+                way.add(turn)
+                turn = above[turn]
+            begins = {above[number] for number in way}
+            left = {
+                number
+                for number in self._typed
+                if number not in way and (number in left or above[number] in way | begins)
+            }
+            for number in order:
+                if number in self._typed and above[number] in left and number not in way:
+                    left.add(number)
+        kept = bytearray(turns[number] not in left for number in range(len(parents)))
+        for number in self._copies:
+            kept[number] = 0
+        return kept
+
+    def read(
+        self, source: Source, missed: Missed, take: Callable[[Object], None]
+    ) -> Iterator[None]:
+        """Give the records of `source`, or of the branch that is its item, to `take`."""
+        end = self.branch_ends().get(source.item) if source.item else None
+        path = source.path
+        told = record_lines(path, missed, self._form) if self._is_damaged else lines(path, missed)
+        for line in self.select(told, end):
+            if (record := readable(line.raw, missed)) is not None:
+                take(record)
+                yield
+        if not source.item:
+            missed.count_abandoned(self.abandoned_prompts)
+
+    def branches(self, source: Source) -> Iterator[Source]:
+        """Yield the untold branches of `source`, as conversations of their own."""
+        for name in self.branch_ends():
+            yield replace(source, session_id=f"{source.session_id}~{name}", item=name)
+
+    def branch_ends(self) -> dict[str, int]:
+        """Return the last prompt of each untold branch, oldest first, by a digest of the id of its
+        first."""
+        above = self._links.above
+        left = self._left - self._sent_again.keys()
+        eldest: dict[int, int] = {}
+        for number in self._typed:
+            eldest.setdefault(above[number], number)
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for number in self._links.order:
+            if number in left:
+                parent = above[number]
+                # Another one behind the same turn is a fork inside of the branch.
+                inside = parent in left and eldest[parent] == number
+                first[number] = first[parent] if inside else number
+                last[first[number]] = number
+        ends = sorted((end, begin) for begin, end in last.items())
+        return {digest_of(self._typed[begin][0]): end for end, begin in ends}
+
+
+class _TreeLinks(NamedTuple):
+    """Parent numbers by line; all numbers, parents before children; the turn of each; and the turn
+    above each prompt."""
+
+    parents: array[int]
+    order: array[int]
+    turns: array[int]
+    above: dict[int, int]
