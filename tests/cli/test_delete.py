@@ -38,6 +38,18 @@ def test_a_deleted_session_is_neither_listed_nor_shown(acphold: CommandLine) -> 
 
 
 @pytest.mark.usefixtures("two")
+def test_a_turn_is_forgotten_once_a_person_is_sure(acphold: CommandLine) -> None:
+    refused = acphold.run("session", "forget", "aa", "1")
+    assert (refused.code, "--yes" in refused.err) == (2, True)
+    shown = acphold.run("show", "aa-1").out
+    assert acphold.run("session", "forget", "aa", "9", "--yes").code == 2
+    assert acphold.run("show", "aa-1").out == shown
+    done = acphold.run("session", "forget", "aa", "1", "--yes")
+    assert done.out == "Forgot turn 1 in 1 session.\n"
+    assert acphold.run("show", "aa-1").out != shown
+
+
+@pytest.mark.usefixtures("two")
 def test_without_a_terminal_to_ask_on_it_wants_yes(acphold: CommandLine) -> None:
     done = acphold.run("session", "delete", "aa-1")
     assert done.code == 2

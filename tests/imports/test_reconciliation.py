@@ -12,7 +12,7 @@ from acphold.imports import Intake
 from acphold.imports.claude import KEY, READER
 from acphold.imports.pieces import NOTHING, pieces
 from acphold.journal.access import Share
-from acphold.journal.journal import Journal, history, state_of
+from acphold.journal.journal import Journal, history, state_of, tails_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.told import sources, write_lines
@@ -161,6 +161,7 @@ async def test_turns_that_a_person_went_back_from_stand_in_a_session_of_their_ow
     await take(opened, tmp_path)
     assert await prompts(opened) == ["one", "back", "and on"]
     assert await others(opened) == [tail]
+    assert await tails_of(opened, SESSION) == [tail]
 
 
 async def test_the_turns_of_an_older_way_of_a_copy_stand_beside_the_newer_one(

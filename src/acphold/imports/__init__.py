@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from acphold.imports.crew import each, read_beside, read_listed
+from acphold.imports.forgetting import Forgettable, find_turn, forget
 from acphold.imports.growth import Growth, ImportMemory
 from acphold.imports.heads import WORTH_LISTING, give_up_lost
 from acphold.imports.intake import (
@@ -29,6 +30,7 @@ __all__ = [
     "WAVES",
     "WORTH_LISTING",
     "Deletion",
+    "Forgettable",
     "Growth",
     "Home",
     "ImportMemory",
@@ -42,7 +44,9 @@ __all__ = [
     "deletions",
     "each",
     "fault",
+    "find_turn",
     "forecast",
+    "forget",
     "give_up_lost",
     "is_quiet",
     "noting_files",

@@ -27,7 +27,7 @@ from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
 from acphold.imports.sources import WHOLE, Facts, Manner, Source
-from acphold.imports.turns import Comparison, Turn, Turns, compare
+from acphold.imports.turns import Comparison, Turn, Turns, compare, digest_of
 from acphold.imports.values import squeeze, text
 
 PIECE_BYTES: Final = 512 << 10
@@ -41,7 +41,7 @@ class KnownPart(Struct, frozen=True):
     """The journal's turns of a conversation; none if all of a source is new.
 
     `given` and `is_same_place` are as in `turns.compare`. Turns in `forgotten`, by identity or by
-    `Turn.moment`, are not told; with `only`, no others than these are.
+    `Turn.moment` or words, are not told; with `only`, no others than these are.
     """
 
     turns: list[Turn] = []
@@ -54,7 +54,8 @@ class KnownPart(Struct, frozen=True):
         """Return False for a turn that a person had taken out, or that is not asked for."""
         if self.only and turn.identity not in self.only:
             return False
-        return not self.forgotten or self.forgotten.isdisjoint((turn.identity, turn.moment))
+        names = turn.identity, turn.moment, digest_of(turn.words)
+        return not self.forgotten or self.forgotten.isdisjoint(names)
 
 
 NOTHING: Final = KnownPart()
@@ -175,6 +176,7 @@ def pieces(
     if known != NOTHING:
         theirs = _turns(transcript, known, out)
         places = [n for n, turn in enumerate(theirs) if known.is_wanted(turn)]
+        transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
         compared = compare(
             known.turns, theirs, given=known.given, is_same_place=known.is_same_place
@@ -279,6 +281,7 @@ class _SourceEntries:
         self.number = -1
         self._digest = blake2b(digest_size=8)
         self._first_prompt: str | None = None
+        self._left_out: set[int] = set()
         self._closing: list[PastEntry] = []
         self._left = 0
 
@@ -297,7 +300,7 @@ class _SourceEntries:
                 if entry.kind == PROMPT:
                     self.number += 1
                     self.turn, self._digest = Turn(entry.turn), blake2b(digest_size=8)
-                    if self._first_prompt is None:
+                    if self._first_prompt is None and self.number not in self._left_out:
                         self._first_prompt = first_line(entry.raw)
                 self.turn.count += 1
                 self._digest.update(entry.kind.encode() + entry.raw)
@@ -314,6 +317,10 @@ class _SourceEntries:
             yield from self._reader.read(self._source, writer)
         except Exception as error:
             raise fault(error) from error
+
+    def leave_out(self, numbers: set[int]) -> None:
+        """Take no title from the turns with these numbers."""
+        self._left_out, self._first_prompt = numbers, None
 
     def numbered(self) -> Iterator[tuple[int, PastEntry]]:
         """Yield all entries, each with its place."""

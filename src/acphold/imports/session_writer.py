@@ -62,13 +62,14 @@ def marker_of(last: Entry | None) -> Marker | None:
 
 
 class Known(Struct):
-    """What a journal has of a conversation: its turns, its newest valid marker, and the turns that
-    a person had taken out."""
+    """What a journal has of a conversation: its turns, its newest valid marker, the numbers of all
+    markers, and the turns that a person had taken out."""
 
     turns: list[Turn]
     marker: Marker | None = None
     forgotten: frozenset[str] = frozenset()
     has_gone_back: bool = False
+    markers: list[tuple[int, int]] = []
 
 
 async def read_known(journal: Readable, session_id: str) -> Known:
@@ -76,6 +77,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
     turns, forgotten = Turns(), set[str]()
     marker: Marker | None = None
     identities: dict[int, str] = {}
+    markers: list[tuple[int, int]] = []
     void_through = 0  # the last marker of another form
     has_gone_back = False
     async for segment in history(journal, session_id):
@@ -83,6 +85,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
             if not entry.raw:
                 continue
             if entry.kind == IMPORTED:
+                markers.append((entry.seq, entry.seq))
                 met = json_value(entry.raw, Marker)
                 if met is not None and met.form == FORM:
                     marker = met
@@ -104,7 +107,7 @@ async def read_known(journal: Readable, session_id: str) -> Known:
         turn.is_here = not turn.identity and (turn.is_here or turn.prompt > void_through)
     if last and found and found[-1].identity == last[0]:
         _, found[-1].count, found[-1].digest = last
-    return Known(found, marker, frozenset(forgotten), has_gone_back)
+    return Known(found, marker, frozenset(forgotten), has_gone_back, markers)
 
 
 class Forgotten(Struct):

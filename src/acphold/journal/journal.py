@@ -429,6 +429,22 @@ async def rows_of(journal: Readable, session_ids: Iterable[str]) -> AsyncIterato
             yield row
 
 
+async def tails_of(journal: Sessions, session_id: str) -> list[str]:
+    """The sessions with the turns of this one that a person went back from; they go with it."""
+    found: list[str] = []
+    after: ListKey | None = None
+    everything = ListFilter(include_unprompted=True, archived="include")
+    while rows := await journal.page(everything, after, bounds.COPIED_ROWS):
+        found += (
+            row.session_id
+            for row in rows
+            if row.session_id.startswith(f"{session_id}~")
+            and any(origin.session_id == session_id for origin in row.origins)
+        )
+        after = rows[-1].key
+    return found
+
+
 async def session_of(journal: HasLinks, agent: str, downstream_id: str) -> str | None:
     """Our session behind an id of the agent; None if there is none."""
     return (await journal.links.sessions_of(agent, [downstream_id])).get(downstream_id)

@@ -80,6 +80,7 @@ COMMANDS = {
         "session rename": ("session_commands", "Rename a session."),
         "session archive": ("session_commands", "Hide sessions from the list."),
         "session delete": ("session_commands", "Delete sessions permanently."),
+        "session forget": ("session_commands", "Take a turn out of a session for good."),
         "session prune": ("session_commands", "Delete old sessions permanently."),
         "import": ("import_command", "Import conversations that other agents keep on disk."),
         "export": ("export", "Write sessions as Markdown, JSON lines or HTML pages."),

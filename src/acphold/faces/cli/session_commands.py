@@ -18,7 +18,7 @@ from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
 from acphold.faces.cli.settings import agent_keys
 from acphold.faces.cli.terminal_text import age, on_one_line, quantity, tell
-from acphold.journal.journal import Journal
+from acphold.journal.journal import Journal, tails_of
 from acphold.journal.owners import other_owner
 from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.live.hub.annotations import as_title
@@ -130,12 +130,52 @@ def delete(
         async with existing_journal() as kept:
             for session_id in found:
                 whose = await kept.owner(session_id)
-                await kept.delete(session_id)
+                await kept.delete(session_id, *await tails_of(kept, session_id))
                 await tell_owner(whose, session_id)  # and through it every client that has it open
             await remove_from_disk(kept)
 
     asyncio.run(delete_all())
     print(f"Deleted {quantity(len(found), 'session')}.")
+    return Exit.OK
+
+
+@command("session forget", "[OPTIONS] ID TURN", options.JOURNAL)
+def forget(
+    *,
+    session_id: str = options.argument("ID", "the session's id, or a prefix of it"),
+    number: int = options.argument("TURN", "the number of the turn, from 1", type=int),
+    sure: bool = options.SURE,
+) -> int:
+    """Take a turn out of a session for good, such as one with a pasted secret.
+
+    The prompt and all that follows it up to the next one is removed from the session, its copies,
+    the turns that you left, the search index and the kept files; no import brings it back. The
+    agent's own copy stays on disk. Backups and exports that you made have it still.
+    """
+    from acphold import imports  # late: no other command of this module needs it
+
+    async def find() -> imports.Forgettable:
+        async with existing_journal() as kept:
+            row = await find_session(LocalReader(kept), session_id, "forgets a turn of it")
+            if (found := await imports.find_turn(kept, row.session_id, number)) is None:
+                raise UsageError(f"the session has no turn {number}")
+            return found
+
+    found = asyncio.run(find())
+    tell(f"{on_one_line(found.words)}\n  in {quantity(len(found.sessions), 'session')}")
+    if not sure and not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask for confirmation; use --yes to forget")
+    if not sure and not is_confirmed("Forget this turn?"):
+        tell("Nothing was forgotten.")
+        return Exit.ERROR
+
+    async def forget_it() -> None:
+        async with existing_journal() as kept:
+            await imports.forget(kept, found)
+            await remove_from_disk(kept)
+
+    asyncio.run(forget_it())
+    print(f"Forgot turn {number} in {quantity(len(found.sessions), 'session')}.")
     return Exit.OK
 
 

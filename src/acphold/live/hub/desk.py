@@ -25,7 +25,7 @@ from acp_wire.schema.splice import splice
 from acp_wire.surroundings import Surroundings, is_same_folder
 from acp_wire.tasks import TaskSet, end, finish
 from acphold import errors
-from acphold.journal.journal import session_of
+from acphold.journal.journal import session_of, tails_of
 from acphold.journal.rows import NewSession
 from acphold.live.agents.capabilities import answer_without_agent
 from acphold.live.agents.interface import AgentExchange, HubAgent, ListenerToMany, ask
@@ -579,7 +579,7 @@ class Desk:
                 known = conversation.side.id
             conversation.session.attachments.tell_deleted(client)
             await self.hub.close(session_id)
-        await self._journal.delete(session_id)
+        await self._journal.delete(session_id, *await tails_of(self._journal, session_id))
         self._shared.files.tidy()
         if known is None:
             return

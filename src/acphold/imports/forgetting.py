@@ -1,0 +1,120 @@
+"""Turns that a person takes out of a conversation for good, such as one with a pasted secret.
+
+The turn is made void in its session, in copies and origins of that, and in the turns that were
+left; the snapshots of files from it go, too. Its identity stays, so that no import tells it again.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_conversation.history.entries import BACK, FORGOTTEN, PROMPT, PastEntry, now_ms, turn_spans
+from acphold.imports.pieces import first_line
+from acphold.imports.session_writer import IMPORTED, Forgotten, entries_of, read_known
+from acphold.imports.turns import Turn, digest_of
+from acphold.journal.journal import Journal, history, rows_of, take_lease
+from acphold.journal.rows import ListFilter, RowChange
+from acphold.journal.seams import with_numbers
+
+_EVERYTHING = ListFilter(include_unprompted=True, archived="include")
+
+
+class Forgettable(Struct):
+    """A turn, the first line of its prompt, the sessions that have it, and others that are made
+    from these, in which it is only remembered."""
+
+    turn: Turn
+    words: str
+    sessions: list[str]
+    others: list[str]
+
+
+async def relatives(journal: Journal, session_id: str) -> list[str]:
+    """Return the ids of the sessions that a session was copied from, or left in, or that were made
+    from one of these."""
+    kin: dict[str, set[str]] = {}
+    after = None
+    while rows := await journal.page(_EVERYTHING, after, 500):
+        for row in rows:
+            for origin in row.origins:
+                kin.setdefault(row.session_id, set()).add(origin.session_id)
+                kin.setdefault(origin.session_id, set()).add(row.session_id)
+        after = rows[-1].key
+    found, waiting = {session_id}, [session_id]
+    while waiting:
+        new = kin.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return sorted(found - {session_id})
+
+
+async def find_turn(journal: Journal, session_id: str, number: int) -> Forgettable | None:
+    """Return the turn with this number, from 1, as transcripts count; None if there is none."""
+    turns = (await read_known(journal, session_id)).turns
+    if not 0 < number <= len(turns):
+        return None
+    turn = turns[number - 1]
+    entries = [it async for it in entries_of(journal, session_id, turn) if it.kind == PROMPT]
+    words = first_line(entries[0].raw) if entries else None
+    found = Forgettable(turn, words or "", [session_id], [])
+    async for row in rows_of(journal, await relatives(journal, session_id)):
+        has_it = [_is_same(turn, it) for it in (await read_known(journal, row.session_id)).turns]
+        (found.sessions if any(has_it) else found.others).append(row.session_id)
+    return found
+
+
+def _is_same(one: Turn, other: Turn) -> bool:
+    if one.identity and other.identity:
+        return one.identity == other.identity
+    return one.moment == other.moment
+
+
+async def forget(journal: Journal, found: Forgettable) -> None:
+    """Take a turn out of its sessions for good.
+
+    Raises HeldElsewhereError if one of them is open somewhere; those before it are done.
+    """
+    for session_id in (*found.sessions, *found.others):
+        lease = await take_lease(journal, session_id)
+        try:
+            known = await read_known(journal, session_id)
+            turns = [turn for turn in known.turns if _is_same(found.turn, turn)]
+            spans = await turn_spans(history(journal, session_id))
+            prompts = {turn.prompt for turn in turns}
+            numbers = {
+                it.number for it in spans if any(it.first <= seq <= it.last for seq in prompts)
+            }
+            kept = with_numbers(await journal.snapshots.of(session_id), spans)
+            await journal.snapshots.drop(
+                session_id, [it.snapshot for it in kept if it.turn in numbers]
+            )
+            gone = sorted(span for turn in turns for span in turn.spans)
+            names = {name for turn in (*turns, found.turn) for name in _names(turn)}
+            now = now_ms()
+            past = [PastEntry(FORGOTTEN, now, msgspec.json.encode(Forgotten(sorted(names))))]
+            row = await journal.session(session_id)
+            change = RowChange(home=row.home)
+            if gone:
+                past.append(PastEntry(BACK, now, msgspec.json.encode({"left": gone})))
+            if found.words and row.title is not None and found.words in row.title:
+                # The first prompt is the title of a session that has no other, also in its markers.
+                change = replace(change, title=None, given=None)
+            if known.marker is not None and found.words == known.marker.title:
+                gone = [*gone, *known.markers]
+                met = [(turn.prompt, turn.identity) for turn in known.turns if turn.identity]
+                marker = replace(known.marker, seen={}, turns=met, last=None, title=None)
+                past.append(PastEntry(IMPORTED, now, msgspec.json.encode(marker)))
+            if gone:
+                await journal.withdraw(lease, sorted(gone))
+            await journal.take_in(lease, past, change)
+        finally:
+            await journal.release(lease)
+    await journal.index.catch_up(1)
+
+
+def _names(turn: Turn) -> list[str]:
+    """Return what an import knows a turn by. One that was only said here has another time there."""
+    names = [turn.identity, turn.moment, digest_of(turn.words) if turn.is_here else ""]
+    return [name for name in names if name]

@@ -1,0 +1,120 @@
+"""A turn that a person takes out: nothing has it any more, and no import brings it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from acp_conversation.history.entries import Origin
+from acphold.errors import HeldElsewhereError
+from acphold.imports.claude import KEY
+from acphold.imports.forgetting import find_turn, forget
+from acphold.journal.copies import copy
+from acphold.journal.journal import Journal, history
+from acphold.journal.rows import NewSession
+from acphold.journal.stores import open_journal
+from tests.imports.claude_home import CWD, SESSION
+from tests.imports.test_reconciliation import conversation, others, prompts, put, say, take
+
+
+async def forget_turn(journal: Journal, number: int, session_id: str = SESSION) -> list[str]:
+    found = await find_turn(journal, session_id, number)
+    assert found is not None
+    await forget(journal, found)
+    return found.sessions
+
+
+async def raw(journal: Journal, session_id: str = SESSION) -> bytes:
+    return b"".join([segment.raw async for segment in history(journal, session_id)])
+
+
+async def test_a_turn_that_was_taken_out_comes_back_with_no_import(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one", "my secret", "three")
+    put(tmp_path, whole, upto=4)
+    await take(opened, tmp_path)
+    await opened.index.catch_up(10)
+    await forget_turn(opened, 2)
+    assert await prompts(opened) == ["one"]
+    assert b"secret" not in await raw(opened)
+    assert await opened.index.search("secret") == []
+    assert (await opened.session(SESSION)).message_count == 2
+    put(tmp_path, whole)
+    put(tmp_path, whole, 1, upto=4)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "three"]
+    assert b"secret" not in await raw(opened)
+    assert await others(opened) == []
+
+
+async def test_it_goes_from_copies_and_from_the_turns_that_were_left(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = conversation("one")
+    first = transcript.last
+    say(transcript, "my secret")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    row = await opened.session(SESSION)
+    await copy(opened, row, NewSession("copy", KEY, CWD), row.last_seq)
+    say(transcript, "back", first)
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    assert (await opened.session("copy")).origins == (Origin(SESSION, KEY, row.last_seq),)
+    (tail,) = {*await others(opened)} - {"copy"}
+    assert {*await forget_turn(opened, 2, "copy")} == {"copy", tail}
+    for session_id in (SESSION, "copy", tail):
+        assert b"secret" not in await raw(opened, session_id)
+    put(tmp_path, transcript, 1, upto=4)
+    await take(opened, tmp_path)
+    for session_id in (SESSION, "copy", tail):
+        assert b"secret" not in await raw(opened, session_id)
+
+
+async def test_a_turn_that_was_said_here_stays_out_when_it_is_read_from_disk(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("one", "my secret", "three")
+    put(tmp_path, whole, upto=2)
+    await take(opened, tmp_path)
+    lease = await opened.acquire(SESSION)
+    await opened.append(lease, [("prompt", [b'[{"type":"text","text":"my secret"}]'])])
+    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
+    await opened.release(lease)
+    await forget_turn(opened, 2)
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "three"]
+
+
+async def test_there_is_no_such_turn_or_somebody_has_the_session_open(
+    opened: Journal, journal: Path, tmp_path: Path
+) -> None:
+    put(tmp_path, conversation("one"))
+    await take(opened, tmp_path)
+    assert await find_turn(opened, SESSION, 0) is None
+    assert await find_turn(opened, SESSION, 2) is None
+    other = open_journal(journal)
+    await other.acquire(SESSION)
+    with pytest.raises(HeldElsewhereError):
+        await forget_turn(opened, 1)
+    await other.aclose()
+    assert await prompts(opened) == ["one"]
+
+
+async def test_a_title_made_of_the_words_goes_with_them(opened: Journal, tmp_path: Path) -> None:
+    whole = conversation("my secret", "two")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    assert (await opened.session(SESSION)).title == "my secret"
+    await forget_turn(opened, 1)
+    assert (await opened.session(SESSION)).title is None
+    assert b"secret" not in await raw(opened)
+    say(whole, "three")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["two", "three"]
+    assert (await opened.session(SESSION)).title == "two"
+    assert b"secret" not in await raw(opened)
