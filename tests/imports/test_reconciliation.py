@@ -6,11 +6,14 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from acp_conversation.history.entries import PastEntry
 from acp_conversation.history.timeline import Message
-from acphold.imports import Intake
+from acphold.imports import Intake, session_writer
 from acphold.imports.claude import KEY, READER
 from acphold.imports.pieces import NOTHING, pieces
+from acphold.imports.session_writer import CHECKED_BYTES
 from acphold.journal.access import Share
 from acphold.journal.journal import Journal, history, state_of, tails_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
@@ -123,6 +126,32 @@ async def test_equal_words_at_one_time_are_as_many_turns_as_the_file_has(
         put(tmp_path, whole, upto=upto)
         await take(opened, tmp_path)
     assert await prompts(opened) == ["continue"] * 5
+
+
+# -- reading on ----------------------------------------------------------------------------------
+
+
+async def test_of_a_large_file_that_grew_nothing_old_is_read_but_what_is_checked(
+    opened: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_writer, "WORTH_CHECKING", 0)
+    whole = conversation("one", "x" * CHECKED_BYTES, "three")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    say(whole, "four")
+    put(tmp_path, whole)
+    path = tmp_path / ".claude/projects" / FOLDERS[0] / f"{SESSION}.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"one"', b'"two"'))
+    assert await take(opened, tmp_path) == ["grown"]
+    assert [words[:5] for words in await prompts(opened)] == ["one", "xxxxx", "three", "four"]
+    assert (await opened.session(SESSION)).title == "one"
+    # If what is checked has changed, all of it is read; and so is all if somebody went back.
+    path.write_bytes(path.read_bytes().replace(b'"two"', b'"one"').replace(b"xx", b"yy"))
+    put(tmp_path, whole, 1)
+    say(whole, "back", whole.records[3]["uuid"])
+    put(tmp_path, whole)
+    assert "grown" in await take(opened, tmp_path)
+    assert [words[:5] for words in await prompts(opened)] == ["one", "xxxxx", "back"]
 
 
 # -- going back --------------------------------------------------------------------------------

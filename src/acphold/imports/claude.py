@@ -29,7 +29,7 @@ from acphold.imports.claude_tools import (
     result_fields,
 )
 from acphold.imports.content_blocks import parts_of, prompt_blocks, text_block, text_blocks
-from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.entry_writer import EntryWriter, NotStraightError, SubagentWriter
 from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, readable
@@ -127,13 +127,17 @@ class _RecordHead(Struct, gc=False):
     isApiErrorMessage: bool = False
 
 
+_TASKS: Final = b'"Task'
+
 _head_decoder: Final = msgspec.json.Decoder(_RecordHead)
 
 
-def _tree(path: Path) -> RecordTree:
+def _tree(source: Source) -> RecordTree:
     """Return the tree of all records with an id: hooks and snapshots have children, too."""
-    tree = RecordTree(ROWS)
-    for line, found in tree.heads(path, _head_decoder):
+    tree = RecordTree(ROWS, begin=source.begin)
+    for line, found in tree.heads(source.path, _head_decoder):
+        if source.begin and _TASKS in line.raw:
+            raise NotStraightError  # a plan of tasks is told from its beginning
         head = found or _RecordHead()
         record_id = "" if head.isSidechain else head.uuid
         typed = bool(record_id) and head.type == "user" and b'"tool_result"' not in line.raw
@@ -152,13 +156,13 @@ def _tree(path: Path) -> RecordTree:
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the abandoned branches, as conversations of their own."""
-    yield from _tree(source.path).branches(source)
+    yield from _tree(source).branches(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the transcript."""
     converter = _ClaudeConverter(source, writer)
-    yield from _tree(source.path).read(source, writer.missed, converter.take)
+    yield from _tree(source).read(source, writer, converter.take)
     converter.end()
 
 

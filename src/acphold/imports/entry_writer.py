@@ -43,6 +43,10 @@ PARENT: Final = "acphold/parentToolCallId"
 """In `_meta` of a subagent's entries: the call that started it."""
 
 
+class NotStraightError(Exception):
+    """A source was begun in the middle, and what follows there does not simply go on."""
+
+
 class EntryWriter:
     """Writes one conversation; see the module."""
 
@@ -69,6 +73,10 @@ class EntryWriter:
         self._session_cost: float | None = None
         self._has_list_title = False
         self._told: Counter[str] = Counter()
+        self.offset = 0
+        """The byte at which the line that is being told begins, if its reader says so."""
+        self.offsets: dict[str, int] = {}
+        """The offsets of prompts, by their identities."""
 
     def take(self, *, whole_turns: bool = False) -> list[PastEntry]:
         """Return the entries since the last call; with `whole_turns`, of finished turns only."""
@@ -344,6 +352,7 @@ class EntryWriter:
         self._told[digest] += 1
         if (count := self._told[digest]) > 1:
             digest = f"{digest}-{count}"
+        self.offsets[digest] = self.offset
         self._entries.append(PastEntry(PROMPT, self._now, raw, seq, digest))
 
     def _append(self, kind: str, value: object) -> None:

@@ -31,8 +31,10 @@ from acphold.imports.heads import enlist, give_up, is_held, unread_in
 from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, first_line, pieces
 from acphold.imports.readers import Reader
 from acphold.imports.session_writer import (
+    FORM,
     Known,
     SessionWriter,
+    check_before,
     cut,
     entries_of,
     marker_of,
@@ -355,6 +357,8 @@ class Intake:
         whose = await self._journal.owner(row.session_id)
         if is_held(whose) or row.moved:
             return TakenSource("busy")
+        if taken := await self._read_on(source, row, whose.epoch, news):
+            return taken
         session = await read_known(self._journal, row.session_id)
         turns = session.turns
         known = KnownPart(
@@ -402,6 +406,38 @@ class Intake:
         if compared.left or (compared.news and session.has_gone_back):
             await self._drop_tails(source, row)
         return TakenSource.of(outcome, facts)
+
+    async def _read_on(
+        self, source: Source, row: SessionRow, epoch: int, news: News
+    ) -> TakenSource | None:
+        """Take in what follows the last turn that was taken in, without reading what precedes it;
+        None if it is not sure that nothing else has changed."""
+        end = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
+        marker = marker_of(end[-1].entries()[-1] if end else None)
+        if marker is None or marker.form != FORM or marker.last is None or not marker.offset:
+            return None
+        if marker.place != source.place or source.size <= marker.offset or source.given:
+            return None
+        if not marker.check or check_before(source, marker.offset) != marker.check:
+            return None
+        identity, count, digest = marker.last
+        known = KnownPart([Turn(identity, count=count, digest=digest)])
+        writing: SessionWriter | None = None
+        outcome: Outcome = "same"
+        facts = Facts("", "")
+        async for piece in news(replace(source, begin=marker.offset), known):
+            facts, compared = piece.facts, piece.compared
+            if writing is None:
+                if compared is None or compared.known != {0: 0} or compared.void:
+                    return None
+                lease = await self._journal.acquire(row.session_id, epoch, yields=True)
+                if lease.next_seq != row.last_seq + 1:
+                    raise _OvertakenError
+                writing = SessionWriter(self._journal, lease, source, None, row, marker)
+            piece.first_prompt = None  # of the last turn
+            if await writing.take_in(piece):
+                outcome = "grown"
+        return None if writing is None else TakenSource.of(outcome, facts)
 
     async def _take_apart(self, source: Source, row: SessionRow, news: News) -> TakenSource:
         """Take in a conversation that only has the id of one here, as a session of its own."""

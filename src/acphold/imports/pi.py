@@ -8,7 +8,6 @@ retried; only the last failure ends a turn.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from acphold.imports.content_blocks import (
@@ -74,9 +73,9 @@ def find(home: Home) -> Iterator[Source]:
                 yield source
 
 
-def _tree(path: Path) -> RecordTree:
-    tree = RecordTree(ROWS)
-    for _, found in tree.heads(path, OBJECTS):
+def _tree(source: Source) -> RecordTree:
+    tree = RecordTree(ROWS, begin=source.begin)
+    for _, found in tree.heads(source.path, OBJECTS):
         record = found or {}
         kind, role = text(record, "type"), text(record, "message", "role")
         record_id = "" if kind == "session" else text(record, "id")
@@ -96,13 +95,13 @@ def _tree(path: Path) -> RecordTree:
 
 def branches(source: Source) -> Iterator[Source]:
     """Yield the abandoned branches, as conversations of their own."""
-    yield from _tree(source.path).branches(source)
+    yield from _tree(source).branches(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the session."""
     converter = _PiConverter(writer)
-    yield from _tree(source.path).read(source, writer.missed, converter.take)
+    yield from _tree(source).read(source, writer, converter.take)
     converter.end_failed()
 
 

@@ -24,7 +24,7 @@ from acp_conversation.history.message_chunks import Messages
 from acp_safety.errors import RedactionError
 from acp_safety.redaction.redactor import UNREADABLE, Redactor
 from acphold.errors import TranscriptError
-from acphold.imports.entry_writer import EntryWriter
+from acphold.imports.entry_writer import EntryWriter, NotStraightError
 from acphold.imports.readers import Reader
 from acphold.imports.sources import WHOLE, Facts, Manner, Source
 from acphold.imports.turns import Comparison, Turn, Turns, compare, digest_of
@@ -163,9 +163,12 @@ def pieces(
 ) -> Iterator[NewsPiece]:
     """Yield the news.
 
-    One without entries if the source and the journal share no turn, or differ. Raises OSError if
+    One piece without entries if the source and the journal share no turn, or differ; none if the
+    source was begun in the middle, and has to be read from its beginning. Raises OSError if
     the source cannot be read, and TranscriptError if its reader or the search for secrets fails.
     """
+    if source.begin and manner.redact:
+        return  # secrets are known from the whole conversation
     transcript = _SourceEntries(source, reader, whole_turns=manner.whole_turns)
     out = SecretsOut(transcript) if manner.redact else None
     transcript.most = out.count if out else None
@@ -174,7 +177,10 @@ def pieces(
     wanted: list[tuple[int, int]] = []
     places: list[int] = []
     if known != NOTHING:
-        theirs = _turns(transcript, known, out)
+        try:
+            theirs = _turns(transcript, known, out)
+        except NotStraightError:
+            return
         places = [n for n, turn in enumerate(theirs) if known.is_wanted(turn)]
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
@@ -300,6 +306,7 @@ class _SourceEntries:
                 if entry.kind == PROMPT:
                     self.number += 1
                     self.turn, self._digest = Turn(entry.turn), blake2b(digest_size=8)
+                    self.turn.offset = writer.offsets.get(entry.turn, 0)
                     if self._first_prompt is None and self.number not in self._left_out:
                         self._first_prompt = first_line(entry.raw)
                 self.turn.count += 1
@@ -315,6 +322,8 @@ class _SourceEntries:
     def _read(self, writer: EntryWriter) -> Iterator[None]:
         try:
             yield from self._reader.read(self._source, writer)
+        except NotStraightError:
+            raise
         except Exception as error:
             raise fault(error) from error
 

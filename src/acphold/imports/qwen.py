@@ -120,7 +120,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         yield from read_sessions(source, writer, speaker="qwen")
         return
     converter = _QwenConverter(source, writer)
-    yield from _tree(path).read(source, writer.missed, converter.take)
+    yield from _tree(path).read(source, writer, converter.take)
     converter.tell_stopped()
 
 

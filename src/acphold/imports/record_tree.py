@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from acphold.imports.entry_writer import digest_of
+from acphold.imports.entry_writer import EntryWriter, NotStraightError, digest_of
 from acphold.imports.records import decoded, lines, readable, record_lines
 from acphold.imports.salvage import NO_FORM, LineSalvage, RecordLine, RowForm
 from acphold.imports.sources import Source
@@ -49,8 +49,11 @@ T = TypeVar("T")
 class RecordTree:
     """The lines of a file by number, in file order; compact enough for millions."""
 
-    def __init__(self, form: RowForm = NO_FORM) -> None:
-        self._form = form
+    def __init__(self, form: RowForm = NO_FORM, *, begin: int | None = None) -> None:
+        """With `begin`, the tree is that of the lines from this byte on, where a prompt stands;
+        None if its reader needs the beginning."""
+        self._form, self._begin = form, begin or 0
+        self._tells_places = begin is not None
         self._is_damaged = False
         self._numbers: dict[int, int] = {}
         self._named = array("q")  # parents by the hashes of their ids; 0, the hash of "", for none
@@ -69,7 +72,7 @@ class RecordTree:
         """Yield the records of a file, each of which has to be added, and what a decoder makes of
         them; None if it refuses one."""
         salvage = LineSalvage(str(path), self._form, Missed())
-        yield from decoded(path, salvage, decoder)
+        yield from decoded(path, salvage, decoder, begin=self._begin)
         self._is_damaged = salvage.seen > 0
 
     def add(
@@ -240,15 +243,33 @@ class RecordTree:
             kept[number] = 0
         return kept
 
+    def _is_straight(self) -> bool:
+        """Return True if each record but the first follows one of these, and nobody went back."""
+        if self._is_damaged or self._copies or self._left:
+            return False
+        inside = (parent for parent in self._links.parents if parent != _ALONE)
+        return next(inside, _ALONE) == _LOST and all(parent >= 0 for parent in inside)
+
     def read(
-        self, source: Source, missed: Missed, take: Callable[[Object], None]
+        self, source: Source, writer: EntryWriter, take: Callable[[Object], None]
     ) -> Iterator[None]:
-        """Give the records of `source`, or of the branch that is its item, to `take`."""
+        """Give the records of `source`, or of the branch that is its item, to `take`.
+
+        Raises NotStraightError if it was begun in the middle, and that does not suffice.
+        """
+        missed = writer.missed
+        if self._begin and not self._is_straight():
+            raise NotStraightError
         end = self.branch_ends().get(source.item) if source.item else None
         path = source.path
-        told = record_lines(path, missed, self._form) if self._is_damaged else lines(path, missed)
+        if self._is_damaged:
+            told = record_lines(path, missed, self._form)
+        else:
+            told = lines(path, missed, begin=self._begin)
         for line in self.select(told, end):
             if (record := readable(line.raw, missed)) is not None:
+                if self._tells_places:
+                    writer.offset = line.offset
                 take(record)
                 yield
         if not source.item:

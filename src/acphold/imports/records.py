@@ -170,14 +170,14 @@ def records(path: Path, missed: Missed, form: RowForm = NO_FORM) -> Iterator[Obj
 
 
 def decoded(
-    path: Path, salvage: LineSalvage, decoder: msgspec.json.Decoder[T]
+    path: Path, salvage: LineSalvage, decoder: msgspec.json.Decoder[T], *, begin: int = 0
 ) -> Iterator[tuple[RecordLine, T | None]]:
     """Yield the objects in a file of lines, with the values that a decoder makes of them.
 
     None for an object that it refuses.
     """
     take, good = decoder.decode, b""
-    for line in lines(path, salvage.missed, as_written=True):
+    for line in lines(path, salvage.missed, begin=begin, as_written=True):
         raw = line.raw
         try:
             value = take(raw)

@@ -7,6 +7,7 @@ sources of the conversation looked like when they were last compared.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -27,6 +28,12 @@ IMPORTED: Final = "imported"
 FORM: Final = 2
 """The form of markers. Those of another form are void: their sources are compared again."""
 
+CHECKED_BYTES: Final = 64 << 10
+"""Bytes before a place in a file that are compared before it is read on from there."""
+
+WORTH_CHECKING: Final = 1 << 20
+"""Size from which a file is read on from its last turn; a smaller one is read in 10 ms."""
+
 MOST_PLACES: Final = 100
 """Sources of one conversation that a marker remembers."""
 
@@ -37,7 +44,8 @@ class Marker(Struct, rename="camel"):
     `place` is the source that the last turns came from. `seen` has the size and the time of change
     of each source, by its place, when all of it had been taken in. `turns` are the turns taken in
     since the last marker, and those recognized: the number of the prompt, and the identity. `last`
-    is the last turn: its identity, the number of its entries in the source and their digest.
+    is the last turn: its identity, the number of its entries in the source and their digest; it
+    begins at byte `offset` of `place`, unless that is 0, behind bytes with the digest `check`.
     """
 
     reader: str
@@ -46,6 +54,8 @@ class Marker(Struct, rename="camel"):
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
     turns: list[tuple[int, str]] = field(default_factory=list)
     last: tuple[str, int, str] | None = None
+    offset: int = 0
+    check: str = ""
     title: str | None = None
 
     def has_seen(self, source: Source) -> bool:
@@ -54,6 +64,16 @@ class Marker(Struct, rename="camel"):
             return False
         seen = self.seen.get(source.place)
         return self.form == FORM and seen == (source.size, source.changed_at)
+
+
+def check_before(source: Source, offset: int) -> str:
+    """Return a digest of the bytes before an offset in a source, CHECKED_BYTES of them at most."""
+    try:
+        with open(source.path, "rb") as file:
+            file.seek(begin := max(offset - CHECKED_BYTES, 0))
+            return blake2b(file.read(offset - begin), digest_size=16).hexdigest()
+    except OSError:
+        return ""
 
 
 def marker_of(last: Entry | None) -> Marker | None:
@@ -188,6 +208,7 @@ class SessionWriter:
             title = title or source.list_title(piece.first_prompt)
         else:
             title = facts.title
+        title = title or (before.title if before is not None else None)
         # Entries without a time get that of the one before, or of the beginning.
         at = facts.created_at or source.changed_at // 1_000_000
         timed: list[PastEntry] = []
@@ -240,6 +261,12 @@ class SessionWriter:
             last = piece.last.identity, piece.last.count, piece.last.digest
         elif before is not None and not (piece.entries or self._gone or self._has_marked):
             last = before.last
+        offset, check = 0, ""
+        if piece.is_last and last is not None and source.size >= WORTH_CHECKING:
+            if piece.last is not None:
+                offset, check = piece.last.offset, check_before(source, piece.last.offset)
+            elif before is not None:
+                offset, check = before.offset, before.check
         return Marker(
             source.reader,
             source.place if before is None or piece.entries else before.place,
@@ -247,6 +274,8 @@ class SessionWriter:
             dict([*seen.items()][-MOST_PLACES:]),
             [*self.met.items(), *self._turns],
             last,
+            offset,
+            check,
             title,
         )
 

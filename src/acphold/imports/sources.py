@@ -109,7 +109,8 @@ class Source(Struct, frozen=True, gc=False):
     agent, if a reader knows several agents; `kept_as` is the session's id in the journal it comes
     from. `given`: somebody else may have written it (a folder named with `--from`, a folder of a
     project), so its id proves nothing.
-    With `apart`, that id belongs to another conversation here: this one has its own session.
+    With `apart`, that id belongs to another conversation here: this one has its own session. The
+    file is read from byte `begin` on, if its reader can do that.
     """
 
     reader: str
@@ -123,6 +124,7 @@ class Source(Struct, frozen=True, gc=False):
     kept_as: str = ""
     given: bool = False
     apart: bool = False
+    begin: int = 0
 
     @property
     def path(self) -> Path:

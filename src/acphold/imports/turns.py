@@ -55,7 +55,7 @@ class Turn(Struct):
     entries in the transcript, if that is known, and `digest` theirs. `is_here` is True if nothing
     but the journal is known to have it, `may_be_missing` if it was sent into a running turn or cut
     off: programs may not keep such. `prompt` is the number of its prompt, `spans` are those of its
-    entries.
+    entries; `offset` is the byte of its source at which it begins, if that is known.
     """
 
     identity: str = ""
@@ -69,6 +69,7 @@ class Turn(Struct):
     prompt: int = 0
     spans: list[tuple[int, int]] = []
     last: str = ""
+    offset: int = 0
 
     @property
     def moment(self) -> str:
@@ -254,8 +255,8 @@ def compare(
     end = max((n for n in found.known if n not in found.void), default=-1)
     if end >= 0 and all(n in found.void or n in found.left for n in range(end + 1, len(ours))):
         our, their = ours[end], theirs[found.known[end]]
-        if our.identity and our.count and their.count > our.count and their.digest == our.digest:
-            found.rest = found.known[end]
+        if our.count and their.digest == our.digest:
+            found.rest = found.known[end] if their.count > our.count else -1
         elif not our.is_here and our.last != their.last and their.last.startswith(our.last):
             found.void = sorted([*found.void, end])
             found.news = [found.known[end], *found.news]
