@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from acphold.web.connections import Connections, Receive, Scope, Send, limits_for
+from acphold.web import bounds
+from acphold.web.connections import STATE, Connections, Receive, Scope, Send, limits_for
 from acphold.web.protocols import HttpProtocol
 from acphold.web.server import _running
 
@@ -59,6 +60,7 @@ async def test_requests_sent_behind_an_unanswered_one_are_neither_read_nor_kept_
         on_url(protocol, url)
 
     monkeypatch.setattr(HttpProtocol, "on_url", noted)
+    monkeypatch.setattr(bounds, "STRANGERS_REQUESTS", 1e6)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/wait":
@@ -91,3 +93,48 @@ async def test_requests_sent_behind_an_unanswered_one_are_neither_read_nor_kept_
                 for _ in requests:
                     assert (await answers.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
             assert read.count(b"/wait") == len(requests) * len(strangers)
+
+
+async def test_so_many_requests_of_strangers_are_read_a_second_and_a_user_waits_for_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "STRANGERS_REQUESTS", 50.0)
+    monkeypatch.setattr(bounds, "STRANGERS_AT_ONCE", 20)
+    read = 0
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal read
+        if scope["path"] == "/user":
+            connections.count_for(scope["state"][STATE], "token")
+        else:
+            read += 1
+        headers = [(b"content-length", b"2")]
+        await send({"type": "http.response.start", "status": 401, "headers": headers})
+        await send({"type": "http.response.body", "body": b"no"})
+
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        port = bound.getsockname()[1]
+        connections = Connections(limits_for(1024))
+        async with (
+            asyncio.timeout(60),
+            _running(app, bound, None, connections, 1 << 20),
+            AsyncExitStack() as opened,
+        ):
+            began = loop.time()
+            strangers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            for _, each in (*strangers, (reader, writer)):
+                opened.push_async_callback(each.wait_closed)
+                opened.callback(each.close)
+            for _, stranger in strangers:
+                stranger.write(GET * 300)
+                await stranger.drain()
+            for _ in range(500):
+                writer.write(b"GET /user HTTP/1.1\r\nHost: x\r\n\r\n")
+                await reader.readuntil(b"no")
+            served = loop.time()
+            assert read <= 20 + 50 * (served - began) + len(strangers)
+            answers, _ = strangers[0]
+            for _ in range(4):  # they are answered in turn
+                await answers.readuntil(b"no")

@@ -14,6 +14,13 @@ UNKNOWN_CONNECTIONS: Final = 256
 KNOWN_CONNECTIONS: Final = 1024
 """Most authenticated connections."""
 
+STRANGERS_REQUESTS: Final = 200.0
+"""Requests a second that are read from all unauthenticated connections together, besides the first
+of each: a page load has about thirty. Each keeps users waiting for a third of a millisecond."""
+
+STRANGERS_AT_ONCE: Final = 400
+"""Most of these requests read at once after a quiet while."""
+
 DESCRIPTORS_OF_ONE: Final = 3
 """File descriptors of an authenticated connection: its own, and two for the daemon."""
 

@@ -5,6 +5,7 @@ Anybody who reaches the port can open connections, send slowly, and read nothing
 - An unauthenticated connection keeps its place until another one needs it. Beyond
   `ConnectionLimits.unknown` of them the oldest is dropped, of the address that has the most: a
   client with a token shows it at once, and so gets in beside ten thousand without one.
+- The further requests of unauthenticated connections are read in turn, so many a second of all.
 - An authenticated connection counts for its token; their number per token is limited.
 - A request that has begun, and data being sent, must progress at LEAST_RATE, after
   PATIENCE_SECONDS.
@@ -200,6 +201,10 @@ class ServedConnection:
         self._held += number
         self._book.hold(number)
 
+    def wait_for_turn(self) -> float:
+        """Take a turn for one more request; return the seconds to wait for it."""
+        return 0.0 if self.token is not None else self._book.take_turn()
+
     def whole(self) -> None:
         """Note that the expected request is complete."""
         self._receiving_since = None
@@ -268,6 +273,7 @@ class Connections:
         self._held = 0
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
+        self._last_turn = 0.0
 
     @property
     def unknown(self) -> int:
@@ -309,6 +315,13 @@ class Connections:
         connection.token = token
         self._known.setdefault(token, {})[connection] = None
         return ""
+
+    def take_turn(self) -> float:
+        """Take the next turn of strangers; return the seconds until then."""
+        rate, now = bounds.STRANGERS_REQUESTS, self.now()
+        earliest = now - bounds.STRANGERS_AT_ONCE / rate
+        self._last_turn = max(self._last_turn, earliest) + 1 / rate
+        return max(0.0, self._last_turn - now)
 
     def forget(self, connection: ServedConnection) -> None:
         """Forget a connection that has ended or moved; may be called again."""

@@ -81,8 +81,9 @@ class _BoundedHttp(asyncio.BufferedProtocol):
 class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
     """One HTTP connection, until it becomes a WebSocket.
 
-    A request that follows another is read once that one is answered. Otherwise a client that reads
-    no answers could have hundreds of them read in one step, and kept.
+    A request that follows another is read once that one is answered, and a stranger's once it is
+    its turn. Otherwise a client that reads no answers could have hundreds of them read in one step,
+    and kept.
     """
 
     def __init__(
@@ -95,7 +96,9 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
         self._head = 0  # bytes of an incomplete head
         self._thrown_away = 0
         self._unanswered: list[RequestResponseCycle] = []
-        self._unread = b""  # what has arrived behind an unanswered request
+        self._unread = b""  # what has arrived behind an unanswered request, or waits for its turn
+        self._turn: asyncio.TimerHandle | None = None  # while a request waits for that
+        self._has_turn = False
 
     def data_received(self, data: bytes) -> None:
         self._unread += data
@@ -103,6 +106,8 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
 
     def _read_on(self) -> None:
         """Read up to the end of the next request, and on while there is none to be answered."""
+        if self._turn is not None:
+            return
         data, at = self._unread, 0
         self._unread = b""
         while at < len(data) and self.parser is not None and not self.transport.is_closing():
@@ -110,6 +115,13 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
                 self._unread = data[at:]
                 self.flow.pause_reading()
                 return
+            is_next = self._expected == "another head" and not self._has_turn
+            if is_next and (seconds := self.connection.wait_for_turn()):
+                self._unread = data[at:]
+                self.flow.pause_reading()
+                self._turn = self.loop.call_later(seconds, self._take_turn)
+                return
+            self._has_turn = False
             # One head at most in each piece; behind a body, as many as fit into BODY_STEP_BYTES.
             skipped = bounds.BODY_STEP_BYTES if self._expected == "a body" else 0
             end = data.find(HEAD_END, at + skipped)
@@ -125,6 +137,11 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
             if self._head > bounds.HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The headers are too long.")
             at = end
+
+    def _take_turn(self) -> None:
+        self._turn, self._has_turn = None, True
+        self.flow.resume_reading()
+        self._read_on()
 
     def on_message_begin(self) -> None:
         self._expected = "a head"
@@ -173,6 +190,8 @@ class HttpProtocol(_BoundedHttp, HttpToolsProtocol):
             cycle.message_event.set()
         self._unanswered.clear()
         self._unread = b""
+        if self._turn is not None:
+            self._turn.cancel()
 
     def handle_websocket_upgrade(self) -> None:
         self.connection.write_more = None
