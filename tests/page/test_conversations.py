@@ -169,6 +169,26 @@ async def test_a_write_that_changes_nothing_says_so_and_has_no_empty_lines(
     await asyncio.wait_for(turn, 60)
 
 
+async def test_a_command_stands_in_letters_of_one_width_and_once_whatever_the_agent_calls_it(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    given = {"command": "rm -rf build/all"}
+    await session.prompt(
+        steps(
+            call("t1", "rm -rf build", "execute"),
+            call("t2", "rm -rf build/all", "execute", rawInput=given),
+            call("t3", "rm -rf bu…", "execute", rawInput=given),
+            call("t4", "Clean", "execute", rawInput=given),
+        )
+    )
+    await opened(page, session.id)
+    titles = page.locator(".conversation .tool .title")
+    words = ["rm -rf build", "rm -rf build/all", "rm -rf build/all", "Clean rm -rf build/all"]
+    await expect(titles).to_have_text(words)
+    await expect(titles.locator("code")).to_have_text([it.removeprefix("Clean ") for it in words])
+
+
 async def test_commands_in_a_notice_are_drawn_as_code(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
