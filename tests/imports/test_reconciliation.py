@@ -328,3 +328,25 @@ async def test_a_session_that_differed_since_a_person_went_back_grows_again(
     assert await prompts(opened) == ["one", "back"]
     (tail,) = await others(opened)
     assert await prompts(opened, tail) == ["two"]
+
+
+# -- a file that was gone on with as another conversation ---------------------------------------
+
+
+async def test_a_file_is_of_the_conversation_of_its_last_records(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = conversation("one")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    say(transcript, "two")
+    say(transcript, "in another")
+    other = "99999999-2222-4333-8444-555555555555"
+    for record in transcript.records[4:]:
+        record["sessionId"] = other
+    put(tmp_path, transcript)
+    assert await take(opened, tmp_path) == ["new"]
+    assert await prompts(opened) == ["one"]
+    assert await prompts(opened, other) == ["one", "two", "in another"]
+    assert [origin.session_id for origin in (await opened.session(other)).origins] == [SESSION]
+    assert await take(opened, tmp_path) == []

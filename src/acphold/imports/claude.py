@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,7 @@ from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, readable
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
+    UNREADABLE,
     Missed,
     Object,
     inner,
@@ -101,9 +103,9 @@ def find(home: Home) -> Iterator[Source]:
     """Yield the transcripts below `~/.claude/projects`, without those of subagents."""
     folder = home.folder(".claude", "CLAUDE_CONFIG_DIR") / "projects"
     for path in files_below(folder, "*/*.jsonl"):
-        session_id = path.stem
-        if session_id.startswith("agent-"):
+        if path.stem.startswith("agent-"):
             continue
+        session_id = _last_id(path)
         beside: list[Path] = []
         own, _ = os.path.splitext(path)
         if os.path.lexists(own):
@@ -111,6 +113,47 @@ def find(home: Home) -> Iterator[Source]:
             beside += files_below(Path(own), "custom-title.json")
         if source := source_of(NAME, session_id, [path, *beside]):
             yield source
+
+
+class _NamedRecord(Struct, gc=False):
+    """The conversation that a record names."""
+
+    sessionId: str = ""
+
+
+_decode_name: Final = msgspec.json.Decoder(_NamedRecord).decode
+
+_NAMED: Final = b'"sessionId":"'
+
+END_BYTES: Final = 16 << 10
+"""Bytes at each end of a file that are searched for the conversation that its records name."""
+
+
+def _last_id(path: Path) -> str:
+    """Return the id of a file's conversation: that of its name, unless it was gone on with as
+    another one, after `/resume`, and its last records name that."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - END_BYTES, 0))
+            end = file.read(END_BYTES)
+            if end[end.rfind(_NAMED) + len(_NAMED) :].startswith(path.stem.encode()):
+                return path.stem  # as nearly all
+            last = _names(end)
+            file.seek(0)
+            first = _names(file.read(END_BYTES))
+    except OSError:
+        return path.stem
+    return last[-1] if last and first[:1] == [path.stem] else path.stem
+
+
+def _names(raw: bytes) -> list[str]:
+    """Return the conversations that the whole records in these bytes name."""
+    names: list[str] = []
+    for line in raw.splitlines():
+        if b'"sessionId"' in line:
+            with suppress(*UNREADABLE):
+                names.append(_decode_name(line).sessionId)
+    return [name for name in names if name]
 
 
 # -- read ----------------------------------------------------------------------------------
@@ -161,6 +204,8 @@ def branches(source: Source) -> Iterator[Source]:
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the transcript."""
+    if source.session_id != source.path.stem and not source.item:
+        writer.facts.begun_as = source.path.stem
     converter = _ClaudeConverter(source, writer)
     yield from _tree(source).read(source, writer, converter.take)
     converter.end()

@@ -339,6 +339,10 @@ class Intake:
                 raise _OvertakenError
         else:
             kept = facts.kept or ExportedState(session_id)
+            if facts.begun_as:
+                begun_as = await session_of(self._journal, agent, facts.begun_as)
+                origin = Origin(begun_as or facts.begun_as, agent, 0)
+                kept = replace(kept, origins=(origin,))
             new = NewSession(
                 session_id,
                 agent,

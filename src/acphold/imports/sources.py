@@ -58,7 +58,8 @@ class Facts(Struct):
     """The facts about a conversation; complete once it is read to its end.
 
     `agent` is the key that `wrap` would give the agent, `session_id` the agent's own id. `kept` is
-    for sessions exported from a journal. `missed` counts, by a short reason, what the reader could
+    for sessions exported from a journal, `begun_as` the id of another conversation of the agent
+    with which this one begins. `missed` counts, by a short reason, what the reader could
     not interpret, `missed_bytes` its bytes, and `removed` the secrets taken out.
     """
 
@@ -69,6 +70,7 @@ class Facts(Struct):
     created_at: int | None = None
     updated_at: int | None = None
     kept: ExportedState | None = None
+    begun_as: str = ""
     missed: Counter[str] = field(default_factory=Counter)
     missed_bytes: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
