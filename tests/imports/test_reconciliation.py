@@ -350,3 +350,38 @@ async def test_a_file_is_of_the_conversation_of_its_last_records(
     assert await prompts(opened, other) == ["one", "two", "in another"]
     assert [origin.session_id for origin in (await opened.session(other)).origins] == [SESSION]
     assert await take(opened, tmp_path) == []
+
+
+async def test_equal_turns_of_before_stay_when_the_file_has_lost_one(
+    opened: Journal, tmp_path: Path
+) -> None:
+    whole = conversation("continue", "continue", "continue")
+    for record in whole.records[1::2]:
+        record["message"]["content"] = [{"type": "text", "text": "Done."}]
+    put(tmp_path, whole)
+    await imported_before(opened, tmp_path, [0, 1], [2])
+    put(tmp_path, whole, upto=2)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["continue"] * 3
+
+
+async def test_branches_and_turns_that_were_left_are_one_session(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = Transcript()
+    first = say(transcript, "one")
+    say(transcript, "two")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    say(transcript, "back", first)
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    (tail,) = await others(opened)
+    (source,) = sources(READER, tmp_path)
+    assert READER.branches is not None
+    (branch,) = READER.branches(source)
+    assert branch.session_id == tail
+    await Intake(opened).take(branch, READER)
+    assert await others(opened) == [tail]
+    assert await prompts(opened, tail) == ["one", "two"]
+    assert (await Intake(opened).take(branch, READER)).outcome == "same"

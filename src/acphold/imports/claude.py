@@ -125,25 +125,28 @@ _decode_name: Final = msgspec.json.Decoder(_NamedRecord).decode
 
 _NAMED: Final = b'"sessionId":"'
 
-END_BYTES: Final = 16 << 10
+END_BYTES: Final = 8 << 10
 """Bytes at each end of a file that are searched for the conversation that its records name."""
 
 
 def _last_id(path: Path) -> str:
     """Return the id of a file's conversation: that of its name, unless it was gone on with as
     another one, after `/resume`, and its last records name that."""
+    stem = path.stem
     try:
-        with open(path, "rb", buffering=0) as file:
-            file.seek(max(os.fstat(file.fileno()).st_size - END_BYTES, 0))
-            end = file.read(END_BYTES)
-            if end[end.rfind(_NAMED) + len(_NAMED) :].startswith(path.stem.encode()):
-                return path.stem  # as nearly all
-            last = _names(end)
-            file.seek(0)
-            first = _names(file.read(END_BYTES))
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
-        return path.stem
-    return last[-1] if last and first[:1] == [path.stem] else path.stem
+        return stem
+    try:
+        end = os.pread(file, END_BYTES, max(os.fstat(file).st_size - END_BYTES, 0))
+        if end.startswith(stem.encode(), end.rfind(_NAMED) + len(_NAMED)):
+            return stem  # as nearly all
+        last, first = _names(end), _names(os.pread(file, END_BYTES, 0))
+    except OSError:
+        return stem
+    finally:
+        os.close(file)
+    return last[-1] if last and first[:1] == [stem] else stem
 
 
 def _names(raw: bytes) -> list[str]:

@@ -32,7 +32,7 @@ from acp_wire.schema import items, members
 from acphold.errors import InvalidParamsError
 from acphold.imports.content_blocks import content, text_block
 from acphold.imports.sources import Facts
-from acphold.imports.values import Missed, Object, squeeze
+from acphold.imports.values import Missed, Object, squeeze, text
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -113,7 +113,8 @@ class EntryWriter:
         if not blocks:
             return
         self.end_turn()
-        self._write_prompt(_encode(blocks), turn)
+        words = "".join(text(block, "text") for block in blocks)
+        self._write_prompt(_encode(blocks), words, turn)
         self._turn_open = True
         self._last = "prompt"
 
@@ -284,7 +285,7 @@ class EntryWriter:
         """Write a prompt: an array of content blocks; `turn` is as in `prompt`."""
         self.end_turn()
         if self._is_sound(PROMPT, raw):
-            self._write_prompt(_on_one_line(raw), turn)
+            self._write_prompt(_on_one_line(raw), prompt_text(raw), turn)
             self._turn_open, self._last = True, "prompt"
 
     def relay_update(self, raw: bytes, kind: str, update: Object) -> None:
@@ -310,7 +311,7 @@ class EntryWriter:
         if not self._is_sound(kind, raw):
             return False
         if kind == PROMPT:
-            self._write_prompt(_on_one_line(raw), "", seq)
+            self._write_prompt(_on_one_line(raw), prompt_text(raw), "", seq)
         else:
             self._entries.append(PastEntry(kind, self._now, _on_one_line(raw), seq))
         return True
@@ -345,9 +346,9 @@ class EntryWriter:
             title = self.facts.title
             self._append(UPDATE, {"sessionUpdate": "session_info_update", "title": title})
 
-    def _write_prompt(self, raw: bytes, turn: str, seq: int = 0) -> None:
+    def _write_prompt(self, raw: bytes, said: str, turn: str, seq: int = 0) -> None:
         # With its words: some programs number their prompts, in every conversation from 0.
-        words = squeeze(prompt_text(raw))
+        words = squeeze(said)
         digest = f"{digest_of(turn or f'{self._told_at} {words}')}{digest_of(words)}"
         self._told[digest] += 1
         if (count := self._told[digest]) > 1:

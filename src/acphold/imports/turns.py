@@ -320,7 +320,7 @@ def _match_words(
     theirs: Sequence[Turn],
 ) -> None:
     """Match the other turns of ours by their words, between those that are known."""
-    told = {(ours[a].words, ours[a].answer) for a in known}
+    told = {(ours[a].words, ours[a].answer, ours[a].at) for a in known}
     upper = len(theirs)
     limits: list[int] = []  # for each of ours, the next of theirs that is known behind it
     for n in range(len(ours) - 1, -1, -1):
@@ -337,8 +337,8 @@ def _match_words(
             if there is not None:
                 known[n], place = there, there + 1
                 met.add(there)
-                told.add((turn.words, turn.answer))
-            elif not turn.is_here and (turn.words, turn.answer) in told:
+                told.add((turn.words, turn.answer, turn.at))
+            elif not turn.is_here and (turn.words, turn.answer, turn.at) in told:
                 surplus.add(n)
 
 
