@@ -222,12 +222,13 @@ def _is_summary(record: Object, first: str) -> bool:
     return record.get("isCompactSummary") is True or first.startswith(_SUMMARY)
 
 
-def _is_typed(record: Object) -> bool:
+def _is_typed(record: Object, own: list[Object] | None = None) -> bool:
     """Return True if a person wrote this record of type `user` without results: text or commands.
 
-    False for summaries, cancellation notes, and texts inserted by a program.
+    False for summaries, cancellation notes, and texts inserted by a program. `own` are its blocks
+    without such texts, if they are known.
     """
-    own = _own_blocks(look_up(record, "message", "content"))
+    own = _own_blocks(look_up(record, "message", "content")) if own is None else own
     first = _first_words(own)
     by_program = record.get("isMeta") is True or first.startswith(_CANCELLED) or not own
     by_program = by_program or _is_summary(record, first)
@@ -322,15 +323,14 @@ class _ClaudeConverter(AgentConverter):
         if model == "<synthetic>" and not record.get("isApiErrorMessage"):
             return
         message_id = text(message, "id")
-        if usage:
+        reply = f"{message_id or text(record, 'uuid')} {text(record, 'requestId')}"
+        if usage and self._spent != (reply, usage):
+            self._spent = reply, usage
             spent = token_counts(usage, *ANTHROPIC_TOKENS)
-            reply = f"{message_id or text(record, 'uuid')} {text(record, 'requestId')}"
             writer.model(model)
             writer.tokens(reply, **spent)
-            if self._spent != (reply, spent):
-                self._spent = reply, spent
-                size = CONTEXT_TOKENS * (5 if model.endswith("[1m]") else 1)
-                writer.usage(sum(filter(None, spent.values())), size)
+            size = CONTEXT_TOKENS * (5 if model.endswith("[1m]") else 1)
+            writer.usage(sum(filter(None, spent.values())), size)
         for block in objects_of(message, "content"):
             kind = text(block, "type")
             if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
@@ -413,13 +413,14 @@ class _ClaudeConverter(AgentConverter):
             elif record.get("isMeta") is not True and own:
                 self._prompt(beside)
             return
-        first = _first_words(_own_blocks(said))
+        own = _own_blocks(said)
+        first = _first_words(own)
         if _is_summary(record, first):
             self._summary = first
             self._compaction = self._compaction or {"timestamp": record.get("timestamp")} | record
         elif first.startswith(_CANCELLED):
             self._writer.end_turn("cancelled")
-        elif _is_typed(record) and not self._command(first):
+        elif _is_typed(record, own) and not self._command(first):
             self._compact()
             self._tell_stopped()
             self._writer.mode(text(record, "permissionMode"))

@@ -233,12 +233,11 @@ class _GeminiConverter(AgentConverter):
             yield
 
     def _message(self, message: Object) -> None:
-        kind = text(message, "type")
-        if text(message, "id") in self._left:
+        kind, message_id = text(message, "type"), text(message, "id")
+        if message_id in self._left:
             return
         if kind == "user":
             # A person's prompt; or the results of calls, which are messages of the user, too.
-            message_id = text(message, "id")
             self._writer.clock(at := milliseconds(message.get("timestamp")))
             if message_id in self._written or _words(message).startswith((*_NOT_TYPED, *_SUMMARY)):
                 return
@@ -262,7 +261,7 @@ class _GeminiConverter(AgentConverter):
                 self._writer.prompt(prompt_blocks(blocks), turn=message_id)
         elif kind == self._speaker:
             # Only the part that is new: the log repeats a message as it grows.
-            message_id, words = text(message, "id"), _words(message)
+            words = _words(message)
             thoughts = objects(message, "thoughts")
             if message_id not in self._written:
                 self._writer.clock(milliseconds(message.get("timestamp")))
