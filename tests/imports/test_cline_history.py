@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from acp_conversation.history.timeline import Message
+from acphold.imports import Intake
 from acphold.imports.cline import READER as CLINE
 from acphold.imports.kilo import READER as KILO
 from acphold.imports.readers import Reader
 from acphold.imports.roo import READER as ROO
-from tests.imports.told import Story
+from acphold.journal.journal import Journal, state_of
+from acphold.journal.rows import ListFilter
+from tests.imports.told import Story, sources
 
 Json = Any
 PLACES = {
@@ -94,3 +98,22 @@ def test_a_tool_that_is_never_closed_is_what_was_said(tmp_path: Path) -> None:
     reader = write(tmp_path, "cline", "[", json.dumps(model))
     told = [words for _, words in Story.of(reader, tmp_path).said()]
     assert told == ["Q.", "Look: <read_file> <path>a"]
+
+
+@pytest.mark.parametrize("agent", PLACES)
+async def test_a_screen_that_is_whole_again_tells_nothing_twice(
+    tmp_path: Path, opened: Journal, agent: str
+) -> None:
+    screen = json.dumps(
+        [*SCREEN, {"ts": 9, "type": "say", "say": "user_feedback", "text": "More."}]
+    )
+    reader = write(tmp_path, agent, screen[: screen.index('"two"')], json.dumps(history()))
+    (source,) = sources(reader, tmp_path)
+    assert (await Intake(opened).take(source, reader)).outcome == "new"
+    source.path.write_text(screen)
+    (source,) = sources(reader, tmp_path)
+    assert (await Intake(opened).take(source, reader)).outcome == "grown"
+    (row,) = await opened.page(ListFilter())
+    told = (await state_of(opened, row.session_id)).timeline
+    said = [item.text for item in told if isinstance(item, Message) and item.role == "user"]
+    assert said == ["Count.", "y", "y", "More."]

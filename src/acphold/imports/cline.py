@@ -349,7 +349,7 @@ def read_task(source: Source, writer: EntryWriter) -> Iterator[None]:
             with open(descriptor, "rb") as file:
                 if found := _FOLDER.search(file.read(1 << 20)):
                     writer.facts.cwd = found[1].decode(errors="replace")
-    converter = _ClineTasksConverter(writer)
+    converter = _ClineTasksConverter(writer, source.session_id)
     for message in messages:
         converter.take(message)
         yield
@@ -372,8 +372,10 @@ def _folders(listed: Path, _changed_at: int) -> dict[str, str]:
 class _ClineTasksConverter(AgentConverter):
     """Converts one task, message by message."""
 
-    def __init__(self, writer: EntryWriter) -> None:
+    def __init__(self, writer: EntryWriter, task: str) -> None:
         super().__init__(writer)
+        self._task = task
+        """Identifies the prompts, with their words: the model's side has no times."""
         self._said = ""
         self._command = ""
         self._printed = ""
@@ -385,7 +387,7 @@ class _ClineTasksConverter(AgentConverter):
     def take_step(self, step: Step) -> None:
         """Take a step of the model's side."""
         if step.role == "user":
-            self._writer.prompt(text_blocks(step.words))
+            self._writer.prompt(text_blocks(step.words), turn=self._task)
         elif step.call is not None:
             self._call(step.call)
         else:
@@ -407,7 +409,7 @@ class _ClineTasksConverter(AgentConverter):
         # Older versions had no kind of their own for the first message of a task.
         if kind in ("task", "user_feedback") or (kind == "text" and is_first):
             pictures = filter(None, map(picture, strings(message, "images")))
-            self._writer.prompt([*text_blocks(words), *pictures])
+            self._writer.prompt([*text_blocks(words), *pictures], turn=self._task)
             self.told.append(("user", words))
         elif kind == "api_req_started":
             self._said = ""
