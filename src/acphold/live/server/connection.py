@@ -6,10 +6,10 @@ Decisions here concern this client only. Requests about a session that another p
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET
@@ -23,7 +23,6 @@ from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acp_wire.rpc.requests import Request
 from acp_wire.schema.methods import REOPENING
 from acp_wire.schema.splice import session_id_in
-from acp_wire.tasks import end, tick
 from acphold import errors
 from acphold.journal.access import SCOPES, Scope
 from acphold.journal.journal import row_of
@@ -32,6 +31,7 @@ from acphold.live.agents.interface import DECISIONS, HubAgent
 from acphold.live.agents.terms import Terms
 from acphold.live.hub.desk import Desk
 from acphold.live.server import bounds
+from acphold.live.server.admission import Admission
 from acphold.live.server.checked_params import list_request
 from acphold.live.server.desks import Desks
 from acphold.live.server.field_rights import restrict, restrict_answer
@@ -88,7 +88,6 @@ class ClientConnection:
         self._principal = principal
         self._is_guest = principal.session_id is not None
         self._entrance = Entrance(door, Visitor(principal=principal, headers=headers or {}))
-        self._entering = asyncio.Lock()
         # The pages that the client was asked to open: only the clients that an agent asked get the
         # notification that one is done, which names no session (spec v1, elicitation, "URL
         # completion").
@@ -102,8 +101,9 @@ class ClientConnection:
         self._opener, self._requests, self._methods = opener, requests, methods
         self._index: SessionIndex | None = None
         self._own = OwnSessions(desks.hub, entrance, self.has, are_all=desks.has_all)
-        self.lost_access = asyncio.Event()
-        self._watching: asyncio.Task[None] | None = None
+        self.admission = Admission(
+            entrance, self._own, enter=self._enter, leave=self._leave_sessions
+        )
         processes = ProcessRequests(desks, self, entrance, self._own, principal)
         # Behind a door nobody is a process of ours by claiming to be one.
         refuses_processes = door is not None and not principal.vouches
@@ -118,7 +118,7 @@ class ClientConnection:
             "index": _refuse_unknown,
             "introduction": lambda request: self.introduce(request.params),
             "process": _refuse_unknown if refuses_processes else processes.answer,
-            "entrance": requests.answer if door is None else self._answer_at_door,
+            "entrance": requests.answer if door is None else self.admission.answer,
         }
 
     # -- as the hub sees it ---------------------------------------------------------------
@@ -207,7 +207,7 @@ class ClientConnection:
         self._principal.check(request.method, request.params)
         if method.before_entry and self._is_answered_outside(method, request.params):
             return self._handle(method, request)
-        if self._has_access(request.params):
+        if self.admission.has_access(request.params):
             return self._handle(method, request)
         return self._once_in(method, request)
 
@@ -223,9 +223,8 @@ class ClientConnection:
 
     async def _once_in(self, method: ServedMethod, request: Request) -> bytes | None:
         """Handle a request of a client that has to be admitted first, in wire order."""
-        async with self._entering:
-            await self._check_access(request.method, request.params)
-            work = self._handle(method, request)
+        handle = partial(self._handle, method, request)
+        work = await self.admission.admit(request.method, request.params, handle)
         return None if work is None else await work
 
     def _handle(self, method: ServedMethod, request: Request) -> Awaitable[bytes | None] | None:
@@ -248,9 +247,8 @@ class ClientConnection:
             try:
                 params = notification.params
                 self._principal.check(method, params)
-                if not self._has_access(params):
-                    async with self._entering:
-                        await self._check_access(method, params)
+                if not self.admission.has_access(params):
+                    await self.admission.admit(method, params, lambda: None)
                 self._principal.does(method, params)
                 params = self._restrict(method, params)
                 if method == schema.CANCEL.name:
@@ -360,55 +358,6 @@ class ClientConnection:
 
     # -- access ---------------------------------------------------------------------------
 
-    def _has_access(self, params: bytes) -> bool:
-        """True if the client was admitted already and is known to have access to the session."""
-        is_in = self._entrance.is_in and not self._entering.locked()
-        return is_in and self._own.is_known(params)
-
-    async def _check_access(self, method: str, params: bytes) -> None:
-        """Admit the client, and check its access to the session of this message; raises
-        AuthRequiredError, UnknownSessionError and ForbiddenError."""
-        if not self._entrance.is_in:
-            former = self._entrance.tenant
-            await self._entrance.require()
-            await self._leave_sessions_of(former)
-            self._enter()
-        await self._own.require(method, params)
-        if self._own.are_shared and self._watching is None:
-            self._watching = asyncio.create_task(self._watch_shares(), name="watch shares")
-
-    async def _watch_shares(self) -> None:
-        """Leave all sessions once less is shared with the client than when it was let in."""
-        while self._own.are_shared:
-            await tick(bounds.SHARES_SECONDS)
-            try:
-                if await self._own.has_less():
-                    async with self._entering:
-                        await self._leave_sessions()
-                    self.lost_access.set()
-            except Exception as exc:  # such as a journal that cannot be read right now
-                log.warning("cannot see what is shared with %s: %r", self.principal.name, exc)
-        self._watching = None
-
-    async def _answer_at_door(self, request: Request) -> bytes:
-        """Answer `authenticate` and `logout` where clients sign in to acphold itself."""
-        if request.method == schema.LOGOUT.name:
-            await self._entrance.sign_out()
-            async with self._entering:
-                await self._leave_sessions()
-            return b"{}"
-        former = self._entrance.tenant
-        await self._entrance.sign_in(request.params)
-        async with self._entering:
-            await self._leave_sessions_of(former)
-            self._enter()
-        return b"{}"
-
-    async def _leave_sessions_of(self, former: str | None) -> None:
-        """Leave all sessions if the client has signed in as another tenant than before."""
-        if former not in (None, self._entrance.tenant):
-            await self._leave_sessions()
-
     def _enter(self) -> None:
         if self._desk is not None and self not in self._desk.router.clients:
             self._desk.router.clients.append(self)
@@ -445,7 +394,7 @@ class ClientConnection:
 
     async def aclose(self) -> None:
         """Detach the client, which has gone, here and from every owner."""
-        await end(self._watching)
+        await self.admission.aclose()
         self.detach()
         if self._index is not None:
             await self._index.clear()

@@ -229,9 +229,9 @@ async def attend(
         async with connected(connection.peer) as pump:
             guest.expire()
             try:
-                must_go = guest.disconnected.wait(), connection.lost_access.wait()
+                must_go = guest.disconnected.wait(), connection.admission.lost_access.wait()
                 await first_of(pump, stopped.wait(), *must_go)
-                if connection.lost_access.is_set():
+                if connection.admission.lost_access.is_set():
                     guest.disconnect(UNSHARED)
                 if pump.done():
                     answers = connection.peer.finish(bounds.LAST_ANSWERS_SECONDS, but=PROMPT.name)
