@@ -11,7 +11,7 @@ PAGE := src/acphold/web/page
 
 .PHONY: demo page pictures test format lint types docs conformance compared check slow heldout postgresql interop soak release bench clean
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.product
 	$(BIN)/acphold demo
 
 # Some hundred programs are started, each of which compiles what it imports if that is not kept.
@@ -151,10 +151,19 @@ $(VENV)/.compiled: $(VENV)/.installed
 	-ls -d tests/*/ wire/tests safety/tests mcp_servers/tests conversation/tests check/tests | xargs -n 18 -P 2 $(BIN)/python -m pytest --collect-only -q >/dev/null
 	touch $@
 
-$(VENV)/.installed: pyproject.toml wire/pyproject.toml safety/pyproject.toml mcp_servers/pyproject.toml conversation/pyproject.toml check/pyproject.toml
+PROJECTS := wire safety mcp_servers conversation check
+INSTALL = ACPHOLD_PINS=1 $(BIN)/python -m pip install --quiet --no-compile $(PROJECTS:%=--editable %)
+
+$(VENV)/.installed: pyproject.toml $(PROJECTS:%=%/pyproject.toml)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)  # one that is there keeps its Python
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	ACPHOLD_PINS=1 $(BIN)/python -m pip install --quiet --no-compile --editable wire --editable safety --editable mcp_servers --editable conversation --editable check --editable '.[all]' --group dev
+	$(INSTALL) --editable '.[all]' --group dev
+	touch $(VENV)/.product $@
+
+# The product without the developers' tools, which take five times as long.
+$(VENV)/.product: pyproject.toml $(PROJECTS:%=%/pyproject.toml)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable .
 	touch $@
 
 clean:
