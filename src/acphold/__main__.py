@@ -42,10 +42,16 @@ def _run(arguments: list[str]) -> None:
         from acphold.faces.cli.start import start_named, start_wrap
 
         sys.exit(start_wrap(words) if "--" in words else start_named(words))
-    if arguments[:1] == ["daemon"] and len(arguments) == 2:
-        from acp_wire.processes.own_program import leave_parent
+    if arguments[:1] == ["daemon"] and len(arguments) in (2, 3):
+        if len(arguments) == 3:  # systemd has started us
+            from acp_wire.processes.transient_service import take_streams
+            from acphold.faces.cli.front import FRAME, REPORT
 
-        leave_parent()
+            take_streams(FRAME, REPORT)
+        else:
+            from acp_wire.processes.own_program import leave_parent
+
+            leave_parent()
         from acphold.faces.cli.early_agent import lock_and_begin
 
         try:

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import pytest
 
+from acp_wire.processes import transient_service
 from acphold.faces.cli import bounds, scopes
 from acphold.faces.cli.command_line import at_ctrl_c
 from acphold.journal.sqlite import deletion
@@ -335,7 +336,7 @@ def test_a_logout_that_ends_the_background_process_is_told(
     lingering.mkdir()
     if lingers:
         (lingering / getpass.getuser()).touch()
-    monkeypatch.setattr(scopes, "LINGERING", str(lingering))
+    monkeypatch.setattr(transient_service, "LINGERING", str(lingering))
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     told = " ".join(acphold.run("doctor").out.split())
     assert ("`loginctl enable-linger` keeps them" in told) is is_told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -150,6 +151,48 @@ async def test_an_agent_whose_unit_is_stopped_takes_no_other_one_along(
         await one.prompt(session, {"say": "still here"})
         assert one.text() == "still here"
         assert lives(daemon)
+
+
+AS_A_SERVICE = (
+    *("systemd-run", "--user", "--pipe", "--quiet", "--collect", "--unit=editor"),
+    *("--property=LimitNOFILE=200:300", "--property=LimitFSIZE=1G:2G"),
+)
+
+
+async def test_the_daemon_is_a_service_with_the_limits_of_the_manager_and_not_of_its_starter(
+    manager: Manager, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    agent = ["sh", "-c", f'ulimit -Sn > {told}; exec "$@"', "sh", *scripted_agent()]
+    env = manager.home.env
+    env["PGPASSWORD"] = "hunter2"  # one of those that a daemon gets
+    passed = [f"--setenv={name}" for name in env if name.isidentifier()]
+    async with manager.editor(agent, *AS_A_SERVICE, *passed) as first:
+        session = await first.talk({"say": "hello"})
+        [daemon] = manager.home.daemons()
+        unit = manager.scope_of(daemon)
+        assert unit.startswith("acphold-")
+        assert unit.endswith(".service")
+        for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE):
+            soft, hard = resource.prlimit(daemon, kind)
+            assert soft == hard != {resource.RLIMIT_NOFILE: 300}.get(kind, 2 << 30)
+        assert told.read_text() == "200\n"
+        assert "hunter2" not in manager.run("systemctl", "--user", "show", unit)
+        assert b"hunter2" not in environment_of(daemon)
+        manager.run("systemctl", "--user", "stop", "editor.service")
+        await first.ended()
+        assert lives(daemon)
+    async with manager.editor(agent, *AS_A_SERVICE, *passed) as again:
+        await again.load(session)
+        assert again.text() == "hello"
+        assert manager.home.daemons() == [daemon]
+        manager.run("systemctl", "--user", "stop", "editor.service")
+        await again.ended()
+
+
+def environment_of(pid: int) -> bytes:
+    """The variables with which a process was started."""
+    return Path(f"/proc/{pid}/environ").read_bytes()
 
 
 NOTES = 'echo "$*" >>{file}; exec {busctl} "$@"'

@@ -258,7 +258,10 @@ def _refuse(error: AcpError) -> int:
 
 def _connect_to_daemon(path: str) -> socket.socket | None:
     """Connect to the daemon at its socket's name, or at another place that it has noted."""
-    if (connection := _connect(path)) is None and (noted := read_place(path)) not in ("", path):
+    if (connection := _connect(path)) is None and (noted := read_place(path)) not in (
+        "",
+        path,
+    ):
         connection = _connect(noted)
     return connection
 
@@ -368,19 +371,18 @@ def _start(path: str, journal: str, frame: bytes) -> str:
     own[JOURNAL] = journal  # not on the command line: it may have a password
     try:
         # It gets none of our descriptors but these: an editor waits for the end of the others.
+        started: int | None = None
         try:
             os.set_blocking(giving, False)
-            try:
-                if len(frame) <= FRAME_BYTES:
-                    os.write(giving, frame)
-            except OSError:
-                pass  # the pipe does not take it at once: the daemon can do without
-            streams = {FRAME: its_frame, REPORT: write_end}
-            started = start_detached(own_command("daemon", path), streams, own)
+            if not _start_service(path, own, frame, (its_frame, write_end, giving)):
+                _give(giving, frame)
+                streams = {FRAME: its_frame, REPORT: write_end}
+                started = start_detached(own_command("daemon", path), streams, own)
         finally:
             for descriptor in (write_end, its_frame, giving):
                 os.close(descriptor)
-        os.waitpid(started, 0)  # it leaves its child, the daemon, to the system at once
+        if started is not None:
+            os.waitpid(started, 0)  # it leaves its child, the daemon, to the system at once
         line = b""
         deadline = time.monotonic() + START_SECONDS
         while not line.endswith(b"\n"):
@@ -392,6 +394,34 @@ def _start(path: str, journal: str, frame: bytes) -> str:
         return line.decode(errors="replace").strip()
     finally:
         os.close(read_end)
+
+
+def _give(giving: int, frame: bytes) -> None:
+    """Give a daemon its first frame already, if the pipe takes it at once: it can do without."""
+    try:
+        if len(frame) <= FRAME_BYTES:
+            os.write(giving, frame)
+    except OSError:
+        pass
+
+
+def _start_service(
+    path: str, own: Mapping[str, str], frame: bytes, streams: tuple[int, int, int]
+) -> bool:
+    """Have a manager of this user start the daemon; return False if there is none."""
+    if not os.path.exists(f"{own.get('XDG_RUNTIME_DIR', '')}/systemd/private"):
+        return False
+    from acp_wire.processes.transient_service import pack_variables, start_as_service
+
+    its_frame, write_end, giving = streams
+    variables = pack_variables(own)
+    os.write(giving, variables)
+    if start_as_service(own_command("daemon", path), own, its_frame, write_end):
+        _give(giving, frame)
+        return True
+    if _is_readable(its_frame, 0):  # it has not come as far as to read them
+        os.read(its_frame, len(variables))
+    return False
 
 
 def _is_readable(source: int | socket.socket, seconds: float) -> bool:

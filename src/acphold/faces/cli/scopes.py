@@ -1,9 +1,9 @@
 """Scopes of systemd: the daemon, and each of its agents, in a unit of its own.
 
 A process belongs to the unit of whoever has started it: an editor's, or a service's. When that is
-stopped, or runs out of memory, systemd ends all of it. So the daemon leaves the unit of the editor
-that has started it, and an agent that takes all memory takes no other one along. Sources:
-systemd.scope(5), org.freedesktop.systemd1(5), systemd.kill(5).
+stopped, or runs out of memory, systemd ends all of it. So the daemon is a service of its own
+(`processes.transient_service`), and an agent that takes all memory takes no other one along.
+Sources: systemd.scope(5), org.freedesktop.systemd1(5), systemd.kill(5).
 
 The units are the user manager's, which ends with the last logout unless the user lingers. So a
 process that began outside of it, as in a login over ssh, is left where it is without that.
@@ -17,7 +17,6 @@ import asyncio
 import logging
 import os
 import platform
-import pwd
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
@@ -25,13 +24,11 @@ from functools import partial
 from acp_wire.processes import process_tree
 from acp_wire.processes.own_program import run_beside
 from acp_wire.processes.program import Program, on_path
+from acp_wire.processes.transient_service import is_lingering, is_service
 from acphold.faces.cli import bounds
 from acphold.live.agents.wrapped import ProcessAgent
 
 log = logging.getLogger(__name__)
-
-LINGERING = "/var/lib/systemd/linger"
-"""Has a file for each user whose processes outlive the last logout; source: loginctl(1)."""
 
 MANAGER = (
     *("--user", "call"),
@@ -58,8 +55,9 @@ async def keep_scopes(*, is_in_background: bool) -> None:
         await asyncio.sleep(bounds.SCOPE_SECONDS)
         if not is_lingering():
             await _ask(busctl, *MANAGER, "GetUnitByPID", "u", str(os.getpid()))
-        own = partial(process_tree.family, os.getpid())
-        await _move(busctl, f"acphold-{os.getpid()}", own)
+        if not is_service():  # started by hand, or by a manager that was silent
+            own = partial(process_tree.family, os.getpid())
+            await _move(busctl, f"acphold-{os.getpid()}", own)
         while True:
             program = await started.get()
             await asyncio.sleep(bounds.SCOPE_SECONDS)
@@ -75,14 +73,6 @@ def find_busctl() -> str | None:
     """Return the program that talks to this user's manager; None if there is no manager."""
     folder = os.environ.get("XDG_RUNTIME_DIR", "")
     return on_path("busctl") if os.path.exists(f"{folder}/systemd/private") else None
-
-
-def is_lingering() -> bool:
-    """Return True if this user's manager stays after the last logout."""
-    try:
-        return os.path.exists(os.path.join(LINGERING, pwd.getpwuid(os.getuid()).pw_name))
-    except KeyError:
-        return False
 
 
 def _tree_of(program: Program) -> set[int]:
