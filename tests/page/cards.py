@@ -69,7 +69,27 @@ CARDS: dict[str, dict[str, Any]] = {
     "a content that the diff has": edit(diff("/srv/a", lines(400)), content=lines(400)),
     "a content that the diff has not": edit(diff("/srv/a", lines(40)), content=lines(41)),
     "a content of one line": edit(diff("/srv/a", "one"), content="one"),
+    "a diff that also says the title": edit(
+        {**diff("/srv/a", EVIL), "content": {"type": "text", "text": "Edit it"}}
+    ),
+    "a resource that also says the title": {
+        "title": "Read it",
+        "content": [
+            {
+                "type": "content",
+                "content": {"type": "resource", "text": "Read it", "resource": {"text": EVIL}},
+            }
+        ],
+    },
     # Commands.
+    "a command that a diff has too": {
+        **edit(diff("/srv/a", lines(90))),
+        "rawInput": {"command": lines(90)},
+    },
+    "a command behind an argument of the same text": {
+        "title": "Run it",
+        "rawInput": {"note": lines(90), "command": lines(90)},
+    },
     "a command of many lines": run(lines(300)),
     "a command behind blank lines": run(f"ls{BLANK}{EVIL}"),
     "a command behind spaces": run(f"ls {' ' * 4000}; {EVIL}"),
@@ -160,6 +180,7 @@ CARDS: dict[str, dict[str, Any]] = {
     "a text with a link": {"title": "Plan", "content": [text(f"[docs](https://evil/{EVIL})")]},
     "a text with a comment of HTML": {"title": "Plan", "content": [text(f"ok <!-- {EVIL} -->")]},
     "a text with a fence": {"title": "Plan", "content": [text(f"ok\n```{EVIL}\nls\n```\n")]},
+    "a text in a fence with words": {"title": "Plan", "content": [text(f"```{EVIL}\nls\n```")]},
     "a text with stars": {"title": "Plan", "content": [text("delete *.py and *.txt")]},
     "a text with a reference": {"title": "Plan", "content": [text(f"ok\n\n[x]: /a '{EVIL}'\n")]},
     "a text with a table": {"title": "Plan", "content": [text(f"|a|\n|-|\n|b|{EVIL}|")]},

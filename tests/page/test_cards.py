@@ -118,6 +118,10 @@ def test_all_of_a_call_is_in_its_blocks_and_nothing_in_them_is_hidden(about: str
     shown = "\n".join(map(whole, blocks))
     known = ("file_path", "filepath", *NAMED.get(about, ()))
     assert [it for it in missing(CARDS[about], shown) if it not in known] == []
+    given = CARDS[about].get("rawInput", {})
+    run = [given[name] for name in ("cmd", "command", "script") if name in given]
+    commands = [block.text for block in blocks if block.kind == "command"]
+    assert all(exact(it) in commands for it in run if isinstance(it, str))
     for block in blocks:
         marked = visible if block.kind in ("text", "diff") else exact
         assert marked(block.whole) == block.whole

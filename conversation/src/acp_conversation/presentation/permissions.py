@@ -186,9 +186,8 @@ _QUOTED = re.compile(r"\s*`([^`]+)`\s*")
 def _produced(item: bytes, present: PresentDiff | None, kind_of_call: str) -> list[Block]:
     """Return an item of a call's content."""
     parts = members(item)
-    kind, block = string(parts.get("type")), members(parts.get("content", b""))
+    kind, text = string(parts.get("type")), _text_of(item)
     path, new = string(parts.get("path")), string(parts.get("newText"))
-    text = string(block.get("text"))
     if kind == "diff" and path is not None and new is not None:
         words, old = "", string(parts.get("oldText"))
         if present is not None:
@@ -197,10 +196,18 @@ def _produced(item: bytes, present: PresentDiff | None, kind_of_call: str) -> li
             words = "The file has other text than the agent says" if present.differs else words
         further = path_blocks(path)[1:]
         return [diff_block(Diff(path, new, old_text=old), words), *further]
-    if kind == "content" and text is not None:
+    if text is not None:
         bared = without_fence(text)
         return [argument_block("", bared) if kind_of_call == "execute" else text_block(bared)]
     return [argument_block(kind or "", item.decode(errors="replace"))]
+
+
+def _text_of(item: bytes) -> str | None:
+    """Return the text of an item of a call's content; None if it is anything else."""
+    parts = members(item)
+    block = members(parts.get("content", b""))
+    is_text = string(parts.get("type")) == "content" and string(block.get("type")) == "text"
+    return string(block.get("text")) if is_text else None
 
 
 def without_repetition(
@@ -215,8 +222,7 @@ def without_repetition(
     told_above = {_file(tool), *folders_outside(tool)}
     title = "" if is_told(tool.title, whole) or tool.title in told_above else tool.title
     told.add(bare(tool.title))
-    content = (members(item).get("content", b"") for item in items(tool.fields.get("content", b"")))
-    texts = [string(members(block).get("text")) for block in content]
+    texts = map(_text_of, items(tool.fields.get("content", b"")))
     places = [
         place
         for place, text in enumerate(texts)
@@ -296,7 +302,9 @@ def _input(tool: ToolCall) -> Mapping[str, Any]:
 def whole_texts(tool: ToolCall) -> dict[str, str]:
     """Return the texts that an argument shows as they are, with its name."""
     found: dict[str, str] = {}
-    for name, value in _input(tool).items():
+    # Others refer to what would run, which stands whole.
+    given = sorted(_input(tool).items(), key=lambda it: PARTS.get(it[0]) != "what")
+    for name, value in given:
         is_line = isinstance(value, list) and all(isinstance(word, str) for word in value)
         for text in value if is_line else (value,):
             if isinstance(text, str) and text.strip():
@@ -318,6 +326,8 @@ def _once(shown: Argument, tool: ToolCall, whole: Mapping[str, str]) -> Argument
         return part
 
     value = _input(tool).get(shown.name)
+    if shown.part == "what":
+        return shown
     try:
         changed = without(value)
         return shown if changed == value else replace(shown, text=_spell(changed))
@@ -360,8 +370,13 @@ def arguments(
         for what in ("old", "new") if known is not None and not known.differs else ():
             if text := (string(members(item).get(f"{what}Text")) or "").rstrip("\n"):
                 in_diff[text] = f"(all of the diff's {what} lines)"
+    parts = {it.name: PARTS.get(it.name, "") for it in found}
     return [
-        Argument(it.name, in_diff.get(it.text.rstrip("\n"), it.text), PARTS.get(it.name, ""))
+        Argument(
+            it.name,
+            it.text if parts[it.name] == "what" else in_diff.get(it.text.rstrip("\n"), it.text),
+            parts[it.name],
+        )
         for it in found
         if not (it.text == file and PARTS.get(it.name) == "where")
         and it.name not in outside

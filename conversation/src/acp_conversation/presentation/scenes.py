@@ -282,7 +282,7 @@ def describe_block(block: schema.ContentBlock) -> str:
             assert_never(block)
 
 
-_FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?\1\s*", re.DOTALL)
+_FENCED = re.compile(r"\s*(`{3,}|~{3,})[\w+#.-]{0,20}[ \t]*\n(.*?)\n?\1\s*", re.DOTALL)
 
 
 def without_fence(text: str) -> str:

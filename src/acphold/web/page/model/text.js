@@ -49,7 +49,7 @@ export const agentName = (name) => line(asText(name).replace(/^@[^/]+\//, ""), C
 
 /** Agents put a fence around what a command showed. @param {string} text */
 export function unfenced(text) {
-  const found = /^\s*(```+)[^\n`]*\n([\s\S]*?)\n?\1\s*$/.exec(text.slice(0, 2_000_000));
+  const found = /^\s*(```+)[\w+#.-]{0,20}[ \t]*\n([\s\S]*?)\n?\1\s*$/.exec(text.slice(0, 2_000_000));
   return found ? found[2] : text;
 }
 
