@@ -65,10 +65,10 @@ PUBLIC = {
         RemoteTurn Replay UpdateStream connect connect_over connected_to
     """,
     "acphold.imports": """
-        ALL Deletion Forgettable Growth Home IMPORTED ImportMemory ImportSelection Intake NAMES
-        OUTCOMES Outcome PieceReader Reader Source TakenSource WAVES WORTH_LISTING is_quiet
-        deletions each fault find_turn forecast forget give_up_lost noting_files noting_unreadable
-        read_beside
+        ALL Deletion Explanation Forgettable Growth Home IMPORTED ImportMemory
+        ImportSelection Intake NAMES OUTCOMES Outcome PieceReader Reader Source TakenSource WAVES
+        WORTH_LISTING is_quiet deletions each explain fault find_turn forecast forget give_up_lost
+        noting_files noting_unreadable read_beside
         read_listed reader
     """,
     "acp_wire.rpc": """

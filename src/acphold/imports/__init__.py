@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from acphold.imports.crew import each, read_beside, read_listed
+from acphold.imports.explanation import Explanation, explain
 from acphold.imports.forgetting import Forgettable, find_turn, forget
 from acphold.imports.growth import Growth, ImportMemory
 from acphold.imports.heads import WORTH_LISTING, give_up_lost
@@ -30,6 +31,7 @@ __all__ = [
     "WAVES",
     "WORTH_LISTING",
     "Deletion",
+    "Explanation",
     "Forgettable",
     "Growth",
     "Home",
@@ -43,6 +45,7 @@ __all__ = [
     "TakenSource",
     "deletions",
     "each",
+    "explain",
     "fault",
     "find_turn",
     "forecast",

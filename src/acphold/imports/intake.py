@@ -29,7 +29,7 @@ from acp_conversation.history.entries import PROMPT, Origin, now_ms
 from acphold import errors
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
 from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, first_line, pieces
-from acphold.imports.readers import Reader
+from acphold.imports.readers import Reader, reader
 from acphold.imports.session_writer import (
     FORM,
     Known,
@@ -40,7 +40,7 @@ from acphold.imports.session_writer import (
     marker_of,
     read_known,
 )
-from acphold.imports.sources import ExportedState, Facts, Manner, Source, is_text
+from acphold.imports.sources import ExportedState, Facts, Home, Manner, Source, is_text
 from acphold.imports.turns import Comparison, Turn
 from acphold.journal.access import Share
 from acphold.journal.journal import Journal, is_forgotten, row_of, session_of, take_lease
@@ -253,10 +253,35 @@ class Intake:
                 return source, kept
         return source, None
 
+    async def sources_of(
+        self, session_id: str, home: Home, names: Iterable[str]
+    ) -> list[tuple[Source, Reader]]:
+        """Return the sources of a session, or of one that was deleted here; the newest first."""
+        row = await row_of(self._journal, session_id)
+        its_id = session_id if row is None else row.downstream_id or row.session_id
+        found: list[tuple[Source, Reader]] = []
+        for reading in map(reader, names):
+            for source in reading.find(home):
+                if row is None and session_id in (source.session_id, source.default_id):
+                    found.append((source, reading))
+                elif row is not None and its_id.startswith((source.session_id, source.default_id)):
+                    _, its_row = await self._find_session(source, reading)
+                    if its_row is not None and its_row.session_id == row.session_id:
+                        found.append((source, reading))
+        return sorted(found, key=lambda each: -each[0].changed_at)
+
     async def take(
-        self, source: Source, reader: Reader, read_pieces: PieceReader = read_here
+        self,
+        source: Source,
+        reader: Reader,
+        read_pieces: PieceReader = read_here,
+        *,
+        again: bool = False,
     ) -> TakenSource:
         """Take in the news of a conversation.
+
+        With `again`, all of it as if it had not been taken in, also if it was deleted here; but for
+        the turns before the last one that was said here.
 
         Raises OSError if it cannot be read, and TranscriptError if its reader fails on it. Then,
         and if it is empty, its session is no longer unread.
@@ -264,7 +289,7 @@ class Intake:
         taken = TakenSource("busy")
         for _ in range(ATTEMPTS):
             try:
-                taken = await self._take(source, reader, read_pieces)
+                taken = await self._take(source, reader, read_pieces, again=again)
                 break
             except _OvertakenError:
                 continue
@@ -279,9 +304,13 @@ class Intake:
             await self._journal.index.catch_up(SEARCHABLE_SECONDS, since=now_ms() - SEARCHABLE_MS)
         return taken
 
-    async def _take(self, source: Source, reader: Reader, read_pieces: PieceReader) -> TakenSource:
+    async def _take(
+        self, source: Source, reader: Reader, read_pieces: PieceReader, *, again: bool
+    ) -> TakenSource:
         source, row = await self._find_session(source, reader)
         expected = await self._expect(source, row, reader)
+        if again:
+            expected = "new" if row is None or _is_only_listed(row) else "grown"
 
         def news(source: Source, known: KnownPart) -> AsyncIterator[NewsPiece]:
             return read_pieces(source, reader, known, self._selection.manner(source))
@@ -291,7 +320,7 @@ class Intake:
             if expected == "new" or (expected == "grown" and row is None):
                 taken = await self._take_new(source, news(source, NOTHING))
             elif expected == "grown" and row is not None:
-                taken = await self._take_more(source, row, news)
+                taken = await self._take_more(source, row, news, again=again)
         except (OSError, errors.TranscriptError):
             await self._give_up(row)
             raise
@@ -356,7 +385,9 @@ class Intake:
             lease = await self._journal.create(new, yields=True)
         return SessionWriter(self._journal, lease, source, (agent, source.downstream_id))
 
-    async def _take_more(self, source: Source, row: SessionRow, news: News) -> TakenSource:
+    async def _take_more(
+        self, source: Source, row: SessionRow, news: News, *, again: bool
+    ) -> TakenSource:
         """Take in the news of a conversation whose session, or whose id, the journal has."""
         whose = await self._journal.owner(row.session_id)
         if is_held(whose) or row.moved:
@@ -364,11 +395,15 @@ class Intake:
         if taken := await self._read_on(source, row, whose.epoch, news):
             return taken
         session = await read_known(self._journal, row.session_id)
-        turns = session.turns
+        turns, before, anew = session.turns, session.marker, list[Turn]()
+        if again:
+            kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)
+            turns, anew = turns[:kept], turns[kept:]
+            before = None if before is None else replace(before, seen={})
         known = KnownPart(
             turns,
-            source.given,
-            session.marker is None or source.place == session.marker.place,
+            source.given and not again,
+            before is None or source.place == before.place,
             session.forgotten,
         )
         writing: SessionWriter | None = None
@@ -379,7 +414,7 @@ class Intake:
             facts = piece.facts
             if writing is None:
                 compared = piece.compared or compared
-                if compared.verdict == "differs":
+                if compared.verdict == "differs" or (again and compared.verdict == "strange"):
                     return TakenSource("differs")
                 if compared.verdict == "strange":
                     return await self._take_apart(source, row, news)
@@ -389,8 +424,8 @@ class Intake:
                 left = [turns[n] for n in compared.left]
                 if left:
                     await self._put_aside(source, row, left)
-                gone = [turns[n] for n in (*compared.void, *compared.left)]
-                writing = SessionWriter(self._journal, lease, source, None, row, session.marker)
+                gone = [*(turns[n] for n in (*compared.void, *compared.left)), *anew]
+                writing = SessionWriter(self._journal, lease, source, None, row, before)
                 for n in (-1 - number for number in compared.news if number < 0):
                     entries = entries_of(self._journal, row.session_id, turns[n])
                     writing.moved[n] = [entry async for entry in entries]

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from acphold import imports
 from acphold.errors import AcpError, IllegibleNameError, TranscriptError
 from acphold.faces.cli import bounds, options
-from acphold.faces.cli.command_line import UsageError, at_ctrl_c, command
+from acphold.faces.cli.command_line import Exit, UsageError, at_ctrl_c, command
 from acphold.faces.cli.index_beside import Indexing, finish_index, memory_file
 from acphold.faces.cli.journals import existing_journal, journal_if_any, unread_remark
 from acphold.faces.cli.settings import agents_on_path
@@ -80,13 +80,19 @@ def import_conversations(
     session: str | None = options.value(
         "ID", "read only this session, which is listed but not read yet"
     ),
+    explain: str | None = options.value(
+        "ID", "only print which files a session comes from, which turns, and what was left out"
+    ),
+    again: str | None = options.value(
+        "ID", "import this conversation anew, even if it was deleted here: then it asks first"
+    ),
     branches: bool = options.flag("also import abandoned branches, each as its own conversation"),
     watch: bool = options.flag("keep importing finished turns until Ctrl-C"),
     wait: bool = options.flag("wait until everything in the journal is searchable"),
     redact: bool = options.flag("remove secrets, and report how many of which kind"),
     dry_run: bool = options.flag("only print what would be imported"),
     as_json: bool = options.json("one object per agent"),
-) -> None:
+) -> int:
     """Import conversations that other agents keep on disk.
 
     Imported conversations are listed, found and loaded like your own, even after the originals are
@@ -103,6 +109,17 @@ def import_conversations(
     if home is not None and not os.path.isdir(home):
         raise UsageError(f"--from {home}: there is no such folder; see `acphold import --help`")
     there = None if home is None else Home(Path(home).resolve())
+    if explain is not None or again is not None:
+        from acphold.faces.cli.import_one import explain_one, take_again
+
+        if sum(word is not None for word in (explain, again, session)) > 1:
+            raise UsageError("--explain, --again and --session are for one session each")
+        its_home, names = there or Home(Path.home(), dict(os.environ)), agents or NAMES
+        with at_ctrl_c():
+            if explain is not None:
+                return asyncio.run(explain_one(explain, its_home, names, as_json=as_json))
+            selection = ImportSelection(cwd, redact=redact)
+            return asyncio.run(take_again(again or "", its_home, names, selection))
     run = _ImportRun(
         there or Home(Path.home(), dict(os.environ)),
         ImportSelection(cwd, whole_turns=watch, redact=redact),
@@ -125,6 +142,7 @@ def import_conversations(
                 if not watch:
                     asyncio.run(run.report_interruption())
                 raise
+    return Exit.OK
 
 
 async def _read_listed(session_id: str, *, redact: bool) -> None:

@@ -1,0 +1,101 @@
+"""`acphold import --explain ID` and `--again ID`: one conversation and the files it comes from."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import asdict
+
+from acphold import errors
+from acphold.faces.cli.command_line import Exit, is_confirmed
+from acphold.faces.cli.journals import existing_journal
+from acphold.faces.cli.terminal_text import folder, on_one_line, size, tell, visible, visible_json
+from acphold.imports import (
+    OUTCOMES,
+    Explanation,
+    Home,
+    ImportSelection,
+    Intake,
+    explain,
+    fault,
+)
+from acphold.journal.journal import row_of
+
+WORDS = 60
+"""Characters shown of a prompt."""
+
+
+async def explain_one(session_id: str, home: Home, names: Iterable[str], *, as_json: bool) -> int:
+    """Print which files a session comes from, which turns each has, and what was left out."""
+    async with existing_journal() as journal:
+        if await row_of(journal, session_id) is None:
+            raise errors.UnknownSessionError(session_id)
+        found = await Intake(journal).sources_of(session_id, home, names)
+        told = await explain(journal, session_id, found)
+    if as_json:
+        whole = msgspec.to_builtins({"sessionId": session_id, **asdict(told)})
+        print(visible_json(json.dumps(whole, ensure_ascii=False)))
+    else:
+        print(visible("\n".join(_lines(told))))
+    return Exit.OK
+
+
+def _lines(told: Explanation) -> Iterable[str]:
+    yield "Files" if told.sources else "No file has it: it was held here, or its files are gone."
+    for source in told.sources:
+        changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(source.changed_at / 1000))
+        state = "all of it is here" if source.is_current else "not current"
+        if source.problem:
+            state = f"cannot be read: {on_one_line(source.problem)}"
+        where = on_one_line(folder(source.file))
+        yield f"  {where}: {source.reader}, {size(source.size)}, {changed}; {state}"
+        for words in source.left_out:
+            yield f"    left out: {_short(words)}"
+        for what, count in source.missed.most_common():
+            yield f"    skipped: {on_one_line(what)} ({count:,})"
+    yield "Turns"
+    places = {source.file: Path(source.file).name for source in told.sources}
+    for turn in told.turns:
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(turn.at / 1000))
+        where = ", ".join(on_one_line(places[file]) for file in turn.files) or "in no file"
+        yield f"  {turn.seq:>6}  {at}  {_short(turn.words)}  ({where})"
+
+
+def _short(words: str) -> str:
+    words = on_one_line(words)
+    return words if len(words) <= WORDS else f"{words[: WORDS - 1]}…"
+
+
+async def take_again(
+    session_id: str, home: Home, names: Iterable[str], selection: ImportSelection
+) -> int:
+    """Take one conversation in anew; ask first if it was deleted here."""
+    async with existing_journal() as journal:
+        intake = Intake(journal, selection)
+        found = await intake.sources_of(session_id, home, names)
+        if not found:
+            tell(f"acphold import: no file has the conversation {visible(session_id)}")
+            return Exit.ERROR
+        if await row_of(journal, session_id) is None:
+            expected = [await intake.expect(source, reading) for source, reading in found]
+            question = f"{visible(session_id)} was deleted here. Import it again?"
+            if "deleted" in expected and not is_confirmed(question):
+                return Exit.ERROR
+        is_first = True
+        for source, reading in found:
+            try:
+                taken = await intake.take(source, reading, again=is_first)
+            except (OSError, errors.TranscriptError) as error:
+                tell(f"{on_one_line(source.paths[0])}: {on_one_line(str(fault(error)))}")
+                return Exit.ERROR
+            where = on_one_line(folder(source.place))
+            if is_first and taken.outcome not in ("new", "apart", "grown"):
+                tell(f"{where}: {OUTCOMES.get(taken.outcome, 'nothing was said in it')}")
+                return Exit.ERROR
+            print(f"{where}: {'read anew' if is_first else 'compared'}")
+            is_first = False
+    return Exit.OK

@@ -1,0 +1,91 @@
+"""What the journal has of a conversation, and where each part of it comes from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from msgspec import Struct, field
+
+from acp_conversation.history.entries import PROMPT
+from acphold.errors import TranscriptError
+from acphold.imports.pieces import NOTHING, first_line, pieces
+from acphold.imports.readers import Reader
+from acphold.imports.session_writer import entries_of, read_known
+from acphold.imports.sources import WHOLE, Source
+from acphold.journal.journal import Readable
+
+
+class ExplainedTurn(Struct):
+    """A turn here: its first words, and the files that have it; none if it was said here."""
+
+    seq: int
+    at: int
+    words: str
+    files: list[str] = []
+
+
+class ExplainedSource(Struct, rename="camel"):
+    """A source: its file, and what was left out of it.
+
+    `is_current` is True if all of it was taken in; `left_out` are the first words of turns that are
+    not here, `problem` says why it cannot be read.
+    """
+
+    file: str
+    reader: str
+    size: int
+    changed_at: int
+    is_current: bool
+    turns: int = 0
+    left_out: list[str] = []
+    missed: Counter[str] = field(default_factory=Counter)
+    problem: str = ""
+
+
+class Explanation(Struct):
+    """The sources of a session, and its turns."""
+
+    sources: list[ExplainedSource]
+    turns: list[ExplainedTurn]
+
+
+async def explain(
+    journal: Readable, session_id: str, found: Iterable[tuple[Source, Reader]]
+) -> Explanation:
+    """Explain a session by its sources, which are read whole."""
+    known = await read_known(journal, session_id)
+    here = {turn.identity for turn in known.turns if turn.identity}
+    files: dict[str, list[str]] = {}
+    sources: list[ExplainedSource] = []
+    for source, reading in found:
+        is_current = known.marker is not None and known.marker.has_seen(source)
+        told = ExplainedSource(
+            source.place,
+            reading.name,
+            source.size,
+            source.changed_at // 1_000_000,
+            is_current,
+        )
+        sources.append(told)
+        try:
+            for piece in pieces(source, reading, NOTHING, WHOLE):
+                for entry in piece.entries:
+                    if entry.kind == PROMPT:
+                        told.turns += 1
+                        files.setdefault(entry.turn, []).append(source.place)
+                        if entry.turn not in here:
+                            told.left_out.append(first_line(entry.raw) or "")
+                told.missed = piece.facts.missed
+        except (OSError, TranscriptError) as error:
+            told.problem = str(error)
+    turns = []
+    for turn in known.turns:
+        words = ""
+        async for entry in entries_of(journal, session_id, turn):
+            if entry.kind == PROMPT:
+                words = first_line(entry.raw) or ""
+                break
+        its_files = files.get(turn.identity, []) if turn.identity else []
+        turns.append(ExplainedTurn(turn.prompt, turn.at, words, its_files))
+    return Explanation(sources, turns)

@@ -1,0 +1,125 @@
+"""`acphold import --explain ID` and `--again ID`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.faces.cli import import_one
+from acphold.journal.journal import Journal, take_lease
+from acphold.journal.rows import RowChange
+from tests.cli.command_line import CommandLine
+from tests.imports.claude_home import SESSION
+from tests.imports.test_reconciliation import FOLDERS, conversation, prompts, put, take
+
+Json = Any
+
+
+@pytest.fixture
+def acphold(journal: Path) -> CommandLine:
+    return CommandLine(journal)
+
+
+def test_an_explanation_says_which_files_have_which_turns_and_what_was_left_out(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    told = conversation("one", "two")
+    put(tmp_path, told, 0)
+    put(tmp_path, told, 1, upto=2)
+    acphold.run("import", "--from", str(tmp_path))
+    told.beside(type="from-the-future")
+    told.user("three")
+    put(tmp_path, told, 0)
+    done = acphold.run("import", "--from", str(tmp_path), "--explain", SESSION, "--json")
+    (found,) = map(json.loads, done.out.splitlines())
+    whole, part = (
+        str(tmp_path / ".claude/projects" / folder / f"{SESSION}.jsonl") for folder in FOLDERS
+    )
+    assert [(turn["words"], sorted(turn["files"])) for turn in found["turns"]] == [
+        ("one", sorted([whole, part])),
+        ("two", [whole]),
+    ]
+    about: dict[str, Json] = {source["file"]: source for source in found["sources"]}
+    assert about[whole]["leftOut"] == ["three"]
+    assert about[whole]["missed"] == {"records of type 'from-the-future'": 1}
+    assert (about[whole]["isCurrent"], about[part]["isCurrent"]) == (False, True)
+    said = acphold.run("import", "--from", str(tmp_path), "--explain", SESSION).out
+    assert "left out: three" in said
+    assert "not current" in said
+    assert "skipped: records of type 'from-the-future' (1)" in said
+
+
+def test_a_session_that_is_not_here_is_not_explained(acphold: CommandLine, tmp_path: Path) -> None:
+    acphold.run("import", "--from", str(tmp_path))
+    done = acphold.run("import", "--from", str(tmp_path), "--explain", "nobody")
+    assert done.code != 0
+    assert "nobody" in done.err
+
+
+async def test_taken_again_a_conversation_is_read_anew_under_its_title(
+    opened: Journal, journal: Path, tmp_path: Path
+) -> None:
+    told = conversation("one", "two")
+    put(tmp_path, told, 0)
+    await take(opened, tmp_path)
+    await opened.change(SESSION, RowChange(given="Mine"))
+    for record in told.records:
+        text = record["message"]["content"][0]
+        text["text"] = text["text"].replace("On one", "As a newer reader tells it")
+    put(tmp_path, told, 0)
+    acphold = CommandLine(journal)
+    acphold.run_as_process("import", "--from", str(tmp_path))
+    assert "newer reader" not in acphold.run_as_process("show", SESSION).out
+    done = acphold.run_as_process("import", "--from", str(tmp_path), "--again", SESSION)
+    assert (done.code, done.out.count("read anew")) == (0, 1)
+    assert await prompts(opened) == ["one", "two"]
+    shown = acphold.run_as_process("show", SESSION).out
+    assert "As a newer reader tells it" in shown
+    assert "On one" not in shown
+    assert (await opened.session(SESSION)).title == "Mine"
+    assert await take(opened, tmp_path) == []
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_one_that_was_deleted_here_is_asked_for_first(
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, sure: bool
+) -> None:
+    put(tmp_path, conversation("one"), 0)
+    acphold.run("import", "--from", str(tmp_path))
+    acphold.run("session", "delete", SESSION, "--yes")
+    done = acphold.run("import", "--from", str(tmp_path), "--again", SESSION)
+    assert done.code == 1  # nobody answers
+    assert f"{SESSION} was deleted here. Import it again? [y/N]" in done.err
+    monkeypatch.setattr(import_one, "is_confirmed", lambda _: sure)
+    acphold.run("import", "--from", str(tmp_path), "--again", SESSION)
+    assert (SESSION in acphold.run("list", "--json").out) is sure
+    put(tmp_path, conversation("one", "two"), 0)
+    acphold.run("import", "--from", str(tmp_path))
+    assert ("two" in acphold.run("show", SESSION).out) is sure
+
+
+def test_without_a_file_nothing_is_taken_again(acphold: CommandLine, tmp_path: Path) -> None:
+    put(tmp_path, conversation("one"), 0)
+    acphold.run("import", "--from", str(tmp_path))
+    (tmp_path / ".claude/projects" / FOLDERS[0] / f"{SESSION}.jsonl").unlink()
+    done = acphold.run("import", "--from", str(tmp_path), "--again", SESSION)
+    assert done.code == 1
+    assert f"no file has the conversation {SESSION}" in done.err
+    assert "one" in acphold.run("show", SESSION).out
+
+
+async def test_what_was_said_here_stays_when_a_conversation_is_taken_again(
+    opened: Journal, journal: Path, tmp_path: Path
+) -> None:
+    told = conversation("one")
+    put(tmp_path, told, 0)
+    await take(opened, tmp_path)
+    lease = await take_lease(opened, SESSION)
+    await opened.append(lease, [("prompt", [b'[{"type":"text","text":"said here"}]'])])
+    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
+    await opened.release(lease)
+    CommandLine(journal).run_as_process("import", "--from", str(tmp_path), "--again", SESSION)
+    assert await prompts(opened) == ["one", "said here"]
