@@ -15,7 +15,7 @@ from acphold.imports.codex import READER as CODEX
 from acphold.imports.kilo import READER as KILO
 from acphold.imports.opencode import READER as OPENCODE
 from acphold.imports.qwen import READER as QWEN
-from acphold.journal.journal import Journal
+from acphold.journal.journal import Journal, history
 from acphold.journal.seams import Grouping
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.told import sources, write_lines
@@ -166,3 +166,23 @@ async def test_a_reply_that_a_prompt_came_into_takes_nothing_from_the_next_turn(
     transcript.write(tmp_path)
     await import_all(opened, tmp_path, CLAUDE)
     assert await total(opened) == 2 * 17
+
+
+async def test_a_turn_that_was_the_last_one_ends_once_when_the_file_has_grown(
+    tmp_path: Path, opened: Journal
+) -> None:
+    transcript = Transcript()
+    for number in range(3):
+        transcript.user(f"prompt {number}")
+        transcript.assistant(f"answer {number}")
+        transcript.write(tmp_path)
+        (source,) = sources(CLAUDE, tmp_path)
+        assert (await Intake(opened).take(source, CLAUDE)).outcome in ("new", "grown")
+    kinds = [
+        entry.kind
+        async for segment in history(opened, SESSION)
+        for entry in segment.entries()
+        if entry.kind in ("prompt", "turn_end")
+    ]
+    assert kinds == ["prompt", "turn_end"] * 3
+    assert await total(opened) == 3 * 17

@@ -176,6 +176,7 @@ def pieces(
     met: dict[int, str] = {}
     wanted: list[tuple[int, int]] = []
     places: list[int] = []
+    ended = b""
     if known != NOTHING:
         try:
             theirs = _turns(transcript, known, out)
@@ -199,11 +200,15 @@ def pieces(
         if compared.rest >= 0:
             end = next(n for n, there in compared.known.items() if there == compared.rest)
             wanted.insert(0, (places[compared.rest], known.turns[end].count))
+            ended = known.turns[end].end
     news = transcript.numbered() if compared is None else _of_turns(transcript, wanted)
     entries: list[PastEntry] = []
     size = 0
     is_first = True
     for place, entry in news:
+        was_ended, ended = entry.kind == TURN_END and entry.raw == ended, b""
+        if was_ended:
+            continue  # where the source ended before
         if entry.kind == MOVED:
             entries.append(entry)
         elif shown := out.entry(place, entry) if out else entry:

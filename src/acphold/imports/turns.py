@@ -50,12 +50,13 @@ CONTENT: Final = frozenset(
 class Turn(Struct):
     """A turn as it is compared.
 
-    `words` are the prompt's, `answer` a digest of the agent's, both without white space; `last` is
-    the answer itself, of the last turn only. `at` is the time of the prompt, `count` the number of
-    entries in the transcript, if that is known, and `digest` theirs. `is_here` is True if nothing
-    but the journal is known to have it, `may_be_missing` if it was sent into a running turn or cut
-    off: programs may not keep such. `prompt` is the number of its prompt, `spans` are those of its
-    entries; `offset` is the byte of its source at which it begins, if that is known.
+    `words` are the prompt's, `answer` a digest of the agent's, both without white space; of the
+    last turn only, `last` is the answer itself, and `end` the entry that ended it, if it is the
+    last one. `at` is the time of the prompt, `count` the number of entries in the transcript, if
+    that is known, and `digest` theirs. `is_here` is True if nothing but the journal is known to
+    have it, `may_be_missing` if it was sent into a running turn or cut off: programs may not keep
+    such. `prompt` is the number of its prompt, `spans` are those of its entries; `offset` is the
+    byte of its source at which it begins, if that is known.
     """
 
     identity: str = ""
@@ -69,6 +70,7 @@ class Turn(Struct):
     prompt: int = 0
     spans: list[tuple[int, int]] = []
     last: str = ""
+    end: bytes = b""
     offset: int = 0
 
     @property
@@ -124,6 +126,7 @@ class Turns:
             return
         turn = self.found[-1]
         _extend(turn.spans, first or seq, max(seq, first))
+        turn.end = raw if kind == TURN_END else b""
         if kind == TURN_END:
             self._is_open = False
             turn.may_be_missing |= turn_end(raw, at).outcome != "completed"
@@ -152,7 +155,7 @@ class Turns:
             self.found[-1].last = text = _squeeze(self._read("".join(self._texts)))
             self.found[-1].answer = digest_of(text)
             if len(self.found) > 1:
-                self.found[-2].last = ""
+                self.found[-2].last, self.found[-2].end = "", b""
         self._texts = []
 
     def close(self) -> list[Turn]:
