@@ -224,10 +224,13 @@ async def test_a_queue_on_terms_that_are_gone_is_held_until_a_client_with_terms_
         accept(house)
         house.agent.can("load")
         house.agent.results["session/load"] = b"{}"
+        house.agent.terms = Terms(variables=(("A_KEY", "canary"),))  # less than was chosen
         one = await house.loaded(session)
         queue = (await house.journal.summary(session)).queue
-        assert queue.held == "terms"
+        assert (queue.held, queue.terms) == ("terms", "provider “main”")
         assert why_held(queue.held, None).startswith("paused: load it in a client that chooses")
+        warned = json.dumps(one.messages, ensure_ascii=False)
+        assert "This session stood on provider “main”, which its agent has no longer" in warned
         refused = await one.refused(
             "_acphold/queue", {"sessionId": session, "change": {"do": "go"}}
         )
@@ -238,6 +241,25 @@ async def test_a_queue_on_terms_that_are_gone_is_held_until_a_client_with_terms_
         await house.agent.end(session)
         for entry in await house.entries(session, "queue", "prompt", "update", "settings"):
             assert "canary" not in json.dumps(entry)
+
+
+async def test_a_queue_on_variables_alone_goes_on_in_an_environment_that_has_them(
+    journal: Path,
+) -> None:
+    for terms in (Terms(variables=(("A_KEY", "one"),)), Terms(variables=(("A_KEY", "two"),))):
+        async with shared(journal) as house:
+            house.agent.terms = terms
+            if terms.variables[0][1] == "one":
+                one, session = await house.opened()
+                await queued(one, session, do="set", restarts=True)
+                await house.begun(one, session, "long")
+                await queued(one, session)
+            else:
+                house.agent.can("load")
+                house.agent.results["session/load"] = b"{}"
+                await house.loaded(session)
+                await house.agent.prompted(session)
+                await house.agent.end(session)
 
 
 async def test_a_queue_is_not_held_for_terms_once_the_person_has_logged_out(

@@ -156,3 +156,19 @@ async def test_an_agent_that_does_not_answer_is_waited_for_for_seconds(
         assert "sign in again" in error.message
         silent.unlink()
         await client.prompt(session, {"say": "after"})  # it is told with the next prompt
+
+
+async def test_a_session_of_another_process_does_not_move_and_the_refusal_says_so(
+    journal: Path, log: Path
+) -> None:
+    async with (
+        wrapped(journal, log, "providers/set") as one,
+        wrapped(journal, log.with_name("two.log"), "providers/set") as two,
+    ):
+        session = await one.talk({"say": "before"})
+        await two.call("session/load", open_params(session, "/"))
+        await two.prompt(session, {"say": "joined"})
+        await two.call("providers/set", GATEWAY)
+        error = await two.refused("session/prompt", prompt_params(session, {"say": "no"}))
+        assert "in another process" in error.message
+        assert "close it there, then load it here" in error.message

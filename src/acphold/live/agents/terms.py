@@ -43,6 +43,9 @@ TERMS_SECONDS = 10.0
 SIGN_IN = "sign-in"
 """The subject of `authenticate` and `logout`."""
 
+VARIABLE = "variable "
+"""The beginning of a label of variables; choices come before them."""
+
 NAME_CHARACTERS = 60
 """Most characters of a name in a sentence."""
 
@@ -95,6 +98,11 @@ class Terms(Struct, frozen=True):
             f"variable {name}" for name, _ in self.variables
         ]
         return ", ".join(words) or "what the agent has by itself"
+
+    def stand_for(self, label: str) -> bool:
+        """Return True if a session that stood on terms with this label may go on on these: only
+        choices take the place of choices."""
+        return bool(self.choices) or (bool(self.variables) and label.startswith(VARIABLE))
 
     def after(self, method: str, params: bytes) -> Terms:
         """Return the terms after a request that changes them, which the agent has accepted."""

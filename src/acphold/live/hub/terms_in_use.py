@@ -138,9 +138,8 @@ class TermsChange(Struct, frozen=True):
     async def _note(self, desk: DeskInHub) -> None:
         """Have the journal say that the sessions at a desk stand on terms, or no longer."""
         for conversation in desk.conversations:
-            waiting = conversation.waiting
             try:
-                await (waiting.note_terms() if desk.agent.terms else waiting.forget_terms())
+                await conversation.waiting.note_terms(anew=True)
             except errors.JournalError as exc:
                 log.warning("session %s: %s", conversation.id, exc)
 

@@ -171,25 +171,24 @@ class WaitingQueue(Struct, eq=False):
 
     @property
     def _lacks_terms(self) -> bool:
-        """True if the session stands on terms, and its agent has none."""
-        return bool(self._session.queue.terms) and not self._side.agent.terms
+        """True if the session stands on terms that its agent has not."""
+        its = self._session.queue.terms
+        return bool(its) and not self._side.agent.terms.stand_for(its)
 
-    async def note_terms(self) -> None:
-        """Note what the session stands on, and begin what has waited for that. Raises
-        JournalError."""
-        queue, terms = self._session.queue, self._side.agent.terms
-        if not terms:
+    async def note_terms(self, *, anew: bool = False) -> None:
+        """Note what the session stands on, and begin what has waited for that. Raises JournalError.
+
+        With `anew` its person has just chosen; else an agent that lacks terms changes nothing.
+        """
+        terms = self._side.agent.terms
+        label = terms.label if terms else ""
+        if not anew and (not terms or self._lacks_terms):
             return
-        if queue.terms != terms.label:
-            await self._session.publish(QUEUE, [encode(QueueChange("set", terms=terms.label))])
-        if self.is_awake and queue.held == ON_TERMS:
+        if self._session.queue.terms != label:
+            await self._session.publish(QUEUE, [encode(QueueChange("set", terms=label))])
+        if self.is_awake and self._session.queue.held == ON_TERMS:
             await self._session.publish(QUEUE, [encode(QueueChange("go"))])
             self.look()
-
-    async def forget_terms(self) -> None:
-        """Note that the session stands on nothing any more: the person has logged out."""
-        if self._session.queue.terms:
-            await self._session.publish(QUEUE, [encode(QueueChange("set", terms=""))])
 
     async def wake(self) -> None:
         """Begin what waits from now on. What waited when this process opened the session is held,

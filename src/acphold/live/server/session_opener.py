@@ -74,6 +74,9 @@ NO_SERVERS_HOW = (
 ON_TERMS = "This session works on {}"
 ON_TERMS_HOW = "Another client has chosen that for its agent; so your prompts go there, too."
 
+LOST_TERMS = "This session stood on {}, which its agent has no longer"
+LOST_TERMS_HOW = "Your prompts use what the agent has by itself, unless you choose that again."
+
 OpenAtDesk = Callable[[Client, str, Setup], Awaitable[tuple[Conversation, Attachment]]]
 """`Desk.load` or `Desk.resume`."""
 
@@ -105,7 +108,8 @@ class Opening(Struct, eq=False):
 
 class Openings:
     """The sessions that a client is opening, its prompts that wait for them, and the sessions that
-    it opens only for `reading`: it may not prompt there, and starts no agent.
+    it opens only for `reading`: it may not prompt there, and starts no agent. `elsewhere` has the
+    keys of the agents of those that it has opened at their owners.
 
     A client can prompt before it has the answer to `session/load`: its messages for the session
     wait until the session is open, or failed to open. Several requests may be opening one session
@@ -116,6 +120,7 @@ class Openings:
         self._under_way: dict[str, Opening] = {}
         self._waiting_bytes = 0
         self.reading: set[str] = set()
+        self.elsewhere: dict[str, str] = {}
 
     @asynccontextmanager
     async def track(self, session_id: str, request: Request) -> AsyncIterator[None]:
@@ -404,6 +409,8 @@ class SessionOpener(Struct, eq=False):
         if not self.remote.has(session_id):
             return False
         await self.remote.open(wanted.request, session_id, opening)
+        agent = (await self._desks.hub.journal.session(session_id)).agent
+        self.openings.elsewhere[session_id] = agent
         if "mcpServers" in wanted.asked.left_out and self.remote.has(session_id):
             self._tell_of_servers(session_id)
         return True
@@ -447,8 +454,14 @@ class SessionOpener(Struct, eq=False):
     def _tell_of_terms(self, conversation: Conversation) -> None:
         """Tell a client that has chosen nothing what others have chosen for a session's agent."""
         agent, client = conversation.side.agent, self._client
-        if agent.terms.choices and agent.key not in client.terms and not client.offer.is_line:
+        its, update = conversation.session.queue.terms, None
+        if client.offer.is_line or agent.key in client.terms:
+            return
+        if its and not agent.terms.stand_for(its):
+            update = notice(LOST_TERMS.format(its), LOST_TERMS_HOW, "warning")
+        elif agent.terms.choices:
             update = notice(ON_TERMS.format(agent.terms.label), ON_TERMS_HOW)
+        if update is not None:
             client.send(Frames(conversation.id, client.offer).aside(update))
 
     async def abandon(self) -> None:

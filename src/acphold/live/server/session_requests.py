@@ -78,6 +78,7 @@ class SessionRequests(Struct, eq=False):
         cancelled, and reaches no agent."""
         self._refuse_reader(session_id, request.method, b"{}")
         if self._remote.has(session_id):
+            self._check_terms_elsewhere(session_id)
             if not request.is_answered:
                 self._remote.ask(session_id, request)
             return
@@ -118,6 +119,13 @@ class SessionRequests(Struct, eq=False):
         """Refuse to say anything to an agent on other terms than the client's: TermsDifferError."""
         if self._client.terms:
             require_own_terms(self._client, conversation, self._desks.opened)
+
+    def _check_terms_elsewhere(self, session_id: str) -> None:
+        """The same, for a session that is live in another process, which knows nothing of them."""
+        own = self._client.terms.get(self._openings.elsewhere.get(session_id, ""))
+        if own is not None:
+            way_out = "close it there, then load it here to continue on yours"
+            raise errors.TermsDifferError("in another process", own.label, way_out)
 
     def _check_terms_in(self, session_id: str) -> None:
         """The same, for a session that may not be live."""
