@@ -17,6 +17,7 @@ import pytest
 
 from tests.cli.test_background import Home, begin_question, home
 from tests.editor import DEADLINE, introduced, scripted_agent, wrap_command
+from tests.screen_terminal import terminal
 from tests.watched_processes import until
 
 __all__ = ["home"]
@@ -179,6 +180,19 @@ async def test_a_place_may_do_more_once_the_person_has_allowed_it_by_the_name_it
     finally:
         staying.kill()
         await staying.wait()
+
+
+async def test_the_inbox_in_a_sandbox_says_why_it_cannot_answer(home: Home) -> None:
+    command = ["setpriv", "--no-new-privs", sys.executable, "-m", "acphold", "inbox"]
+
+    def look() -> None:
+        with terminal(command, home.env | {"TERM": "xterm"}) as one:
+            one.until("only be seen from here", "access places allow", "still open")
+            assert one.ended() == 0
+
+    async with asking(home) as (_, turn):
+        await asyncio.to_thread(look)
+        assert not turn.done()
 
 
 async def test_an_editor_in_a_sandbox_is_told_why_it_cannot_prompt_in_a_session_of_outside(

@@ -33,6 +33,7 @@ from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Choice, Field, Key
 from acphold.live.agents.capabilities import ALL_AGENTS
+from acphold.live.reading.neighbours import processes
 from acphold.live.reading.session_reader import SessionReader, sessions_on_hold
 
 if TYPE_CHECKING:
@@ -43,6 +44,13 @@ Q = TypeVar("Q")
 T = TypeVar("T")
 
 LATER: Final = Key("l", "later: it stays open", "acphold/later")
+
+
+ONLY_LOOKS: Final = (
+    "This question can only be seen from here: the agent runs outside of this sandbox or "
+    "container. Answer it there; or, if you trust what runs here, run there: acphold access "
+    "places allow {}"
+)
 
 
 class _LeftForLater(Exception):
@@ -138,6 +146,10 @@ class InboxVisit:
         short = (await self._reader.short_ids([self._session_id]))[self._session_id]
         self._visitor.flow.tell(f"{where(first.row, short)} · asked {age(first.at, now_ms())}")
         self._visitor.refresh()
+        if self._server is None and (place := await onlooker_of(self._session_id)):
+            self._visitor.flow.tell(ONLY_LOOKS.format(place))
+            self._visitor.refresh()
+            return {*self._items}
         try:
             async with await self._connection() as agent, aclosing(self._answers):
                 await agent.resume_session(self._session_id, first.row.cwd)
@@ -224,3 +236,11 @@ class InboxVisit:
                 self._later -= 1
         finally:
             self._changed.set()
+
+
+async def onlooker_of(session_id: str) -> str:
+    """Return the name of our place if the process that has a session lets us only look; else ""."""
+    for process in await processes():
+        if any(it.session_id == session_id for it in process.sessions):
+            return process.onlooker
+    return ""

@@ -82,7 +82,8 @@ class EditorFront(Struct, frozen=True, rename="camel"):
 class Process(Struct, frozen=True, rename="camel"):
     """A process that serves sessions; `path` is its socket, `agent` the keys of its agents, and
     `fronts` are those of the editors that it serves. `places` are other ones from which processes
-    came, by name, with a description.
+    came, by name, with a description. `onlooker` is the name of ours, if we are in such a one, and
+    so only look.
 
     `keeps_code` is True if it can be upgraded while it runs, and `is_replaced` once it was.
     """
@@ -96,6 +97,7 @@ class Process(Struct, frozen=True, rename="camel"):
     is_replaced: bool = False
     fronts: tuple[EditorFront, ...] = ()
     places: dict[str, str] = {}
+    onlooker: str = ""
 
     @property
     def agents(self) -> list[str]:
@@ -125,6 +127,7 @@ def answer(
     sessions: list[LiveSession],
     fronts: Sequence[EditorFront],
     places: Mapping[str, str],
+    onlooker: str,
 ) -> bytes:
     """Return the answer of this process."""
     return encode(
@@ -137,6 +140,7 @@ def answer(
             is_replaced=is_replaced(),
             fronts=tuple(fronts),
             places=dict(places),
+            onlooker=onlooker,
         )
     )
 

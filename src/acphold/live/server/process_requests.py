@@ -78,7 +78,7 @@ class ProcessRequests(Struct, eq=False):
             for within in (front.frame.surroundings,)
         ]
         places = hub.places if self._is_ours else {}
-        return neighbours.answer(hub.agents, live, fronts, places)
+        return neighbours.answer(hub.agents, live, fronts, places, self._came_as.place)
 
     async def _on_changed(self, params: bytes) -> None:
         session_id, hub = session_id_of(params), self._desks.hub
