@@ -131,6 +131,7 @@ def codex(home: Path, turns: Sequence[Said]) -> None:
 
 def copilot(home: Path, turns: Sequence[Said]) -> None:
     events = test_copilot.Events()
+    events.lines[0]["timestamp"] = turns[0].iso
     for turn in turns:
         events.user(turn.words)
         events.lines[-1] |= {"id": f"e{turn.number}", "timestamp": turn.iso}
@@ -154,7 +155,8 @@ def vscode(home: Path, turns: Sequence[Said]) -> None:
         home,
         *[
             test_vscode.request(turn.words, turn.answer)
-            | {"requestId": f"r{turn.number}", "timestamp": turn.at}
+            | {"requestId": f"r{turn.number}", "responseId": f"a{turn.number}"}
+            | {"timestamp": turn.at}
             for turn in turns
         ],
     )
@@ -188,7 +190,7 @@ def crush(home: Path, turns: Sequence[Said]) -> None:
             database.message(role, words)
             now = (f"{role}{turn.number}", turn.at, f"m{database._at}")
             database.db.execute("UPDATE messages SET id = ?, created_at = ? WHERE id = ?", now)
-    last = turns[-1].at + turns[-1].number
+    last = turns[-1].at + 2 * turns[-1].number + bool(turns[-1].answer)
     database.db.execute("UPDATE sessions SET updated_at = ?", (last,))
     database.db.close()
 
@@ -205,7 +207,8 @@ def goose(home: Path, turns: Sequence[Said]) -> None:
                 "UPDATE messages SET message_id = ?, created_timestamp = ? WHERE message_id = ?",
                 now,
             )
-    last = turns[-1]._replace(at=turns[-1].at + turns[-1].number * 1000).iso
+    more = 2000 * turns[-1].number + 1000 * bool(turns[-1].answer)
+    last = turns[-1]._replace(at=turns[-1].at + more).iso
     times = "2026-01-02 03:00:00", last[:19].replace("T", " ")
     store.db.execute("UPDATE sessions SET created_at = ?, updated_at = ?", times)
     store.db.close()

@@ -178,15 +178,13 @@ class _HermesConverter(AgentConverter):
         self._is_again = True
 
     def _is_told(self, message: Object) -> bool:
-        """Return True for a copy of a told message: a person may repeat a text at another time.
+        """Return True for a copy of a told message: a text may be repeated at another time.
 
         The copies at the start of a continuation have the time of copying.
         """
         same = tuple(message[name] for name in ("role", "content", "tool_call_id", "tool_calls"))
         at = message["timestamp"]
-        is_copy = same in self._told and (
-            message["role"] != "user" or self._is_again or self._told[same] == at
-        )
+        is_copy = same in self._told and (self._is_again or self._told[same] == at)
         is_summary = str(message["content"]).startswith(_SUMMARY)
         self._told[same] = at
         self._is_again = self._is_again and (is_copy or is_summary)

@@ -424,18 +424,8 @@ class Intake:
                 left = [turns[n] for n in compared.left]
                 if left:
                     await self._put_aside(source, row, left)
-                gone = [*(turns[n] for n in (*compared.void, *compared.left)), *anew]
                 writing = SessionWriter(self._journal, lease, source, None, row, before)
-                for n in (-1 - number for number in compared.news if number < 0):
-                    entries = entries_of(self._journal, row.session_id, turns[n])
-                    writing.moved[n] = [entry async for entry in entries]
-                if gone:
-                    await writing.go_back(gone)
-                writing.met = {
-                    turns[n].prompt: identity
-                    for n, identity in piece.met.items()
-                    if not turns[n].identity
-                }
+                await self._make_room(writing, compared, piece, turns, anew)
             if await writing.take_in(piece):
                 outcome = "grown"
         if writing is None:
@@ -445,6 +435,23 @@ class Intake:
         if compared.left or (compared.news and session.has_gone_back):
             await self._drop_tails(source, row)
         return TakenSource.of(outcome, facts)
+
+    async def _make_room(
+        self,
+        writing: SessionWriter,
+        compared: Comparison,
+        piece: NewsPiece,
+        turns: Sequence[Turn],
+        anew: Sequence[Turn] = (),
+    ) -> None:
+        """Take out what goes, as it was compared, and `anew`; keep what moves."""
+        for n in (-1 - number for number in compared.news if number < 0):
+            entries = entries_of(self._journal, writing.lease.session_id, turns[n])
+            writing.moved[n] = [entry async for entry in entries]
+        if gone := [*(turns[n] for n in (*compared.void, *compared.left)), *anew]:
+            await writing.go_back(gone)
+        met = ((turns[n], identity) for n, identity in piece.met.items())
+        writing.met = {turn.prompt: identity for turn, identity in met if not turn.identity}
 
     async def _read_on(
         self, source: Source, row: SessionRow, epoch: int, news: News
@@ -514,7 +521,11 @@ class Intake:
             return
         writing, known = opened
         asked = KnownPart(known, forgotten=session.forgotten, only=frozenset(behind))
+        is_first = True
         async for piece in news(source, asked):
+            if is_first and piece.compared is not None:
+                await self._make_room(writing, piece.compared, piece, known)
+            is_first = False
             await writing.take_in(piece)
 
     async def _open_tail(
