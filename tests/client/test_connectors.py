@@ -49,6 +49,11 @@ async def test_a_lost_agent_is_an_error_with_its_exit_status_and_last_words() ->
     [
         ("sys.exit('no config')", r"ended before it answered `initialize`.*no config"),
         ("print('{}'); sys.stdin.read()", "did not answer `initialize` within 0.5 s"),
+        ("print('Usage: x'); sys.exit('no')", 'no.*; it wrote to stdout: "Usage: x"'),
+        (
+            "print('Usage: x', flush=True); sys.stdin.read()",
+            'within 0.5 s; it wrote to stdout: "Usage: x"; is it an ACP agent',
+        ),
         (
             f"sys.stdin.readline(); print({VERSION_2!r}); sys.stdin.read()",
             "speaks version 2 of the protocol, not 1",

@@ -34,7 +34,7 @@ from acphold.client.inbox import Backpressure
 from acphold.live.agents.capabilities import QUEUE, QUEUE_METHOD
 from acphold.live.agents.extensions import STEERING, is_injected, steering_params
 from acphold.live.agents.interface import Updates, runs, session_of, update_of
-from acphold.live.agents.wrapped import START_TIMEOUT, parse_initialize
+from acphold.live.agents.wrapped import START_TIMEOUT, parse_initialize, printed
 from acphold.live.hub.annotations import missing_update, user_message
 
 if TYPE_CHECKING:
@@ -248,11 +248,11 @@ class Uplink:
         except errors.SilentPeerError:
             problem = (
                 f"{self.name} did not answer `initialize` within {self.settings.start_timeout:g} "
-                "s; is it an ACP agent?"
+                f"s{printed(peer)}; is it an ACP agent?"
             )
         except errors.ConnectionLostError:
             reason = await self._endpoint.how_it_ended()
-            problem = f"{self.name} ended before it answered `initialize`: {reason}"
+            problem = f"{self.name} ended before it answered `initialize`: {reason}{printed(peer)}"
         except errors.RemoteError as refusal:
             problem = str(refusal)
             if not self._endpoint.is_acphold:
