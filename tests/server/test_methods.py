@@ -12,10 +12,10 @@ from acphold.journal.access import Scope
 from acphold.live.agents import air
 from acphold.live.reading.neighbours import PRESENCE, SIGNED_IN
 from acphold.live.server.methods import METHODS
-from acphold.live.server.principals import THIS_USER, Principal
+from acphold.live.server.principals import THIS_USER, Principal, Visitor
 from tests.editor import DEADLINE
 from tests.hub.shared import shared
-from tests.server.test_session_index import INDEX, changes, subscribe
+from tests.server.test_session_index import INDEX, Doorman, changes, subscribe
 
 BATCH: Final = {"sessionIds": ["theirs"]}
 
@@ -129,3 +129,27 @@ async def test_whoever_may_not_prompt_restarts_no_agent_by_saying_that_somebody_
             starts.append(house.agent.generation - before)
             assert (answered.exception() is None) == ("prompt" in scopes)
         assert starts == [0, 1]
+
+
+class Doorkeeper(Doorman):
+    """Lets everybody in as bob, without a word."""
+
+    async def tenant(self, visitor: Visitor) -> str | None:
+        return "bob"
+
+
+async def test_behind_a_door_this_user_has_the_sessions_of_whom_it_is_let_in_as(
+    tmp_path: Path,
+) -> None:
+    async with asyncio.timeout(DEADLINE), shared(tmp_path / "journal.db") as house:
+        owner = house.stranger(WHO["everything"])
+        await owner.introduce(None, {})
+        session = await owner.new()
+        client = house.stranger(THIS_USER, door=Doorkeeper())
+        await client.introduce(None, {})
+        for _ in range(2):  # as it is let in, and once it is
+            refusal = await client.refused(
+                "session/set_mode", {"sessionId": session, "modeId": "m"}
+            )
+            assert refusal.code == -32002
+        assert "session/set_mode" not in [method for method, _ in house.agent.asked]

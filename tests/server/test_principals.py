@@ -74,7 +74,7 @@ def test_what_is_done_is_written_down_and_what_is_looked_at_is_not() -> None:
     noted: list[tuple[str, str | None]] = []
     who = Principal(name="bob", tenant="acme", note=lambda *deed: noted.append(deed))
     for method in ("session/prompt", "session/load", "session/list", "session/set_mode"):
-        who.does(method, b'{"sessionId":"s1"}')
+        who.does(method, b'{"sessionId":"s1"}', "s1")
     assert noted == [("session/prompt", "s1"), ("session/set_mode", "s1")]
 
 
@@ -94,9 +94,9 @@ def test_who_watches_reads_the_prompts_that_wait_and_changes_none() -> None:
         who.check("_acphold/queue", change)
     with pytest.raises(ForbiddenError):
         who.check_in(ROW, "_acphold/queue", change)
-    who.does("_acphold/queue", read)
+    who.does("_acphold/queue", read, "s1")
     assert noted == []
-    who.does("_acphold/queue", change)
+    who.does("_acphold/queue", change, "s1")
     assert noted == [("_acphold/queue", "s1")]
 
 

@@ -42,13 +42,15 @@ class Admission:
         self._in_order = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
 
-    def has_access(self, params: bytes) -> bool:
-        """Return True if the client was let in already, and is known to have access to the session
-        of these params."""
+    def has_access(self, session_id: str | None) -> bool:
+        """Return True if the client was let in already, and is known to have access to this
+        session, if any."""
         is_in = self._entrance.is_in and not self._in_order.locked()
-        return is_in and self._own.is_known(params)
+        return is_in and self._own.is_known(session_id)
 
-    async def admit(self, method: str, params: bytes, then: Callable[[], T]) -> T:
+    async def admit(
+        self, method: str, params: bytes, session_id: str | None, then: Callable[[], T]
+    ) -> T:
         """Let the client in, check its access to the session of this message, and call `then`.
 
         Raises AuthRequiredError, UnknownSessionError and ForbiddenError.
@@ -58,7 +60,7 @@ class Admission:
                 former = self._entrance.tenant
                 await self._entrance.require()
                 await self._enter_after(former)
-            await self._own.require(method, params)
+            await self._own.require(method, params, session_id)
             if self._own.are_shared and self._watching is None:
                 self._watching = asyncio.create_task(self._watch_shares(), name="watch shares")
             return then()

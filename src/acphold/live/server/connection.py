@@ -168,7 +168,8 @@ class ClientConnection:
         answer = await self.peer.call_raw(method, params)
         if method in DECISIONS:
             self._principal.note("answer", session_id_in(params))
-        if "manage" not in (scopes := self._scopes_for(params)):
+        session_id = session_id_in(params) if self._own.are_shared else None
+        if "manage" not in (scopes := self._scopes_for(session_id)):
             answer, left_out = restrict_answer(method, answer, scopes)
             self._principal.leaves_out(f"an answer to {method}", session_id_in(params), left_out)
         return answer
@@ -205,35 +206,46 @@ class ClientConnection:
                 )
             self._introduction = "over"  # it accepts the version in the answer
         self._principal.check(request.method, request.params)
-        if method.before_entry and self._is_answered_outside(method, request.params):
-            return self._handle(method, request)
-        if self.admission.has_access(request.params):
-            return self._handle(method, request)
-        return self._once_in(method, request)
+        session_id = self._session_in(request.params)
+        if method.before_entry and self._is_answered_outside(method, session_id):
+            return self._handle(method, request, session_id)
+        if self.admission.has_access(session_id):
+            return self._handle(method, request, session_id)
+        return self._once_in(method, request, session_id)
 
-    def _is_answered_outside(self, method: ServedMethod, params: bytes) -> bool:
+    def _session_in(self, params: bytes) -> str | None:
+        """Return the session that params name, for the rights in it; None, too, for this user, who
+        has all of them: a prompt may be long, and is not read for that."""
+        has_all = self._principal is THIS_USER and self._entrance.door is None
+        return None if has_all else session_id_in(params)
+
+    def _is_answered_outside(self, method: ServedMethod, session_id: str | None) -> bool:
         """True if this is answered before it is known whose sessions the client may use."""
         match method.by:
             case "process":  # anybody else may not know the session
                 is_ours = self._principal.vouches
-                return is_ours or (self._entrance.door is None and session_id_in(params) is None)
+                return is_ours or (self._entrance.door is None and session_id is None)
             case "entrance":
                 return self._entrance.door is not None
         return True
 
-    async def _once_in(self, method: ServedMethod, request: Request) -> bytes | None:
+    async def _once_in(
+        self, method: ServedMethod, request: Request, session_id: str | None
+    ) -> bytes | None:
         """Handle a request of a client that has to be admitted first, in wire order."""
-        handle = partial(self._handle, method, request)
-        work = await self.admission.admit(request.method, request.params, handle)
+        handle = partial(self._handle, method, request, session_id)
+        work = await self.admission.admit(request.method, request.params, session_id, handle)
         return None if work is None else await work
 
-    def _handle(self, method: ServedMethod, request: Request) -> Awaitable[bytes | None] | None:
+    def _handle(
+        self, method: ServedMethod, request: Request, session_id: str | None
+    ) -> Awaitable[bytes | None] | None:
         if method.is_notification:
             raise errors.MethodNotFoundError(request.method)
         if method.by != "introduction":
-            self._principal.does(request.method, request.params)
+            self._principal.does(request.method, request.params, session_id)
             if request.method not in REOPENING:  # see `SessionOpener`
-                request.params = self._restrict(request.method, request.params)
+                request.params = self._restrict(request.method, request.params, session_id)
         if method.by != "agent":
             request.params = request.params or b"{}"
         return self._answering[method.by](request)
@@ -247,10 +259,11 @@ class ClientConnection:
             try:
                 params = notification.params
                 self._principal.check(method, params)
-                if not self.admission.has_access(params):
-                    await self.admission.admit(method, params, lambda: None)
-                self._principal.does(method, params)
-                params = self._restrict(method, params)
+                session_id = self._session_in(params)
+                if not self.admission.has_access(session_id):
+                    await self.admission.admit(method, params, session_id, lambda: None)
+                self._principal.does(method, params, session_id)
+                params = self._restrict(method, params, session_id)
                 if method == schema.CANCEL.name:
                     await self._requests.cancel(params)
                     continue
@@ -265,18 +278,18 @@ class ClientConnection:
             except errors.AcpError as exc:
                 log.warning("ignored %s: %s", method, exc)
 
-    def _scopes_for(self, params: bytes) -> frozenset[Scope]:
-        """Return the client's scopes in the session in these params, if any."""
+    def _scopes_for(self, session_id: str | None) -> frozenset[Scope]:
+        """Return the client's scopes in this session, if any."""
         if not self._own.are_shared:
             return self.principal.scopes
-        return self._own.scopes(session_id_in(params) or "")
+        return self._own.scopes(session_id or "")
 
-    def _restrict(self, method: str, params: bytes) -> bytes:
+    def _restrict(self, method: str, params: bytes, session_id: str | None) -> bytes:
         """Return so much of a request as the client may say: see `server.field_rights`."""
-        if "manage" in (scopes := self._scopes_for(params)):
+        if "manage" in (scopes := self._scopes_for(session_id)):
             return params
         params, left_out = restrict(method, params, scopes)
-        self._principal.leaves_out(method, session_id_in(params), left_out)
+        self._principal.leaves_out(method, session_id, left_out)
         return params
 
     async def introduce(self, params: bytes) -> bytes:
@@ -303,7 +316,7 @@ class ClientConnection:
             most = bounds.CLIENT_NAME_CHARACTERS
             self._names = {"name": info.name[:most], "version": info.version[:most]}
         may = self.principal.scopes
-        told = self._restrict(schema.INITIALIZE.name, params)
+        told = self._restrict(schema.INITIALIZE.name, params, None)
         desk = self._desk = await self._desks.come(self.offer, self.principal, told)
         if desk is None:  # it comes to each agent when it needs that one
             answer, self._unstable = capabilities.answer_without_agent(), True

@@ -23,7 +23,8 @@ Requests that open a session have a table of their own: see `server.open_params`
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final, TypeGuard, Union, get_args, get_origin
+from functools import cache
+from typing import TYPE_CHECKING, Final, Union, get_args, get_origin
 
 from msgspec import Raw, Struct
 
@@ -76,13 +77,71 @@ class _Pared(Struct):
     left_out: list[str] = []
     values: int = 0
 
-    def count(self, more: int) -> None:
-        """Count values; raises InvalidParamsError for too many: each takes some microseconds, in
-        which nobody else is served."""
-        self.values += more
+    def open(self, raw: bytes) -> dict[str, bytes] | list[bytes] | None:
+        """Return the members of an object, a repeated name only once, or the items of an array;
+        None for anything else.
+
+        Raises InvalidParamsError for too many values: each takes some microseconds, in which nobody
+        else is served.
+        """
+        found: dict[str, bytes] | list[bytes]
+        if raw.startswith(b"{"):
+            found = members(raw)
+        elif raw.startswith(b"["):
+            found = items(raw)
+        else:
+            return None
+        self.values += len(found)
         if self.values > bounds.PARED_VALUES:
             problem = f"the message has more than {bounds.PARED_VALUES:,} values; send it in parts"
             raise InvalidParamsError(problem, "$")
+        return found
+
+
+class _Variant(Struct, frozen=True):
+    """An object that may stand in a place: the member that tells it, with its value, and the types
+    of its members, by name."""
+
+    tag_field: str | None
+    tag: object
+    hints: Mapping[str, object]
+
+
+class _Shape(Struct, frozen=True):
+    """What may stand in a place: a list of these items, None for no list; one of these objects; and
+    with `is_free` anything."""
+
+    item: object
+    variants: tuple[_Variant, ...]
+    is_free: bool
+
+
+@cache
+def _shape(hint: object) -> _Shape:
+    """Return the shape of a type."""
+    from acp_wire.schema.salvage import field_types, split  # late: only without `manage`
+
+    def variant(kind: type[Struct]) -> _Variant:
+        config = kind.__struct_config__
+        hints: dict[str, object] = {it.encode_name: hint for it, hint in field_types(kind)}
+        if config.tag_field is not None:
+            hints[config.tag_field] = str
+        if kind is QueueChange:
+            [words] = _shape(schema.PROMPT.params).variants
+            hints["prompt"] = words.hints["prompt"]
+        if kind is schema.ClientCapabilities:
+            shown = _tree(SHOWN)
+            hints = {**shown, **hints, "_meta": shown["_meta"]}
+        return _Variant(config.tag_field, config.tag, hints)
+
+    kind, otherwise = split(hint)
+    kinds = (*(get_args(kind) if get_origin(kind) is Union else (kind,)), otherwise.untagged)
+    lists = [it for it in kinds if get_origin(it) in (tuple, list)]
+    return _Shape(
+        get_args(lists[0])[0] if lists else None,
+        tuple(variant(it) for it in kinds if isinstance(it, type) and issubclass(it, Struct)),
+        any(it in (Raw, object) or get_origin(it) is dict for it in kinds),
+    )
 
 
 def passes(key: str, raw: bytes) -> bool:
@@ -119,76 +178,52 @@ def _pare(
 
 def _value(hint: object, raw: bytes, path: str, pared: _Pared) -> bytes:
     """Return a value of this type, pared."""
-    from acp_wire.schema.salvage import split  # late: only for clients without `manage`
-
     raw = raw.strip()
     if isinstance(hint, dict):
         return _meta(hint, raw, path, pared) or b"null"
-    kind, otherwise = split(hint)
-    kinds = (*(get_args(kind) if get_origin(kind) is Union else (kind,)), otherwise.untagged)
-    lists = [it for it in kinds if get_origin(it) in (tuple, list)]
-    if lists and raw.startswith(b"["):
-        item = get_args(lists[0])[0]
-        found = items(raw)
-        pared.count(len(found))
-        return array([_value(item, it, f"{path}[{at}]", pared) for at, it in enumerate(found)])
-    options = [it for it in kinds if _is_struct(it)]
-    if options and raw.startswith(b"{"):
-        given = members(raw)  # a repeated name only once
-        pared.count(len(given))
-        tags = [(it, it.__struct_config__.tag_field, it.__struct_config__.tag) for it in options]
-        fits = [it for it, field, tag in tags if field and string(given.get(field)) == tag]
-        fits = fits or [it for it, field, _ in tags if field is None]
-        hints: dict[str, object] = {}
-        for it in fits:
-            hints |= _hints(it)
-        kept: dict[str, bytes | None] = {}
-        for name, value in given.items():
-            here = f"{path}.{name}" if path else name
-            if name == "_meta":
-                kept[name] = _meta(hints.get(name), value, here, pared)
-            elif name in hints:
-                kept[name] = _value(hints[name], value, here, pared)
-            elif fits:
-                pared.left_out.append(here)
-            else:
-                kept[name] = value  # of a variant newer than this release
-        return splice(b"{}", kept)
-    is_free = any(it in (Raw, object) or get_origin(it) is dict for it in kinds)
-    if raw[:1] in (b"{", b"[") and not is_free:
-        pared.left_out.append(path)  # the protocol has something plain in this place
-        return b"null"
-    return raw
+    shape = _shape(hint)
+    is_object, is_list = raw.startswith(b"{"), raw.startswith(b"[")
+    if not (is_object and shape.variants) and not (is_list and shape.item is not None):
+        if (is_object or is_list) and not shape.is_free:
+            pared.left_out.append(path)  # the protocol has something plain in this place
+            return b"null"
+        return raw
+    given = pared.open(raw)
+    if isinstance(given, list):
+        return array(
+            [_value(shape.item, it, f"{path}[{at}]", pared) for at, it in enumerate(given)]
+        )
+    assert given is not None
+    fits = [it for it in shape.variants if it.tag_field and _has_tag(it, given)]
+    fits = fits or [it for it in shape.variants if it.tag_field is None]
+    hints: dict[str, object] = {}
+    for each in fits:
+        hints |= each.hints
+    kept: dict[str, bytes | None] = {}
+    for name, value in given.items():
+        here = f"{path}.{name}" if path else name
+        if name == "_meta":
+            kept[name] = _meta(hints.get(name), value, here, pared)
+        elif name in hints:
+            kept[name] = _value(hints[name], value, here, pared)
+        elif fits:
+            pared.left_out.append(here)
+        else:
+            kept[name] = value  # of a variant newer than this release
+    return splice(b"{}", kept)
 
 
-def _is_struct(kind: object) -> TypeGuard[type[Struct]]:
-    return isinstance(kind, type) and issubclass(kind, Struct)
-
-
-def _hints(kind: type[Struct]) -> dict[str, object]:
-    """Return the types of the members of an object, by name; that of `_meta` has those that it
-    knows."""
-    from acp_wire.schema.salvage import field_types
-
-    hints: dict[str, object] = {it.encode_name: hint for it, hint in field_types(kind)}
-    if (tag_field := kind.__struct_config__.tag_field) is not None:
-        hints[tag_field] = str
-    if kind is QueueChange:
-        hints["prompt"] = _hints(schema.PROMPT.params)["prompt"]
-    if kind is schema.ClientCapabilities:
-        shown = _tree(SHOWN)
-        hints = {**shown, **hints, "_meta": shown["_meta"]}
-    return hints
+def _has_tag(variant: _Variant, given: Mapping[str, bytes]) -> bool:
+    return string(given.get(variant.tag_field or "")) == variant.tag
 
 
 def _meta(hint: object, raw: bytes, path: str, pared: _Pared) -> bytes | None:
     """Return the `_meta` of an object, pared; None if nothing is left of it."""
-    if not raw.strip().startswith(b"{"):
+    given = pared.open(raw.strip())
+    if not isinstance(given, dict):
         return None
-    known = hint if isinstance(hint, dict) else _hints(hint) if _is_struct(hint) else {}
+    known = hint if isinstance(hint, dict) else _members_of(hint)
     kept: dict[str, bytes | None] = {}
-    given = members(raw)
-    pared.count(len(given))
     for name, value in given.items():
         here = f"{path}.{name}"
         if passes(name, value):
@@ -198,3 +233,11 @@ def _meta(hint: object, raw: bytes, path: str, pared: _Pared) -> bytes | None:
         else:
             pared.left_out.append(here)
     return splice(b"{}", kept) if kept else None
+
+
+def _members_of(hint: object) -> Mapping[str, object]:
+    """Return the types of the members of the objects of a type, by name."""
+    found: dict[str, object] = {}
+    for each in () if hint is None else _shape(hint).variants:
+        found |= each.hints
+    return found

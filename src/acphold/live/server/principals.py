@@ -110,12 +110,12 @@ class Principal(Struct, frozen=True, kw_only=True):
         """True if it is known which sessions they may use."""
         return self.sees_all or self.tenant is not None or self.session_id is not None
 
-    def does(self, method: str, params: bytes) -> None:
+    def does(self, method: str, params: bytes, session_id: str | None) -> None:
         """Record an action, unless it only looks."""
         if self.note is note_nothing or method in MAKING:
             return
         if method_of(method).needed(params) != ("watch",):
-            self.note(method, session_id_in(params))
+            self.note(method, session_id)
 
     def check(self, method: str, params: bytes) -> None:
         """Refuse a request that they may not make; raises ForbiddenError, UnknownSessionError."""
@@ -318,10 +318,9 @@ class OwnSessions:
         """True if any of them is shared with the client, by somebody else."""
         return bool(self._shared)
 
-    def is_known(self, params: bytes) -> bool:
-        """Return True if this client is known to have access to the session in these params, or
-        if they name none."""
-        if self._entrance.tenant is None or (session_id := session_id_in(params)) is None:
+    def is_known(self, session_id: str | None) -> bool:
+        """Return True if this client is known to have access to this session, or for none."""
+        if self._entrance.tenant is None or session_id is None:
             return True
         if self._hub.holds(session_id):
             session = self._hub.conversation(session_id).session
@@ -329,14 +328,13 @@ class OwnSessions:
         # Checked when the client opened it.
         return session_id in self._known and self._is_open(session_id)
 
-    async def require(self, method: str, params: bytes) -> None:
-        """Check that this client has access to the session in the params, if any.
+    async def require(self, method: str, params: bytes, session_id: str | None) -> None:
+        """Check that this client has access to the session that the params name, if any.
 
         Raises ForbiddenError, or UnknownSessionError: the same if no such session exists and if the
         client may not know of it.
         """
-        session_id = session_id_in(params)
-        if self.is_known(params) or session_id is None:
+        if session_id is None or self.is_known(session_id):
             return
         principal = self._entrance.principal
         try:

@@ -82,7 +82,7 @@ class ProcessRequests(Struct, eq=False):
 
     async def _on_changed(self, params: bytes) -> None:
         session_id, hub = session_id_of(params), self._desks.hub
-        await self._own.require(schema.LOAD_SESSION.name, params)
+        await self._own.require(schema.LOAD_SESSION.name, params, session_id)
         await hub.look_at(session_id)
         archived = {b"true": True, b"false": False}.get(members(params).get("archived", b""))
         for desk in hub.desks:
