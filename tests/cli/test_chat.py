@@ -145,7 +145,7 @@ def test_a_write_over_a_file_is_shown_against_the_file_as_it_is(place: Place) ->
         one.type("\r")
         one.until("agent  answer: ", "ready")
         one.type(steps(ask(title="Edit it", kind="edit", content=[wrong])))
-        one.until("- Run cargo.", "The file has other text.", "[y] allow once: Go on")
+        one.until("- Run cargo.", "The file has other text than", "[y] allow once: Go on")
 
 
 def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:

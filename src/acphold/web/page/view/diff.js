@@ -9,15 +9,15 @@ import { TwoColumns } from "./two_columns.js";
 /** Lines that are drawn in one task. */
 const AT_ONCE = 200;
 
-/** @param {{diff: {path: string, oldText?: string | null, newText: string, isPresent?: boolean, differs?: boolean}, isOneColumn?: boolean}} props  `isPresent`: against the file as it is, which `differs` from what the agent says */
-export function DiffView({ diff, isOneColumn = false }) {
+/** @param {{diff: {path: string, oldText?: string | null, newText: string}}} props */
+export function DiffView({ diff }) {
   const isWide = useWide();
   const { lines: all, isCut } = changes(diff);
   const lines = all.slice(0, useSome(all.length, AT_ONCE));
   return html`<figure class="diff" aria-busy=${lines.length < all.length || undefined}>
-    <figcaption><span class="path">${pathLine(diff.path)}</span> <${Sum} diff=${diff} />${diff.isPresent && (diff.differs || all.length > 0) && html` · <span class=${diff.differs ? "bad" : "aside"}>${diff.differs ? "The file has other text than the agent says" : diff.oldText ? "against the file as it is" : "a new file"}</span>`}</figcaption>
+    <figcaption><span class="path">${pathLine(diff.path)}</span> <${Sum} diff=${diff} /></figcaption>
     ${all.length > 0 && html`<div class="lines" tabindex="0" role="group" aria-label=${`Changes in ${pathLine(diff.path)}`}>
-      ${isWide && !isOneColumn && diff.oldText ? html`<${TwoColumns} lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
+      ${isWide && diff.oldText ? html`<${TwoColumns} lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
     </div>`}
     ${isCut && html`<p class="aside">The rest of this change is too long to show.</p>`}
   </figure>`;

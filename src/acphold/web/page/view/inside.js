@@ -30,9 +30,9 @@ function Arguments({ given }) {
   return html`<dl class="arguments">${given.map(({ name, text }) => html`<div>${name && html`<dt>${exact(name)}</dt>`}<dd><pre class="command" tabindex="0"><${Long} text=${text} written=${exact} /></pre></dd></div>`)}</dl>`;
 }
 
-/** @param {{content: Received, isOneColumn?: boolean}} props */
-export function Produced({ content, isOneColumn }) {
-  if (content?.type === "diff") return html`<${DiffView} diff=${content} isOneColumn=${isOneColumn} />`;
+/** @param {{content: Received}} props */
+function Produced({ content }) {
+  if (content?.type === "diff") return html`<${DiffView} diff=${content} />`;
   if (content?.type === "terminal") return html`<p class="aside">Output appears here when the command finishes.</p>`;
   const inner = content?.content;
   return inner?.type === "text" ? html`<${Output} text=${unfenced(asText(inner.text))} />` : html`<${ContentView} content=${inner} />`;
