@@ -77,7 +77,7 @@ def test_a_rejected_edit_leaves_the_file_as_it_was(acphold: CommandLine, scratch
 
 def test_rules_answer_its_questions(acphold: CommandLine, scratch: Path) -> None:
     acphold.run_as_process("ask", "Make it friendlier", "demo", "--permission", "reject")
-    for rule in ("edit .", f"run python3 {FILE}"):
+    for rule in (f"edit {FILE}", f"run python3 {FILE}"):
         assert acphold.run("rules", "add", rule, "--cwd", str(scratch)).code == 0
     done = acphold.run_as_process("ask", "Make it friendlier", "demo")
     assert "Hello, dear world!\n" in done.out, done.all

@@ -442,7 +442,7 @@ async def test_a_question_that_differs_from_the_call_before_it_is_asked(
 
 @pytest.mark.parametrize(
     "line",
-    ["cd sub", "cd /tmp && ls", "pushd sub", "echo x && cd sub", "if true; then chdir /; fi"],
+    ["cd sub", "cd /tmp && ls", "pushd sub", "take sub", "..", "if true; then z sub; fi"],
 )
 async def test_a_shell_that_may_stand_elsewhere_since_a_cd_is_asked_about(
     line: str, journal: Path, tmp_path: Path
