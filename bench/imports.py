@@ -5,6 +5,7 @@ What tools print is source code of Python's own library, so that texts repeat as
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sqlite3
@@ -17,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
+from acphold.imports import Home, Intake, reader
+from acphold.journal.stores import open_journal
 from bench.run import Run
 from bench.table import Figure, Goal
 
@@ -38,6 +41,9 @@ CODEX = 4
 
 LONG_TURNS = 5_000
 """Turns of the one transcript of 200 MB."""
+
+COPIED_TURNS = 1_600
+"""Turns of the one transcript of 64 MB that lies there twice."""
 
 POLL_SECONDS = 0.05
 
@@ -64,6 +70,7 @@ def figures(run: Run) -> Iterator[Figure]:
         goals=(Goal(0.6),),
     )
     yield from _of_one_file(run)
+    yield from _of_copies(run)
 
 
 def _of_one_file(run: Run) -> Iterator[Figure]:
@@ -80,6 +87,46 @@ def _of_one_file(run: Run) -> Iterator[Figure]:
     _, peak = _import(home, run.fresh("long.db"))
     what = f"one transcript of {size / 1e6:,.0f} MB: memory of the largest process"
     yield Figure(what, "MiB", [peak], goals=(Goal(100),))
+
+
+def _of_copies(run: Run) -> Iterator[Figure]:
+    """One conversation in two copies, one of them older; the newer one grows."""
+    home, journal = run.fresh("copies"), run.fresh("copies.db")
+    turns = run.size(COPIED_TURNS, COPIED_TURNS // 10)
+
+    def write(folder: str, turns: int) -> int:
+        session_id, random = "00000001-1111-4222-8333-444444444444", Random(13)
+        path = home / ".claude/projects" / folder / f"{session_id}.jsonl"
+        return _write(
+            path, _claude(session_id, 1_790_000_000, 0, random, _Code(random), turns), time.time()
+        )
+
+    size = write("-home-ada-p0", turns)
+    write("-home-ada-copy", turns // 2)
+    yield Figure(
+        f"one of {size / 1e6:,.0f} MB in two copies: CPU of the first import",
+        "s",
+        [asyncio.run(_spend(home, journal))],
+    )
+    write("-home-ada-p0", turns + 1)
+    spent = asyncio.run(_spend(home, journal))
+    yield Figure("  grown by a turn", "ms", [1000 * spent], goals=(Goal(100),))
+    spent = asyncio.run(_spend(home, journal))
+    yield Figure("  with nothing new", "ms", [1000 * spent])
+
+
+async def _spend(home: Path, journal: Path) -> float:
+    """Import the conversations of Claude Code; the seconds of CPU."""
+    reading = reader("claude")
+    opened = open_journal(journal, create=True)
+    try:
+        began = time.process_time()
+        intake = Intake(opened)
+        for source in await intake.select_changed(reading.find(Home(home)), reading):
+            await intake.take(source, reading)
+        return time.process_time() - began
+    finally:
+        await opened.aclose()
 
 
 def _import(home: Path, journal: Path) -> tuple[dict[str, float], float]:

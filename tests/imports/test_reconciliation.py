@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from acp_conversation.history.entries import PastEntry
 from acp_conversation.history.timeline import Message
@@ -385,3 +386,43 @@ async def test_branches_and_turns_that_were_left_are_one_session(
     assert await others(opened) == [tail]
     assert await prompts(opened, tail) == ["one", "two"]
     assert (await Intake(opened).take(branch, READER)).outcome == "same"
+
+
+# -- two conversations of one id ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [False, True])
+async def test_equal_words_join_no_two_conversations(
+    opened: Journal, tmp_path: Path, given: bool
+) -> None:
+    intake = Intake(opened)
+    for number, last in ((0, "mine"), (500, "theirs")):
+        transcript = Transcript(count=number)
+        for words in ("continue", "continue", last):
+            transcript.user(words)
+            transcript.assistant("Done.")
+        for upto in (2, None):
+            put(tmp_path / last, transcript, upto=upto)
+            (source,) = sources(READER, tmp_path / last)
+            await intake.take(replace(source, given=given), READER)
+    assert await prompts(opened) == ["continue", "continue", "mine"]
+    (other,) = await others(opened)
+    assert await prompts(opened, other) == ["continue", "continue", "theirs"]
+
+
+async def test_a_program_may_give_all_its_turns_new_ids(opened: Journal, tmp_path: Path) -> None:
+    transcript = conversation("one", "two")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    for record in transcript.records:
+        for name in ("uuid", "parentUuid"):
+            record[name] = record[name] and f"new-{record[name]}"
+    transcript.last = f"new-{transcript.last}"
+    for words in ("three", "four"):
+        put(tmp_path, transcript)
+        await take(opened, tmp_path)
+        say(transcript, words)
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    assert await prompts(opened) == ["one", "two", "three", "four"]
+    assert await others(opened) == []

@@ -451,7 +451,7 @@ class Intake:
         if gone := [*(turns[n] for n in (*compared.void, *compared.left)), *anew]:
             await writing.go_back(gone)
         met = ((turns[n], identity) for n, identity in piece.met.items())
-        writing.met = {turn.prompt: identity for turn, identity in met if not turn.identity}
+        writing.met = {turn.prompt: name for turn, name in met if name != turn.identity}
 
     async def _read_on(
         self, source: Source, row: SessionRow, epoch: int, news: News

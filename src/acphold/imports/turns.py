@@ -232,7 +232,8 @@ def compare(
     surplus = _match(found.known, ours, theirs, given=given)
     if not found.known and (ours or given):
         found.verdict = "strange"
-        if not given and any(is_like(a.words, b.words) for a in ours for b in theirs):
+        said_here = [turn.words for turn in ours if turn.is_here]
+        if not given and any(is_like(a, turn.words) for a in said_here for turn in theirs):
             found.verdict = "differs"
         return found
     met = {*found.known.values()}
@@ -291,20 +292,23 @@ def _match(
                 known[n] = there
                 met.add(there)
             seen.add(turn.identity)
+    is_migrated = not known  # a program may give its turns new ids, all at once
     for n, turn in enumerate(ours):
-        if turn.identity or turn.is_here:
+        if turn.is_here or n in surplus or (turn.identity and not is_migrated):
             continue
         there = next((x for x in by_time.get((turn.words, turn.at), ()) if x not in met), None)
         if there is not None:
             known[n] = there
             met.add(there)
-        elif (turn.words, turn.at) in by_time:
+        elif (turn.words, turn.at) in by_time and not turn.identity:
             surplus.add(n)
     if known:
         _match_words(known, met, surplus, ours, theirs)
     elif given:
         pairs = list(zip(ours, theirs, strict=False))
-        if pairs and all((a.words, a.answer) == (b.words, b.answer) for a, b in pairs):
+        if pairs and all(
+            not a.identity and (a.words, a.answer) == (b.words, b.answer) for a, b in pairs
+        ):
             known.update((n, n) for n in range(len(pairs)))
     else:
         _match_words(known, met, surplus, ours, theirs)
