@@ -141,6 +141,7 @@ def test_a_fork_is_told_with_its_beginning(tmp_path: Path) -> None:
     told = story(tmp_path, FORK)
     assert said(told) == ["One.", "1", "Elsewhere.", "E"]
     assert told.facts.missed == {}
+    assert told.facts.begun_as == SESSION
     prompts = [entry.turn for entry in told.entries if entry.kind == "prompt"]
     original = [entry.turn for entry in story(tmp_path).entries if entry.kind == "prompt"]
     assert prompts[0] == original[0]

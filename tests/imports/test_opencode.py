@@ -453,3 +453,10 @@ def test_the_databases_of_other_channels_are_found(tmp_path: Path, program: str)
     reader = READER if program == "opencode" else KILO
     found = [source.session_id for source in sources(reader, tmp_path)]
     assert sorted(found) == ["ses", "ses-dev", "ses-local"]
+
+
+def test_a_fork_of_version_2_names_where_it_began(tmp_path: Path) -> None:
+    store = SecondStore(tmp_path)
+    store.second(fork_session_id="ses_0")
+    store.say("user", text="One.")
+    assert Story.of(READER, tmp_path).facts.begun_as == "ses_0"

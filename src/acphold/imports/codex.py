@@ -159,6 +159,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     converter = _CodexConverter(writer, source.path, thread.head)
     if converter.is_subagent:
         return
+    writer.facts.begun_as = text(thread.head, "forked_from_id")
     if not source.item:
         missed.count_abandoned(sum(len(turns) for turns, _ in thread.left_behind()))
     for stretch in thread.stretches(missed):

@@ -149,7 +149,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     session_id = source.session_id.partition("~")[0]
     session = store.session(session_id)
     facts = writer.facts
-    facts.cwd = text(session, "directory")
+    facts.cwd, facts.begun_as = text(session, "directory"), text(session, "fork_session_id")
     writer.clock(milliseconds(obj(session, "time").get("created")))
     end = "" if source.item == REVERTED else text(session, "revert", "messageID")
     version = [int(part) for part in re.findall(r"\d+", text(session, "version"))]

@@ -97,7 +97,7 @@ class OpencodeRows:
         self._tables = existing_tables(path)
 
     def session(self, session_id: str) -> Object:
-        wanted = ("directory", "title", "version", "revert", "time_created")
+        wanted = ("directory", "title", "version", "revert", "time_created", "fork_session_id")
         found: Object = {}
         for table in self._tables:
             names = databases.columns_of(self._path, table, wanted)
