@@ -59,15 +59,16 @@ import json, socket, sys
 path, session, capabilities, *wanted = sys.argv[1:]
 joined = socket.socket(socket.AF_UNIX)
 joined.connect(path)
-lines, asked, answers = joined.makefile("rw"), 0, {}
+heard, said = joined.makefile("r"), joined.makefile("w")  # one for both forgets lines
+asked, answers = 0, {}
 
 def send(**message):
-    lines.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
-    lines.flush()
+    said.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
+    said.flush()
 
 def take():
     global asked
-    got = json.loads(lines.readline())
+    got = json.loads(heard.readline())
     if got.get("method") == "session/request_permission":
         asked += 1
         send(id=got["id"], result={"outcome": {"outcome": "selected", "optionId": "yes"}})
