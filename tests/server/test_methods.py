@@ -13,7 +13,7 @@ from acphold.live.agents import air
 from acphold.live.reading.neighbours import PRESENCE, SIGNED_IN
 from acphold.live.server.methods import METHODS
 from acphold.live.server.principals import THIS_USER, Principal, Visitor
-from tests.editor import DEADLINE
+from tests.editor import DEADLINE, open_params
 from tests.hub.shared import shared
 from tests.server.test_session_index import INDEX, Doorman, changes, subscribe
 
@@ -148,8 +148,5 @@ async def test_behind_a_door_this_user_has_the_sessions_of_whom_it_is_let_in_as(
         client = house.stranger(THIS_USER, door=Doorkeeper())
         await client.introduce(None, {})
         for _ in range(2):  # as it is let in, and once it is
-            refusal = await client.refused(
-                "session/set_mode", {"sessionId": session, "modeId": "m"}
-            )
-            assert refusal.code == -32002
-        assert "session/set_mode" not in [method for method, _ in house.agent.asked]
+            assert (await client.refused("session/load", open_params(session, "/"))).code == -32002
+            await client.call("session/list", {})
