@@ -141,7 +141,7 @@ def _of_answer(entry: Entry) -> Report | None:
     if tokens is None:
         return None
     by_turn = any(name.startswith("acphold/") for name in meta)
-    reply = _number(string(meta.get(REPLY)) or "")
+    reply = _number(string(meta[REPLY]) or "") if REPLY in meta else 0
     return Report(entry.seq, entry.at, tokens, by_turn=by_turn, reply=reply)
 
 
