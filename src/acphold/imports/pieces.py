@@ -202,6 +202,8 @@ def pieces(
             wanted.insert(0, (places[compared.rest], known.turns[end].count))
             ended = known.turns[end].end
     news = transcript.numbered() if compared is None else _of_turns(transcript, wanted)
+    if compared is not None and not wanted and not known.forgotten:
+        news = iter(())  # its facts are known from the comparison
     entries: list[PastEntry] = []
     size = 0
     is_first = True
