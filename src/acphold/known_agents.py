@@ -215,15 +215,18 @@ TERMS_VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "CLAUDE_CODE_OAUTH_TOKEN": "account",
         "CLAUDE_CONFIG_DIR": "account",
         "HTTPS_PROXY": "proxy",
+        "HTTP_PROXY": "proxy",
     },
     "codex": {
         "OPENAI_API_KEY": "key",
-        "CODEX_API_KEY": "key",
         "CODEX_HOME": "account",
+        "HTTPS_PROXY": "proxy",
+        "HTTP_PROXY": "proxy",
     },
 }
 """The variables that say for whom, and where, an agent works, and what each is, by its name here.
-Any other is only part of its surroundings."""
+Any other is only part of its surroundings. Each row was seen at an endpoint, or a proxy, of
+ours: with claude-agent-acp 0.101.0 and codex-acp 2.6.0."""
 
 DEMO: Final = "demo"
 """The name of acphold's own scripted agent; it is never looked for or suggested, only named."""

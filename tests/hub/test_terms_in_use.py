@@ -280,3 +280,18 @@ async def test_no_client_says_what_a_session_stands_on(journal: Path) -> None:
         await queued(one, session, do="set", terms="provider “mine”", restarts=True)
         queue = (await house.journal.summary(session)).queue
         assert (queue.terms, queue.restarts) == ("", True)
+
+
+async def test_a_sign_in_with_the_agents_own_program_takes_the_place_of_a_clients(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        accept(house)
+        house.agent.can("load")
+        house.agent.results["session/load"] = b"{}"
+        one, session = await house.opened()
+        await one.call("providers/set", PROVIDER)
+        await one.call("authenticate", SIGN_IN)
+        await house.desk.on_sign_in_outside()
+        assert house.agent.terms.label == "provider “main”"
+        await house.turn(one, session, "hello", "hi")

@@ -153,6 +153,11 @@ class ToldTerms:
         kept = [it for it in self.terms.choices if it in known]
         self._owed = [it for it in self._owed if it in kept]
 
+    def forget_sign_in(self) -> None:
+        """Note that the person has signed in otherwise."""
+        self.terms = self.terms.without_sign_in()
+        self._owed = [it for it in self._owed if it.subject != SIGN_IN]
+
     @property
     def are_due(self) -> bool:
         """True while the process has not accepted what it is always told."""

@@ -393,7 +393,7 @@ class ProcessAgent:
         self._told.accept(method, params)
 
     def forget_sign_in(self) -> None:
-        self._told.terms = self.terms.without_sign_in()
+        self._told.forget_sign_in()
 
     # -- talking --------------------------------------------------------------------------
 

@@ -149,6 +149,19 @@ class TermsChange(Struct, frozen=True):
         return all(it.terms.get(key, new) == new for it in others)
 
 
+def forget_sign_in(desk: DeskInHub) -> None:
+    """Note that the person has signed in with the program of a desk's agent: that takes the place
+    of the sign-in of the clients that it had from."""
+    agent, before = desk.agent, desk.agent.terms
+    agent.forget_sign_in()
+    for client in _clients_at(desk):
+        if client.terms.get(agent.key) == before:
+            if agent.terms:
+                client.terms[agent.key] = agent.terms
+            else:
+                del client.terms[agent.key]
+
+
 def _clients_at(desk: DeskInHub) -> list[Client]:
     """Return the clients that came to a desk, or have a session of its agent open."""
     attached = [each.client for it in desk.conversations for each in it.session.attachments]
