@@ -383,11 +383,11 @@ from acphold.imports import intake
 import_command.imports.WORTH_LISTING = 1
 tried = intake.Intake._take
 taken = []
-async def _take(self, *args):
+async def _take(self, *args, **more):
     if taken:
         print("at work", flush=True)
         await asyncio.sleep(60)
-    taken.append(await tried(self, *args))
+    taken.append(await tried(self, *args, **more))
     return taken[0]
 intake.Intake._take = _take
 sys.exit(main.main(["import", "--from", sys.argv[1]]))
