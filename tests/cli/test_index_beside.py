@@ -110,7 +110,7 @@ import asyncio, sys
 from acphold.faces.cli import import_command, main
 from acphold.imports import intake
 import_command.imports.WORTH_LISTING = 1
-async def _take(self, *_):
+async def _take(self, *_, **__):
     print("at work", flush=True)
     await asyncio.sleep(60)
 intake.Intake._take = _take
