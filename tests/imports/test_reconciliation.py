@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,7 +16,8 @@ from acp_conversation.history.entries import PastEntry
 from acp_conversation.history.timeline import Message
 from acphold.imports import Intake, session_writer
 from acphold.imports.claude import KEY, READER
-from acphold.imports.pieces import NOTHING, pieces
+from acphold.imports.intake import read_here
+from acphold.imports.pieces import NOTHING, NewsPiece, pieces
 from acphold.imports.session_writer import CHECKED_BYTES
 from acphold.journal.access import Share
 from acphold.journal.journal import Journal, history, state_of, tails_of
@@ -426,3 +430,24 @@ async def test_a_program_may_give_all_its_turns_new_ids(opened: Journal, tmp_pat
     await take(opened, tmp_path)
     assert await prompts(opened) == ["one", "two", "three", "four"]
     assert await others(opened) == []
+
+
+async def test_a_journal_that_is_upgraded_meanwhile_takes_the_news_at_once(
+    opened: Journal, journal: Path, tmp_path: Path
+) -> None:
+    whole = conversation("one")
+    put(tmp_path, whole)
+    await take(opened, tmp_path)
+    say(whole, "two")
+    put(tmp_path, whole)
+    (source,) = sources(READER, tmp_path)
+
+    async def telling(*given: Any) -> AsyncIterator[NewsPiece]:
+        async for piece in read_here(*given):
+            with sqlite3.connect(journal) as connection:  # as an upgrade does
+                connection.execute("DELETE FROM leases")
+            connection.close()
+            yield piece
+
+    assert (await Intake(opened).take(source, READER, telling)).outcome == "grown"
+    assert await prompts(opened) == ["one", "two"]

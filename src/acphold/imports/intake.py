@@ -293,8 +293,11 @@ class Intake:
                 break
             except _OvertakenError:
                 continue
+            except errors.HeldElsewhereError as error:
+                if error.epoch:
+                    break
+                # Nobody had it since our own first write upgraded the journal.
             except (
-                errors.HeldElsewhereError,
                 errors.LeaseLostError,
                 errors.SessionExistsError,
                 errors.UnknownSessionError,
