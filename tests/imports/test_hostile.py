@@ -475,8 +475,7 @@ from acphold.imports.pieces import NOTHING
 from acphold.imports.pieces import pieces
 reading = reader(sys.argv[1])
 (source,) = reading.find(Home(Path(sys.argv[2])))
-for piece in pieces(source, reading, NOTHING):
-    count = piece.taken
+count = sum(len(piece.entries) for piece in pieces(source, reading, NOTHING))
 (peak,) = re.findall(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
 print(count, peak)
 """
