@@ -17,10 +17,10 @@ title counts. A change that is made here is told to an agent that has a method f
 from __future__ import annotations
 
 import logging
+import ntpath
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from pathlib import PureWindowsPath
 from time import monotonic
 
 from msgspec import Raw, Struct
@@ -57,7 +57,10 @@ class ListLine(Struct, frozen=True):
     @property
     def has_folder(self) -> bool:
         """True if its folder is an absolute path, here or on Windows."""
-        return os.path.isabs(self.info.cwd) or PureWindowsPath(self.info.cwd).is_absolute()
+        if os.path.isabs(cwd := self.info.cwd):
+            return True
+        drive, rest = ntpath.splitdrive(cwd)
+        return bool(drive) and rest.startswith(("\\", "/"))
 
     @property
     def updated_at(self) -> int | None:

@@ -174,11 +174,16 @@ class ListedRow:
 
     def end_change(self, *, is_attached: bool) -> RowChange:
         """Return what the end of a turn changes in the list: the session is unseen if nobody is
-        attached."""
-        if is_attached or self._unseen:
-            return NO_CHANGE
-        self._unseen = True
-        return RowChange(unseen=True)
+        attached; and a turn that took longer than TOUCH_MS was active until now, unless the agent
+        has told the time of its last activity in it."""
+        now, change = now_ms(), NO_CHANGE
+        if not self._is_agents and now > self._touched + bounds.TOUCH_MS:
+            self._active = self._touched = now
+            change = RowChange(updated_at=now)
+        if not is_attached and not self._unseen:
+            self._unseen = True
+            change = replace(change, unseen=True)
+        return change
 
     def opening_change(self) -> RowChange:
         """Return what a client that opens the session changes: it has seen what happened."""
@@ -237,12 +242,6 @@ class ListedRow:
     def note_activity(self) -> None:
         """Note that something begins in the session now."""
         self._active, self._is_agents = now_ms(), False
-
-    def note_end(self) -> None:
-        """Note that a turn ends now. If the agent has told the time of its last activity in it,
-        that stays."""
-        if not self._is_agents:
-            self._active = now_ms()
 
     def on_changed_elsewhere(self) -> None:
         """Note that another process changed the row: the next prompt writes to it in any case."""

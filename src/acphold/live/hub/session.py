@@ -347,7 +347,6 @@ class HubSession:
 
     def turn_over(self) -> None:
         """Begin to rest: the last turn of the queue has ended."""
-        self.row.note_end()
         self.rest.begin(positions=any(known.positions for known in self.attachments))
 
     @property
