@@ -132,6 +132,11 @@ async def test_it_sees_the_session_and_neither_answers_nor_changes_anything(
     sandbox = SANDBOXES[kind]
     if shutil.which(sandbox[0]) is None or not starts(sandbox):
         pytest.skip(f"{sandbox[0]} does not start here")
+    await only_looks(home, sandbox, **capabilities)
+
+
+async def only_looks(home: Home, sandbox: list[str], **capabilities: Any) -> None:
+    """Assert that a client in this sandbox sees a session that asks, and can do nothing there."""
     async with asking(home) as (session, turn):
         asked, told = await join(home, session, sandbox, **capabilities)
         assert asked == 0
