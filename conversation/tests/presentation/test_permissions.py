@@ -57,6 +57,27 @@ def test_arguments_of_any_depth_are_shown() -> None:
         assert permission(call, params).blocks[1].text
 
 
+UNREADABLE = [b"1e999", b'"\xff"', *(b"[" * depth + b"]" * depth for depth in range(200, 1200))]
+
+
+@pytest.mark.parametrize("name", [b"x", b"\xff"])
+def test_beside_what_cannot_be_read_a_command_stands_whole_and_no_title_stands_as_it(
+    name: bytes,
+) -> None:
+    command = "rm -rf " + "build " * 900
+    for value in UNREADABLE:
+        given = b'{"command":"%b","%b":%b}' % (command.encode(), name, value)
+        call = {"title": b'"git status"', "kind": b'"execute"', "rawInput": given}
+        [run] = [it for it in permission(call, b"{}").blocks if it.kind == "command"]
+        assert command in run.text
+
+
+def test_what_would_run_may_have_no_name() -> None:
+    call = {"title": b'"List"', "kind": b'"execute"', "rawInput": b'["rm","-rf","build"]'}
+    told = [(it.kind, it.text) for it in permission(call, b"{}").blocks]
+    assert told == [("command", "rm -rf build"), ("text", "List")]
+
+
 def test_in_a_list_and_in_a_notice_a_command_stands_for_a_title_of_it_that_was_cut_off() -> None:
     command = "find . -name '*.py' -delete && git push --force"
     for title in (f"`{command}`", f"`{command[:20]}…`", f"{command[:20]}..."):

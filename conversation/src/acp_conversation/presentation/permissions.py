@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.raw_update import items, members, string
+from acp_conversation.history.raw_update import UNREADABLE, items, members, string
 from acp_conversation.history.timeline import ToolCall
 from acp_conversation.presentation.blocks import (
     Block,
@@ -294,9 +294,22 @@ def bare(text: str) -> str:
 
 
 def _input(tool: ToolCall) -> Mapping[str, Any]:
-    """Return the arguments by name; what has none, under ""."""
-    value = tool.input
-    return value if isinstance(value, dict) else {"": value}
+    """Return the arguments by name; what has none, under "". One that cannot be read is its JSON,
+    and hides no other: a number may be out of range."""
+    raw = (tool.raw_input or b"null").decode(errors="replace").encode()
+    if named := members(raw):
+        return {name: _value(item) for name, item in named.items()}
+    value = _value(raw)
+    return {} if value in (None, {}) else {"": value}
+
+
+def _value(raw: bytes) -> Any:
+    try:
+        value = msgspec.json.decode(raw)
+        _spell(value)  # which may fail where it is nested deeply
+    except UNREADABLE:
+        return raw.decode()
+    return value
 
 
 def whole_texts(tool: ToolCall) -> dict[str, str]:
@@ -344,16 +357,7 @@ def arguments(
     text of a diff against the file as it is, which has all other lines. The file of its
     diffs, a unified diff of the same changes, and `folders_outside` are left out.
     """
-    raw = tool.raw_input or b""
-    if raw in (b"", b"{}", b"null"):
-        return []
-    try:
-        value = msgspec.json.decode(raw)
-        if not isinstance(value, dict):
-            return [Argument("", _spell(value))]
-        found = [Argument(str(name), _spell(item)) for name, item in value.items()]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return [Argument("", raw.decode(errors="replace"))]
+    found = [Argument(name, _spell(value)) for name, value in _input(tool).items()]
     in_diff: dict[str, str] = {}
     diffs, file = tool.diffs, _file(tool)
     _, outside = _outside(tool)
@@ -371,6 +375,8 @@ def arguments(
             if text := (string(members(item).get(f"{what}Text")) or "").rstrip("\n"):
                 in_diff[text] = f"(all of the diff's {what} lines)"
     parts = {it.name: PARTS.get(it.name, "") for it in found}
+    if tool.kind == "execute" and [*parts] == [""]:
+        parts[""] = "what"  # there is nothing else that would run
     return [
         Argument(
             it.name,
