@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from acphold.imports.crew import each, read_beside, read_listed
 from acphold.imports.explanation import Explanation, explain
-from acphold.imports.forgetting import Forgettable, find_turn, forget
+from acphold.imports.forgotten_turns import Forgettable, find_turn, forget
 from acphold.imports.growth import Growth, ImportMemory
 from acphold.imports.heads import WORTH_LISTING, give_up_lost
 from acphold.imports.intake import (

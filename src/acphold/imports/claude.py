@@ -186,14 +186,16 @@ def _tree(source: Source) -> RecordTree:
             raise NotStraightError  # a plan of tasks is told from its beginning
         head = found or _RecordHead()
         record_id = "" if head.isSidechain else head.uuid
+        said: object = None
         typed = bool(record_id) and head.type == "user" and b'"tool_result"' not in line.raw
-        record = readable(line.raw, Missed()) or {} if typed else {}
-        said = look_up(record, "message", "content")
+        if typed:
+            record = readable(line.raw, Missed()) or {}
+            said, typed = look_up(record, "message", "content"), _is_typed(record)
         tree.add(
             record_id,
             head.parentUuid or head.logicalParentUuid,
-            typed=typed and _is_typed(record),
-            command=_first_words(said).startswith(_COMMANDS),
+            typed=typed,
+            command=typed and _first_words(said).startswith(_COMMANDS),
             answers=head.type == "assistant" and not head.isApiErrorMessage,
             words=said,
         )

@@ -187,10 +187,9 @@ def _shown_in(path: Path) -> frozenset[str]:
     shown: set[str] = set()
     for line in lines(path, Missed()):
         if b'"event_msg"' in line.raw:
-            for row in line.raw.split(b'{"timestamp"'):  # there may be several on a line
-                if event := _SHOWN.search(row):
-                    kind = event[1].decode()
-                    shown.add(_SHOWN_AS.get(kind, kind))
+            for event in _SHOWN.finditer(line.raw):  # there may be several on a line
+                kind = event[1].decode()
+                shown.add(_SHOWN_AS.get(kind, kind))
             if len(shown) == 3:
                 break
     return frozenset(shown)

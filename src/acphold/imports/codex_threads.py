@@ -94,7 +94,7 @@ class _Prompt(NamedTuple):
 
 
 class _TakenBack(NamedTuple):
-    """What was taken back in a file: its prompts, and the ordinals from the first one's turn to
+    """Prompts taken back in a file, and the ordinals from the first one's turn to
     the record that took it back."""
 
     prompts: list[_Prompt]

@@ -214,13 +214,25 @@ def command_fields(found: list[Object], cwd: str, *, old: bool) -> Object:
     return fields | ({"locations": places} if places else {})
 
 
+_CALLS: Final = frozenset(
+    {
+        "CommandExecution", "DynamicToolCall", "FileChange", "ImageView", "McpToolCall",
+        "SubAgentActivity", "WebSearch",
+    }
+)  # fmt: skip
+"""The items on the screen that are calls."""
+
+
 def item_fields(item: Object) -> Object:
     """Return the fields of a call on the screen, as codex-acp 2 shows it; empty for other items."""
+    kind = text(item, "type")
+    if kind not in _CALLS:
+        return {}
     purposes, cwd = objects(item, "parsed_cmd"), _local(text(item, "cwd"))
     only = purposes[0] if len(purposes) == 1 else {}
     path, query = _local(text(item, "path") or text(only, "path")), text(only, "query")
     server, tool = text(item, "server"), text(item, "tool")
-    match text(item, "type"), text(only, "type"):
+    match kind, text(only, "type"):
         case "CommandExecution", "read":
             path = os.path.join(cwd, path)
             fields = call_fields(f"Read file '{path}'", "read", only, path)
@@ -243,14 +255,12 @@ def item_fields(item: Object) -> Object:
             fields = call_fields(f"Web search: {query}" if query else "Web search", "search", asked)
         case "ImageView", _:
             fields = call_fields(f"View Image {path}", "read", {"path": path}, path)
-        case "SubAgentActivity", _:
+        case _:
             done, name = text(item, "kind"), text(item, "agent_path").rpartition("/")[2]
             asked = {"agentPath": item.get("agent_path"), "activityKind": done}
             fields = call_fields(
                 f"{_DONE_TO_AGENT.get(done, done)} subagent {name}", "other", asked
             )
-        case _:
-            return {}
     if words := text(item, "aggregated_output"):
         fields["content"] = [fenced(words, language(fields))]
     if output := {name: item[name] for name in _OUTPUTS if item.get(name) not in (None, "")}:

@@ -7,7 +7,6 @@ fail, as nothing runs any more.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
@@ -72,7 +71,7 @@ class EntryWriter:
         self._session_usage: dict[str, int] = {}
         self._session_cost: float | None = None
         self._has_list_title = False
-        self._told: Counter[str] = Counter()
+        self._told: dict[str, int] = {}
         self.offset = 0
         """The byte at which the line that is being told begins, if its reader says so."""
         self.offsets: dict[str, int] = {}
@@ -80,6 +79,8 @@ class EntryWriter:
 
     def take(self, *, whole_turns: bool = False) -> list[PastEntry]:
         """Return the entries since the last call; with `whole_turns`, of finished turns only."""
+        if not self._entries:
+            return []  # as after most records
         count = len(self._entries)
         if whole_turns and self._turn_open and self._last != "done":
             count = self._finished
@@ -113,7 +114,7 @@ class EntryWriter:
         if not blocks:
             return
         self.end_turn()
-        words = "".join(text(block, "text") for block in blocks)
+        words = "".join([text(block, "text") for block in blocks])
         self._write_prompt(_encode(blocks), words, turn)
         self._turn_open = True
         self._last = "prompt"
@@ -350,8 +351,8 @@ class EntryWriter:
         # With its words: some programs number their prompts, in every conversation from 0.
         words = squeeze(said)
         digest = f"{digest_of(turn or f'{self._told_at} {words}')}{digest_of(words)}"
-        self._told[digest] += 1
-        if (count := self._told[digest]) > 1:
+        self._told[digest] = count = self._told.get(digest, 0) + 1
+        if count > 1:
             digest = f"{digest}-{count}"
         self.offsets[digest] = self.offset
         self._entries.append(PastEntry(PROMPT, self._now, raw, seq, digest))

@@ -1,4 +1,4 @@
-"""What the journal has of a conversation, and where each part of it comes from."""
+"""The journal's turns of a conversation, and the sources that each of them comes from."""
 
 from __future__ import annotations
 

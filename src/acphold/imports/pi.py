@@ -77,18 +77,18 @@ def _tree(source: Source) -> RecordTree:
     tree = RecordTree(ROWS, begin=source.begin)
     for _, found in tree.heads(source.path, OBJECTS):
         record = found or {}
-        kind, role = text(record, "type"), text(record, "message", "role")
+        kind, message = text(record, "type"), obj(record, "message")
+        role, said = text(message, "role"), message.get("content")
         record_id = "" if kind == "session" else text(record, "id")
         # A person who goes back may have the branch that is left summarised before the new one.
         command = role == "bashExecution" or kind == "branch_summary"
-        parent = text(record, "parentId")
         tree.add(
             record_id,
-            parent,
+            text(record, "parentId"),
             typed=command or role == "user",
             command=command,
-            answers=role == "assistant" and bool(objects(record, "message", "content")),
-            words=look_up(record, "message", "content"),
+            answers=role == "assistant" and bool(objects(said)),
+            words=said,
         )
     return tree
 

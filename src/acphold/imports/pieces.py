@@ -33,6 +33,9 @@ from acphold.imports.values import squeeze, text
 PIECE_BYTES: Final = 512 << 10
 """Approximate size taken in at once: the journal's other writers wait for it."""
 
+UNDIGESTED: Final = 256
+"""Entries of a turn that are digested together: most turns are over before, and need no digest."""
+
 TITLE_CHARACTERS: Final = 80
 """Characters of a first prompt used as the title of an untitled conversation."""
 
@@ -201,16 +204,17 @@ def pieces(
             end = next(n for n, there in compared.known.items() if there == compared.rest)
             wanted.insert(0, (places[compared.rest], known.turns[end].count))
             ended = known.turns[end].end
-    news = transcript.numbered() if compared is None else _of_turns(transcript, wanted)
+    news = enumerate(transcript) if compared is None else _of_turns(transcript, wanted)
     if compared is not None and not wanted and not known.forgotten:
         news = iter(())  # its facts are known from the comparison
     entries: list[PastEntry] = []
     size = 0
     is_first = True
     for place, entry in news:
-        was_ended, ended = entry.kind == TURN_END and entry.raw == ended, b""
-        if was_ended:
-            continue  # where the source ended before
+        if ended:
+            was_ended, ended = entry.kind == TURN_END and entry.raw == ended, b""
+            if was_ended:
+                continue  # where the source ended before
         if entry.kind == MOVED:
             entries.append(entry)
         elif shown := out.entry(place, entry) if out else entry:
@@ -293,6 +297,7 @@ class _SourceEntries:
         self.turn = Turn()
         self.number = -1
         self._digest = blake2b(digest_size=8)
+        self._undigested: list[PastEntry] = []
         self._first_prompt: str | None = None
         self._left_out: set[int] = set()
         self._closing: list[PastEntry] = []
@@ -312,12 +317,14 @@ class _SourceEntries:
                 self.count += 1
                 if entry.kind == PROMPT:
                     self.number += 1
-                    self.turn, self._digest = Turn(entry.turn), blake2b(digest_size=8)
-                    self.turn.offset = writer.offsets.get(entry.turn, 0)
+                    self.turn = Turn(entry.turn, offset=writer.offsets.get(entry.turn, 0))
+                    self._digest, self._undigested = blake2b(digest_size=8), []
                     if self._first_prompt is None and self.number not in self._left_out:
                         self._first_prompt = first_line(entry.raw)
                 self.turn.count += 1
-                self._digest.update(entry.kind.encode() + entry.raw)
+                self._undigested.append(entry)
+                if len(self._undigested) == UNDIGESTED:
+                    self._digest_all()
                 yield entry
         self._left = len(writer.take())  # of an unfinished turn
         if not self._whole_turns:
@@ -338,15 +345,16 @@ class _SourceEntries:
         """Take no title from the turns with these numbers."""
         self._left_out, self._first_prompt = numbers, None
 
-    def numbered(self) -> Iterator[tuple[int, PastEntry]]:
-        """Yield all entries, each with its place."""
-        for entry in self:
-            yield self.count - 1, entry
-
     @property
     def digest(self) -> str:
         """The digest of the entries of the turn so far."""
+        self._digest_all()
         return self._digest.hexdigest()
+
+    def _digest_all(self) -> None:
+        for entry in self._undigested:
+            self._digest.update(entry.kind.encode() + entry.raw)
+        self._undigested = []
 
     def piece(self, entries: list[PastEntry], *, is_last: bool = False) -> NewsPiece:
         """Return a piece of these entries, the last ones so far."""
@@ -389,8 +397,8 @@ def _of_turns(
             yield 0, PastEntry(MOVED, 0, b"%d" % (-1 - left.popleft()[0]))
 
     yield from moved()
-    for entry in transcript:
-        before.append((transcript.count - 1, entry))
+    for place, entry in enumerate(transcript):
+        before.append((place, entry))
         if entry.kind in (AUTHOR, SENT):
             continue
         if left and left[0][0] < transcript.number:

@@ -129,14 +129,15 @@ class RecordTree:
                 held.setdefault(parent, []).append((number, line))
                 size += len(line.raw)
                 continue
-            due = [(number, line)]
+            yield line
+            waiting[number] = 0
+            due = held.pop(number)[::-1] if number in held else []
             while due:
                 number, line = due.pop()
                 yield line
                 waiting[number] = 0
-                free = held.pop(number, [])
-                size -= sum(len(child.raw) for _, child in free)
-                due += reversed(free)
+                size -= len(line.raw)
+                due += reversed(held.pop(number, []))
 
     @cached_property
     def _links(self) -> _TreeLinks:

@@ -1,4 +1,4 @@
-"""What decodes of damaged lines and documents: programs are killed in the middle of a write.
+"""Salvage from damaged lines and documents: programs are killed in the middle of a write.
 
 A line may hold several objects; zeros that a crash left; half an object, with a whole one behind
 it that was written after the restart; or only the beginning of an object, because a string in it
@@ -20,6 +20,8 @@ import json
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from acp_wire.schema.salvage import repair
 from acphold.imports.values import UNREADABLE, Missed, Object
@@ -46,7 +48,7 @@ _REVERSED_MARK: Final = re.compile(rb'"(\\*)|[{}]')
 _scan: Final = json.JSONDecoder(strict=False).raw_decode
 
 
-class RecordLine(NamedTuple):
+class RecordLine(Struct, frozen=True, gc=False):
     """One line of a file, or one of several objects on it, and its offset."""
 
     offset: int

@@ -82,7 +82,7 @@ def marker_of(last: Entry | None) -> Marker | None:
 
 
 class Known(Struct):
-    """What a journal has of a conversation: its turns, its newest valid marker, the numbers of all
+    """A conversation as a journal has it: its turns, its newest valid marker, the numbers of all
     markers, and the turns that a person had taken out."""
 
     turns: list[Turn]

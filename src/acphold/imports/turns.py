@@ -191,8 +191,8 @@ def is_like(one: str, other: str) -> bool:
 
 
 Verdict = Literal["related", "strange", "differs"]
-"""How a transcript stands to a session: they share turns; they share none; it goes on otherwise
-than somebody went on here."""
+"""The relation of a transcript to a session: they share turns; they share none; it goes on
+otherwise than somebody went on here."""
 
 
 class Comparison(Struct):

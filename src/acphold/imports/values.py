@@ -51,8 +51,11 @@ def look_up(value: object, *path: str) -> object:
 
 def text(value: object, *path: str) -> str:
     """Return the string at `path`, or ""."""
-    found = look_up(value, *path)
-    return found if isinstance(found, str) else ""
+    for name in path:  # not by `look_up`: a tenth of an import is spent here
+        if not isinstance(value, dict):
+            return ""
+        value = value.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def first_text(value: object, names: Iterable[str]) -> str:

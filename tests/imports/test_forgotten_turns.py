@@ -9,7 +9,7 @@ import pytest
 from acp_conversation.history.entries import Origin
 from acphold.errors import HeldElsewhereError
 from acphold.imports.claude import KEY
-from acphold.imports.forgetting import find_turn, forget
+from acphold.imports.forgotten_turns import find_turn, forget
 from acphold.journal.copies import copy
 from acphold.journal.journal import Journal, history
 from acphold.journal.rows import NewSession
