@@ -30,6 +30,7 @@
     │   ├── AgentBusyError         at work on a cancelled turn, or not reading its stdin
     │   └── AgentTimeoutError      did not answer a request of ours in time
     ├── TermsDifferError           a session on other terms than those of the client
+    ├── TermsLostError             a session on terms that its agent has no longer
     ├── RuntimeFolderError         the folder for sockets cannot be used
     ├── HeldElsewhereError         another process has the session live          -32050
     ├── OtherAgentError            a session of an agent that does not run here      -32051
@@ -284,6 +285,17 @@ class TermsDifferError(AcpError):
         super().__init__(
             f"this works on the terms of another client ({there}), and you have chosen others "
             f"({own}); {way_out}"
+        )
+
+
+class TermsLostError(AcpError):
+    """A prompt would leave by another endpoint or account than that which a client had chosen."""
+
+    def __init__(self, session_id: str, its: str) -> None:
+        super().__init__(
+            f"this session stood on {its}, which its agent has no longer, so nothing is sent to "
+            "it; load it in a client that chooses that again, or continue a copy on what the agent "
+            f"has by itself: acphold continue {session_id} --from last"
         )
 
 

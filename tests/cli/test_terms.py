@@ -95,7 +95,9 @@ async def test_two_editors_a_kill_of_the_daemon_and_no_trace_of_their_terms(
         await plain.load(session)
         inbox = home.run("inbox")
         assert "load it in a client that chooses its provider or sign-in again" in inbox.stdout
-        await plain.prompt(session, {"say": "mine"})  # a person's own, told of nothing
+        with pytest.raises(Refused, match="continue a copy") as refused:
+            await plain.prompt(session, {"say": "mine"})
+        said.append(str(refused.value))
         assert "later" not in json.dumps(received(tmp_path / "plain.log"))
     async with editor(home, tmp_path / "again.log") as again:
         await again.call("providers/set", OTHER)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -294,4 +297,122 @@ async def test_a_sign_in_with_the_agents_own_program_takes_the_place_of_a_client
         await one.call("authenticate", SIGN_IN)
         await house.desk.on_sign_in_outside()
         assert house.agent.terms.label == "provider “main”"
+        await house.turn(one, session, "hello", "hi")
+
+
+async def test_an_editor_sends_no_prompt_of_another_that_waits_elsewhere(journal: Path) -> None:
+    async with both(journal) as (first, second):
+        accept(first, second)
+        one, session = await first.opened()
+        await one.call("providers/set", PROVIDER)
+        two = await second.client()
+        await two.call("providers/set", PROVIDER)
+        await two.load(session)
+        turn = await first.begun(one, session, "long")
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": "mine"}]}
+        waiting = asyncio.ensure_future(two.call("session/prompt", params))
+        await one.call("session/list", {})
+        error = await one.refused("providers/set", OTHER)
+        assert "once the other client has left" in error.message
+        await first.agent.end(session)
+        await turn
+        await first.agent.prompted(session)
+        await first.agent.end(session)
+        await waiting
+        assert told(first) == ["providers/set"]
+
+
+async def test_a_sign_in_that_an_agent_keeps_itself_is_not_missed_after_a_restart(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        accept(house)
+        house.agent.can("load")
+        house.agent.results["session/load"] = b"{}"
+        one, session = await house.opened()
+        await one.call("authenticate", {"methodId": "browser"})
+        await queued(one, session, do="set", restarts=True)
+        await house.begun(one, session, "long")
+        await queued(one, session)
+    async with shared(journal) as house:
+        house.agent.can("load")
+        house.agent.results["session/load"] = b"{}"
+        await house.loaded(session)
+        await house.agent.prompted(session)
+        await house.agent.end(session)
+
+
+async def left_on_lost_terms(journal: Path) -> str:
+    """A session on a provider that no process knows any more."""
+    async with shared(journal) as house:
+        accept(house)
+        one, session = await house.opened()
+        await one.call("providers/set", PROVIDER)
+        await house.turn(one, session, "hello", "hi")
+    return session
+
+
+@asynccontextmanager
+async def later(journal: Path) -> AsyncIterator[Shared]:
+    """A process that comes later."""
+    async with shared(journal) as house:
+        accept(house)
+        house.agent.can("load")
+        house.agent.results["session/load"] = b"{}"
+        yield house
+
+
+async def test_nothing_is_said_in_a_session_whose_chosen_terms_are_lost_until_they_are_chosen(
+    journal: Path,
+) -> None:
+    session = await left_on_lost_terms(journal)
+    async with later(journal) as house:
+        page = await house.loaded(session)
+        assert "So nothing is sent" in json.dumps(page.messages, ensure_ascii=False)
+        words = {"sessionId": session, "prompt": [{"type": "text", "text": "secret"}]}
+        for method in ("session/prompt", "_session/steering"):
+            error = await page.refused(method, words)
+            assert "stood on provider “main”" in error.message
+            assert f"acphold continue {session} --from last" in error.message
+        page.tell("_session/steering", words)
+        await page.call("session/list", {})
+        assert "secret" not in json.dumps([house.agent.asked, house.agent.told])
+        editor = await house.loaded(session)
+        await editor.call("providers/set", OTHER)
+        await house.turn(page, session, "hello", "hi")  # it joins on those
+
+
+async def test_a_copy_of_a_session_whose_terms_are_lost_goes_on_on_the_agents_own(
+    journal: Path,
+) -> None:
+    session = await left_on_lost_terms(journal)
+    async with later(journal) as house:
+        page = await house.client()
+        copy = (await page.call("_acphold/fork", {"sessionId": session}))["sessionId"]
+        await page.load(copy)
+        turn = page.begin_prompt(copy, "hello")
+        await house.agent.until_at_work()
+        await house.agent.end(house.agent.at_work[0])
+        await turn
+
+
+async def test_lost_terms_of_another_agent_hold_nothing_up(journal: Path) -> None:
+    session = await left_on_lost_terms(journal)
+    async with later(journal) as house:
+        house.agent.key = "another"
+        one = await house.loaded(session)
+        turn = one.begin_prompt(session, "hello")
+        await house.agent.until_at_work()
+        await house.agent.end(house.agent.at_work[0])
+        await turn
+
+
+async def test_variables_that_are_gone_are_only_told(journal: Path) -> None:
+    async with shared(journal) as house:
+        house.agent.terms = Terms(variables=(("A_KEY", "one"),))
+        one, session = await house.opened()
+        await house.turn(one, session, "hello", "hi")
+    async with later(journal) as house:
+        one = await house.loaded(session)
+        assert "unless you choose that again" in json.dumps(one.messages)
         await house.turn(one, session, "hello", "hi")

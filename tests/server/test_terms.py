@@ -169,6 +169,19 @@ async def test_a_session_of_another_process_does_not_move_and_the_refusal_says_s
         await two.call("session/load", open_params(session, "/"))
         await two.prompt(session, {"say": "joined"})
         await two.call("providers/set", GATEWAY)
-        error = await two.refused("session/prompt", prompt_params(session, {"say": "no"}))
-        assert "in another process" in error.message
-        assert "close it there, then load it here" in error.message
+        words = prompt_params(session, {"say": "no"})
+        add = {"sessionId": session, "change": {"do": "add", "prompt": words["prompt"]}}
+        for method, params in (
+            ("session/prompt", words),
+            ("_session/steering", words),
+            ("_acphold/queue", add),
+            ("_vendor/unknown", {"sessionId": session}),
+        ):
+            error = await two.refused(method, params)
+            assert "in another process" in error.message, method
+            assert "close it there, then load it here" in error.message
+        two.tell("_session/steering", words)
+        await two.call("_acphold/queue", {"sessionId": session})  # to look is no word
+        await two.call("providers/set", {"sessionId": session, **GATEWAY})
+        assert not received(log, "providers/set")  # it is about no session
+        assert not received(log, "_session/steering")

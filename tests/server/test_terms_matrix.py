@@ -43,7 +43,7 @@ CAN: Final[dict[str, dict[str, Any]]] = {
 
 GUEST: Final = Principal(name="a token", tenant="", scopes=frozenset({"watch", "prompt"}))
 
-REFUSALS: Final = ("terms of another client", "stands on")
+REFUSALS: Final = ("terms of another client", "stood on")
 
 
 class Case(NamedTuple):
@@ -225,13 +225,15 @@ def judge(case: Case, world: World, before: int) -> None:
     for where in got:
         if own:
             assert where == own, case
-        elif case.who == "queue" and is_lost:
-            assert case.kind == "nothing", case
+        elif is_lost and case.kind != "nothing":
+            assert case.kind == "variable", case
+            assert case.who != "queue", case
         else:  # it joins on those of the session
             assert where == ({} if is_lost else chosen), case
     logged_out = case.kind == "authenticate" and case.happened == "logged out"
+    is_chosen_and_lost = is_lost and case.kind in ("authenticate", "providers")
     must_be_answered = (
-        case.who in ("page", "token", "ask", "gone")
+        (case.who in ("page", "token", "ask", "gone") and not is_chosen_and_lost)
         or (case.who == "reloaded" and not (logged_out and case.how == "prompts"))
         or (case.who == "first" and case.how == "opens")
         or (case.who == "second" and case.kind == "nothing")

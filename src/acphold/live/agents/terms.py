@@ -20,7 +20,7 @@ They may hold keys: they are kept in memory only, and are part of no message, lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -94,15 +94,22 @@ class Terms(Struct, frozen=True):
     @property
     def label(self) -> str:
         """The terms in words, without their values."""
-        words = [it.label for it in self.choices] + [
-            f"variable {name}" for name, _ in self.variables
-        ]
-        return ", ".join(words) or "what the agent has by itself"
+        return self._words(self.choices) or "what the agent has by itself"
+
+    @property
+    def lost_label(self) -> str:
+        """What of them ends with the agent's process, in words; "" for nothing. It remembers by
+        itself, or asks for, a sign-in that has nothing but its `methodId`."""
+        return self._words([it for it in self.choices if it.is_told_always])
+
+    def _words(self, choices: Iterable[Choice]) -> str:
+        names = [f"{VARIABLE}{name}" for name, _ in self.variables]
+        return ", ".join([*(it.label for it in choices), *names])
 
     def stand_for(self, label: str) -> bool:
         """Return True if a session that stood on terms with this label may go on on these: only
         choices take the place of choices."""
-        return bool(self.choices) or (bool(self.variables) and label.startswith(VARIABLE))
+        return bool(self.choices) or (bool(self.variables) and not is_chosen(label))
 
     def after(self, method: str, params: bytes) -> Terms:
         """Return the terms after a request that changes them, which the agent has accepted."""
@@ -125,6 +132,11 @@ class Terms(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"<terms: {self.label}>"
+
+
+def is_chosen(label: str) -> bool:
+    """Return True if terms with this label have choices, not variables alone."""
+    return bool(label) and not label.startswith(VARIABLE)
 
 
 def variables_in(env: Mapping[str, str], agent: str) -> tuple[tuple[str, str], ...]:

@@ -551,7 +551,9 @@ class Desk:
             await conversation.session.row.open_in(setup.cwd, setup.additional_directories)
         if starts:
             await conversation.waiting.wake()
-            await conversation.waiting.note_terms()
+            # What the session stood on says nothing about another agent, which it comes to.
+            is_moved = moves and row.agent != self.agent.key and self._is_own(conversation)
+            await conversation.waiting.note_terms(anew=is_moved)
         return conversation
 
     # -- closing --------------------------------------------------------------------------

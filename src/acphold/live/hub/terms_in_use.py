@@ -19,7 +19,7 @@ from msgspec import Struct
 from acp_wire.schema import AUTHENTICATE, LOGOUT
 from acphold import errors
 from acphold.live.agents.interface import ask
-from acphold.live.agents.terms import TERMS_SECONDS, Terms
+from acphold.live.agents.terms import TERMS_SECONDS, Terms, is_chosen
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.hub import can_close
@@ -76,6 +76,14 @@ def require_own_terms(client: Client, conversation: Conversation, desk: DeskInHu
     raise errors.TermsDifferError(agent.terms.label, own.label, way_out)
 
 
+def require_known_terms(conversation: Conversation) -> None:
+    """Refuse to say anything in a session whose chosen terms its agent has no longer: it would
+    work for another account, or elsewhere. Raises TermsLostError."""
+    its = conversation.session.queue.terms
+    if is_chosen(its) and not conversation.side.agent.terms.stand_for(its):
+        raise errors.TermsLostError(conversation.id, its)
+
+
 class TermsChange(Struct, frozen=True):
     """A request by which a client changes the terms of the agent of a desk."""
 
@@ -87,14 +95,13 @@ class TermsChange(Struct, frozen=True):
     def require_agreement(self) -> None:
         """Refuse it if it would send another client's prompts elsewhere: TermsDifferError.
 
-        At the desk of one editor, only a turn of another client counts.
+        At the desk of one editor, only turns of other clients count, which run or wait.
         """
         agent, there = self.desk.agent, list[Client]()
         if self.desk.surroundings is None:
             there = _clients_at(self.desk)
         else:
-            turns = (it.turns.running for it in self.desk.conversations)
-            there = [it.client for it in turns if it is not None and it.client is not None]
+            there = [it for each in self.desk.conversations for it in each.turns.clients]
         new = agent.terms.after(self.method, self.params)
         if not self._is_agreed(there, new):
             way_out = "it can be changed once the other client has left"

@@ -117,6 +117,11 @@ class Turns(Struct, eq=False):
         return self._queue[0] if self._queue else None
 
     @property
+    def clients(self) -> list[Client]:
+        """The clients whose turns are not over."""
+        return [turn.client for turn in self._queue if turn.client is not None]
+
+    @property
     def is_cancelling(self) -> bool:
         """True while the agent works on a turn that was cancelled."""
         turn = self._last_sent

@@ -181,7 +181,7 @@ class WaitingQueue(Struct, eq=False):
         With `anew` its person has just chosen; else an agent that lacks terms changes nothing.
         """
         terms = self._side.agent.terms
-        label = terms.label if terms else ""
+        label = terms.lost_label
         if not anew and (not terms or self._lacks_terms):
             return
         if self._session.queue.terms != label:

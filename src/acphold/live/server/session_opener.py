@@ -36,6 +36,7 @@ from acphold.journal.owners import other_owner
 from acphold.live.agents import air
 from acphold.live.agents.capabilities import INTRODUCTION, KEPT_IN_FRONT, answer_without_agent
 from acphold.live.agents.interface import HubAgent
+from acphold.live.agents.terms import is_chosen
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.annotations import AGENT, notice, time_update
 from acphold.live.hub.attachment import Attachment, Client
@@ -76,6 +77,10 @@ ON_TERMS_HOW = "Another client has chosen that for its agent; so your prompts go
 
 LOST_TERMS = "This session stood on {}, which its agent has no longer"
 LOST_TERMS_HOW = "Your prompts use what the agent has by itself, unless you choose that again."
+LOST_CHOICE_HOW = (
+    "So nothing is sent to it until a client chooses that again. You can read it, or continue a "
+    "copy on what the agent has by itself: acphold continue {} --from last"
+)
 
 OpenAtDesk = Callable[[Client, str, Setup], Awaitable[tuple[Conversation, Attachment]]]
 """`Desk.load` or `Desk.resume`."""
@@ -458,7 +463,8 @@ class SessionOpener(Struct, eq=False):
         if client.offer.is_line or agent.key in client.terms:
             return
         if its and not agent.terms.stand_for(its):
-            update = notice(LOST_TERMS.format(its), LOST_TERMS_HOW, "warning")
+            how = LOST_CHOICE_HOW.format(conversation.id) if is_chosen(its) else LOST_TERMS_HOW
+            update = notice(LOST_TERMS.format(its), how, "warning")
         elif agent.terms.choices:
             update = notice(ON_TERMS.format(agent.terms.label), ON_TERMS_HOW)
         if update is not None:

@@ -29,7 +29,7 @@ from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.ownership import end_of_sent
 from acphold.live.hub.prompt_turn import PromptTurn
 from acphold.live.hub.router import Asker
-from acphold.live.hub.terms_in_use import TermsChange, require_own_terms
+from acphold.live.hub.terms_in_use import TermsChange, require_known_terms, require_own_terms
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
 from acphold.live.server.desks import Desks
@@ -87,6 +87,8 @@ class SessionRequests(Struct, eq=False):
         sent = find_sent_in_meta(meta)
 
         def begin() -> None:
+            if conversation.session.queue.terms:
+                require_known_terms(conversation)
             author = conversation.session.attachments.of(self._client)
             params = request.params if sent is None else without_position(request.params)
 
@@ -120,6 +122,12 @@ class SessionRequests(Struct, eq=False):
         if self._client.terms:
             require_own_terms(self._client, conversation, self._desks.opened)
 
+    def _check_words_elsewhere(self, session_id: str, method: str, params: bytes) -> None:
+        """The same, for whatever says something in a session that is live in another process."""
+        changes = method == capabilities.QUEUE_METHOD and queue_request(params).change is not None
+        if changes or method_of(method).by == "agent":
+            self._check_terms_elsewhere(session_id)
+
     def _check_terms_elsewhere(self, session_id: str) -> None:
         """The same, for a session that is live in another process, which knows nothing of them."""
         own = self._client.terms.get(self._openings.elsewhere.get(session_id, ""))
@@ -131,6 +139,7 @@ class SessionRequests(Struct, eq=False):
         """The same, for a session that may not be live."""
         if (conversation := self._desks.hub.live.get(session_id)) is not None:
             self._check_terms(conversation)
+            require_known_terms(conversation)
 
     def _join(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
         """Let the turn of a repeated prompt answer this request; False if no such turn waits or
@@ -198,6 +207,7 @@ class SessionRequests(Struct, eq=False):
         """Handle a notification of the agent's own."""
         session_id = session_id_in(params)
         if session_id is not None and self._remote.has(session_id):
+            self._check_words_elsewhere(session_id, method, params)
             self._remote.tell(session_id, method, params)
         else:
             check_words(method, params)
@@ -217,7 +227,9 @@ class SessionRequests(Struct, eq=False):
             await self._openings.wait(named)
             self._refuse_reader(named, request.method, request.params)
         session_id, client = named or "", self._client
-        if self._remote.has(session_id):
+        changes_terms = method_of(request.method).changes_terms
+        if self._remote.has(session_id) and not changes_terms:
+            self._check_words_elsewhere(session_id, request.method, request.params)
             self._remote.ask(session_id, request)
             return
         match request.method:
@@ -250,7 +262,6 @@ class SessionRequests(Struct, eq=False):
                 check_words(request.method, request.params)
                 asker = Asker(client, request.id)
                 scopes = client.scopes_in(session_id)
-                changes_terms = method_of(request.method).changes_terms
                 if not changes_terms:
                     self._check_terms_in(session_id)
                 async with self._desks.of(request, named, scopes, acts=True) as desk:
