@@ -1,7 +1,8 @@
 """Every member of every method, by scopes, relation to the session, and whether it is live.
 
 Each member of a request has a mark in its value. What reaches a scripted agent is then seen by the
-marks in all that it is sent. The methods and their members are those of the tables of the schema
+marks in all that it is sent. The answer is the one that the table and the relation promise: see
+`refusal_of`. The methods and their members are those of the tables of the schema
 and of the connection: one that no row here knows fails `test_every_method_and_member_has_a_row`.
 """
 
@@ -22,7 +23,12 @@ from acp_wire import schema
 from acp_wire.schema.methods import AGENT_METHODS, OPENING, UNSTABLE_METHODS
 from acp_wire.schema.salvage import field_types, split
 from acp_wire.schema.updates import kinds_to_withhold
-from acphold.errors import InvalidParamsError
+from acphold.errors import (
+    FORBIDDEN,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    InvalidParamsError,
+)
 from acphold.journal.access import SCOPES, Scope, Share
 from acphold.journal.rows import NewSession, RowChange
 from acphold.live.agents import air
@@ -35,7 +41,7 @@ from acphold.live.agents.extensions import (
 )
 from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, STOP
 from acphold.live.server.field_rights import ANSWERS, restrict, restrict_answer
-from acphold.live.server.methods import METHODS as TABLE
+from acphold.live.server.methods import METHODS as TABLE, method_of
 from acphold.live.server.positions import Sent, with_sent
 from acphold.live.server.principals import Principal
 from tests.editor import Refused
@@ -130,9 +136,6 @@ METHODS: Final[dict[str, tuple[Scope, set[str]]]] = {
 """The scope that each method needs, and the marks that reach the agent from whoever has `manage`
 and `prompt`, if the session is live."""
 
-INDEX: Final = {air.BATCH_GET, air.SUBSCRIBE, air.UNSUBSCRIBE}
-"""They are answered to a client that says that it is AIR with an index."""
-
 NEVER: Final = {STOP, SIGNED_IN}
 """They are for this user, and for processes of ours."""
 
@@ -145,7 +148,9 @@ NOT_IN_SESSIONS: Final = {
     "logout",
     PRESENCE,
     SIGNED_IN,
-    *INDEX,
+    air.BATCH_GET,
+    air.SUBSCRIBE,
+    air.UNSUBSCRIBE,
 }
 
 EXTRA: Final[dict[str, dict[str, Any]]] = {
@@ -161,7 +166,7 @@ def params_of(method: str, session_id: str) -> dict[str, Any]:
     if method not in NOT_IN_SESSIONS:
         found["sessionId"] = session_id
     if method == air.BATCH_GET:
-        found["sessionIds"] = [session_id]
+        found["sessionIds"] = [session_id, CAROLS]
     given = {name: value for name, value in found.items() if value is not None}
     return {**given, **EXTRA.get(method, {}), **BESIDE}
 
@@ -214,6 +219,9 @@ SAYS: Final[Mapping[str, dict[str, Any]]] = {
 SECRET: Final = "of alice alone"
 """A part of the title of each session."""
 
+CAROLS: Final = "carols-session"
+"""A session that nobody here may know of."""
+
 
 def principal(relation: str, scopes: tuple[Scope, ...], session_id: str) -> Principal:
     may = frozenset(scopes)
@@ -223,11 +231,12 @@ def principal(relation: str, scopes: tuple[Scope, ...], session_id: str) -> Prin
     return Principal(name=tenant, tenant=tenant, scopes=may, is_here=False)
 
 
-async def begin(house: Shared, session_id: str, relation: str) -> None:
-    """A session of alice's with one turn, which is not live."""
-    lease = await house.journal.create(NewSession(session_id, "puppet", "/", tenant="alice"))
+async def begin(house: Shared, session_id: str, relation: str, tenant: str = "alice") -> None:
+    """A session of a tenant's with one turn, which is not live."""
+    lease = await house.journal.create(NewSession(session_id, "puppet", "/", tenant=tenant))
     await append(house.journal, lease, said(1))
-    await house.journal.change(lease, RowChange(prompted=True, given=f"{session_id} {SECRET}"))
+    title = f"{session_id} of {tenant} alone"
+    await house.journal.change(lease, RowChange(prompted=True, given=title))
     await house.journal.release(lease)
     if relation.startswith("shared"):
         share = Share(session_id, "bob", relation == "shared to continue")
@@ -252,23 +261,26 @@ def marks(messages: list[Any]) -> set[str]:
     return set(found(messages))
 
 
-async def ask(house: Shared, client: Onlooker, method: str, params: dict[str, Any]) -> bool:
-    """Send it, and end the turn that it begins; True if it was not refused."""
+async def ask(house: Shared, client: Onlooker, method: str, params: dict[str, Any]) -> Any:
+    """Send it, and end the turn that it begins; its result, or the code of its refusal."""
     if method == "session/cancel":
         client.tell(method, params)
         await client.refused("session/load", {})  # handled once this is answered
-        return True
+        return None
     answered = client.begin(method, params)
     turn = (
         asyncio.create_task(end_turn(house)) if method in ("session/prompt", QUEUE_METHOD) else None
     )
     await asyncio.wait([answered])
-    is_done = answered.exception() is None
+    refusal = answered.exception()
     if turn is not None:
-        if is_done:
+        if refusal is None:
             await turn
         turn.cancel()
-    return is_done
+    if refusal is None:
+        return answered.result()
+    assert isinstance(refusal, Refused)
+    return refusal.code
 
 
 async def end_turn(house: Shared) -> None:
@@ -294,9 +306,13 @@ async def test_what_a_client_may_not_say_reaches_no_agent_and_starts_and_tells_n
             agent.results["session/set_config_option"] = b'{"configOptions":[]}'
             sessions = {method: f"{method}-session".replace("/", "-") for method in METHODS}
             owner = house.stranger(Principal(name="alice", tenant="alice"))
+            carol = house.stranger(Principal(name="carol", tenant="carol"))
             for session_id in sessions.values():
                 await begin(house, session_id, relation)
+            await begin(house, CAROLS, "own", "carol")
             if is_live:
+                await carol.introduce(None, {})
+                await carol.load(CAROLS)
                 await owner.introduce(None, {})
                 for session_id in sessions.values():
                     await owner.load(session_id)
@@ -320,32 +336,69 @@ class Case(Struct, frozen=True):
     says: str
     is_live: bool
 
+    @property
+    def may(self) -> frozenset[str]:
+        """The scopes of the client in this session."""
+        return frozenset(self.scopes) & SHARED.get(self.relation, frozenset(SCOPES))
+
+
+def refusal_of(case: Case) -> int | None:
+    """The code with which the table and the relation refuse this request; None if it has to be
+    answered."""
+    row, is_about_it = method_of(case.method), case.method not in NOT_IN_SESSIONS
+    needs = {*row.needed(json.dumps(params_of(case.method, case.session_id)).encode())}
+    may = case.may if is_about_it else frozenset(case.scopes)
+    if not needs <= {*case.scopes}:
+        return FORBIDDEN
+    if not may and is_about_it:
+        return RESOURCE_NOT_FOUND  # as if there were none
+    if not needs <= may:
+        return FORBIDDEN
+    if case.method in NEVER or (row.by == "index" and case.says != AIR):
+        return METHOD_NOT_FOUND
+    is_for_open = row.by in ("prompt", "session") and case.method != "session/close"
+    is_for_agent = row.by in ("agent", "entrance") or is_for_open
+    if "watch" not in may and (is_for_open or (is_for_agent and not case.is_live)):
+        return RESOURCE_NOT_FOUND  # the client could not open it
+    if "prompt" not in may and is_for_agent and not case.is_live:
+        return FORBIDDEN  # it would start the agent
+    return None
+
+
+def sessions_in(messages: list[Any]) -> set[str]:
+    """The sessions of alice and carol of which these messages have something."""
+    text = json.dumps(messages)
+    known = {f"{method}-session".replace("/", "-") for method in METHODS}
+    return {it for it in (*known, CAROLS) if f'"{it}"' in text or f'"{it} of ' in text}
+
 
 async def one_case(house: Shared, client: Onlooker, case: Case) -> None:
     """Have one client send one request with everything; look at what the agent got of it, and at
     what the client was told."""
     agent, method, is_live = house.agent, case.method, case.is_live
     before, heard = len(agent.asked), len(client.messages)
-    scopes = frozenset(case.scopes)
-    may = scopes & SHARED.get(case.relation, frozenset(SCOPES))
+    scopes, may = frozenset(case.scopes), case.may
     if method not in NOT_IN_SESSIONS and method not in OPENING:
         with suppress(Refused):
             await client.load(case.session_id)
-    is_done = await ask(house, client, method, params_of(method, case.session_id))
+    answer = await ask(house, client, method, params_of(method, case.session_id))
+    if method != "session/cancel":
+        assert (answer if isinstance(answer, int) else None) == refusal_of(case), case
     asked = agent.asked[before:]
     got = marks([params for _, params in asked])
     if "watch" not in may:  # a new session, or a title, needs no right to see this one
         assert SECRET not in json.dumps(client.messages[heard:]), case
-    if method in INDEX:
-        assert is_done == (case.says == AIR and "watch" in scopes), case
-    if method == PRESENCE:
-        assert is_done == ("watch" in scopes), case
-    if method in NEVER:
-        assert not is_done, case
+    told = sessions_in([it for it in client.messages[heard:] if "error" not in it])
+    assert CAROLS not in told, case  # a refusal names the session that was asked about
+    if "watch" not in may:
+        assert told == set(), case
+    elif case.relation == "one session's token":
+        assert told <= {case.session_id}, case
+    if method in ("session/list", air.BATCH_GET) and refusal_of(case) is None:
+        assert (case.session_id in told) == ("watch" in may), case
     needed, whole = METHODS[method]
     in_session = scopes if method in NOT_IN_SESSIONS else may
     if needed not in in_session:
-        assert not is_done or method == "session/cancel", case
         assert got == set(), case
     if "prompt" not in in_session:
         assert is_live or not agent.alive or "prompt" in scopes, case

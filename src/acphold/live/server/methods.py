@@ -59,7 +59,7 @@ class ServedMethod(Struct, frozen=True):
 
     The members of `params` need no more than that; all others need `manage`
     (`server.field_rights`). A request with the member `special[0]`, neither false nor null, needs
-    the scope `special[1]` instead. A notification gets no answer. It may come `before_initialize`,
+    the scopes `special[1]` instead. A notification gets no answer. It may come `before_initialize`,
     or `before_entry`: before it is known whose sessions the client may use. One that
     `changes_terms` changes for whom, or where, an agent works: its account or its endpoint.
     """
@@ -68,7 +68,7 @@ class ServedMethod(Struct, frozen=True):
     needs: tuple[Scope, ...] = ("manage",)
     by: AnsweredBy = "agent"
     params: type[Struct] = NoMembers
-    special: tuple[str, Scope] | None = None
+    special: tuple[str, tuple[Scope, ...]] | None = None
     is_notification: bool = False
     before_initialize: bool = False
     before_entry: bool = False
@@ -78,9 +78,9 @@ class ServedMethod(Struct, frozen=True):
         """Return the scopes that a request with these params needs."""
         if self.special is None:
             return self.needs
-        member, scope = self.special
+        member, scopes = self.special
         is_plain = members(params).get(member, b"null").strip() in (b"null", b"false")
-        return self.needs if is_plain else (scope,)
+        return self.needs if is_plain else scopes
 
 
 _KNOWN: Final = (
@@ -131,14 +131,14 @@ _KNOWN: Final = (
         ("watch",),
         "session",
         extensions.QueueRequest,
-        special=("change", "prompt"),
+        special=("change", ("watch", "prompt")),
     ),
     ServedMethod(extensions.STEERING, ("prompt",), params=extensions.SteeringRequest),
     ServedMethod(
         extensions.FORK_METHOD,
         by="journal",
         params=extensions.CopyRequest,
-        special=("files", "files"),
+        special=("files", ("files",)),
     ),
     ServedMethod(air.SET_TITLE, by="journal", params=air.RenameRequest),
     ServedMethod(air.RENAME, by="journal", params=air.RenameRequest),
