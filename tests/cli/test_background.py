@@ -527,6 +527,26 @@ async def test_stop_says_what_is_at_work_and_asks_before_it_ends_that(home: Home
         assert await turn == {"stopReason": "cancelled"}
 
 
+async def test_stop_asks_again_if_something_else_is_at_work_once_it_is_answered(
+    home: Home,
+) -> None:
+    async with home.editor() as one:
+        session = await one.talk({"say": "done"})
+        home.run("session", "rename", session, "Fix the greeting")
+        await begin_question(one, session)
+        env = home.env | {"TERM": "xterm"}
+        with terminal([sys.executable, "-m", "acphold", "stop"], env) as person:
+            await asyncio.to_thread(person.until, "Fix the greeting”. Stop it all the same?")
+            busy = await one.new()
+            one.begin_prompt(busy, {"say": "begun"}, {"until": "cancel"})
+            await one.until_text("begun")
+            person.type("y\r")
+            await asyncio.to_thread(person.until, "a turn runs in")
+            person.type("n\r")
+            assert await asyncio.to_thread(person.ended) == 1
+        assert len(home.daemons()) == 1
+
+
 def answer(home: Home, key: str, shown: str) -> None:
     """Answer the question of `acphold stop`, which shows this before or after it."""
     with terminal([sys.executable, "-m", "acphold", "stop"], home.env | {"TERM": "xterm"}) as one:

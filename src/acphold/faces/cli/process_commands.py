@@ -114,13 +114,16 @@ def stop(
     if session_id is not None and (everything or force):
         raise UsageError(f"use ID or {'--all' if everything else '--force'}, not both")
     _require_folder()
-    stopped = asyncio.run(_look(session_id, everything=everything))
+    stopped, known = asyncio.run(_look(session_id, everything=everything)), ""
     # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
-    if stopped.at_work and not (sure or force):
+    while stopped.at_work != known and stopped.at_work and not (sure or force):
+        known = stopped.at_work
         if not sys.stdin.isatty():
-            return _complain(f"{stopped.at_work}; --yes stops it all the same")
-        if not is_confirmed(visible(f"{stopped.at_work}. Stop it all the same?")):
+            return _complain(f"{known}; --yes stops it all the same")
+        if not is_confirmed(visible(f"{known}. Stop it all the same?")):
             return Exit.ERROR
+        # Meanwhile other work may have begun, also in another process.
+        stopped = asyncio.run(_look(session_id, everything=everything))
     return asyncio.run(stopped.stop(force=force))
 
 
