@@ -309,6 +309,8 @@ class _SourceEntries:
         self._facts.missed.clear()
         self._facts.missed_bytes.clear()
         writer = EntryWriter(self._facts)
+        turn, undigested = self.turn, self._undigested
+        undigested.clear()
         self._closing, self._left = [], 1
         for _ in chain(self._read(writer), [None]):
             for entry in writer.take(whole_turns=self._whole_turns):
@@ -317,13 +319,14 @@ class _SourceEntries:
                 self.count += 1
                 if entry.kind == PROMPT:
                     self.number += 1
-                    self.turn = Turn(entry.turn, offset=writer.offsets.get(entry.turn, 0))
-                    self._digest, self._undigested = blake2b(digest_size=8), []
+                    turn = Turn(entry.turn, offset=writer.offsets.get(entry.turn, 0))
+                    self.turn, self._digest = turn, blake2b(digest_size=8)
+                    undigested.clear()
                     if self._first_prompt is None and self.number not in self._left_out:
                         self._first_prompt = first_line(entry.raw)
-                self.turn.count += 1
-                self._undigested.append(entry)
-                if len(self._undigested) == UNDIGESTED:
+                turn.count += 1
+                undigested.append(entry)
+                if len(undigested) == UNDIGESTED:
                     self._digest_all()
                 yield entry
         self._left = len(writer.take())  # of an unfinished turn
@@ -354,7 +357,7 @@ class _SourceEntries:
     def _digest_all(self) -> None:
         for entry in self._undigested:
             self._digest.update(entry.kind.encode() + entry.raw)
-        self._undigested = []
+        self._undigested.clear()
 
     def piece(self, entries: list[PastEntry], *, is_last: bool = False) -> NewsPiece:
         """Return a piece of these entries, the last ones so far."""
