@@ -58,6 +58,7 @@ CARDS: dict[str, dict[str, Any]] = {
     "stdin behind tabs": run("sh", stdin="ls" + "\t" * 3000 + EVIL),
     "an environment": run("make", env={"LD_PRELOAD": "/tmp/evil.so", "X": PAD * 3}),
     "an environment nested deeply": run("make", env={"a": {"b": [{"c": [EVIL]}]}}),
+    "lists in lists": run("make", args=[["bash", ["-c", [[EVIL, ["a b"]]]]], [[[[[EVIL]]]]]]),
     "many arguments": run("make", **{f"option{number}": f"v{number}" for number in range(120)}),
     "an argument named as nothing": run("make", **{"": EVIL}),
     "an argument that is false": run("make", sandbox=False, approve=None, count=0),
@@ -118,6 +119,10 @@ CARDS: dict[str, dict[str, Any]] = {
     "a command with a sentence in tags": run(f"ls {SENTENCE}"),
     "a command with a sentence in selectors": run(f"ls \U0001f600{SELECTED}"),
     "a command with an emoji that is joined": run("echo \u2764\ufe0f\u200d\U0001f525"),
+    "a command on a long line of hidden characters": run(
+        "echo " + "a\x07\u202e\u2066\u200fb\x1b[2K" * 800 + f"; {EVIL}"
+    ),
+    "a command of marks": run("echo a" + "\u0336\u0489\u0301" * 500 + f"; {EVIL}"),
     "a command in Persian": run("echo \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"),
     "a command that is empty": run("", then=EVIL),
     "a command that is a number": run(7, then=EVIL),
@@ -152,6 +157,7 @@ CARDS: dict[str, dict[str, Any]] = {
     },
     "a long name": run("make", **{f"{'n' * 400}{EVIL}": "1"}),
     "a longer name": run("make", **{f"{PAD * 40}{EVIL}{PAD * 40}": "1"}),
+    "a name that is a command": run("make", **{EVIL: "", "command ": EVIL}),
     "a name with a line end": run("make", **{"a: 1\nsafe": EVIL}),
     "a name that is hidden": run("make", **{"\u3164\u200b": EVIL}),
     "a name that looks like another": run("make", **{"comm\u200band": EVIL}),
@@ -168,6 +174,13 @@ CARDS: dict[str, dict[str, Any]] = {
     # Texts and changes.
     "a change of many lines": edit(diff("/srv/a.sh", lines(400))),
     "a change with the evil in its middle": edit(diff("/srv/a.sh", lines(90) + "\n" + lines(90))),
+    "a change of 5,000 lines": edit(diff("/srv/a.sh", lines(2500) + "\n" + lines(2500))),
+    "a change of one in 5,000 lines": edit(
+        diff("/srv/a.sh", lines(2500) + "\n" + lines(2500, ""), lines(5000, ""))
+    ),
+    "two changes of a file": edit(
+        diff("/srv/a.sh", "ok\n", "was\n"), diff("/srv/./a.sh", f"{EVIL}\n{lines(60)}", "was\n")
+    ),
     "a change on one long line": edit(diff("/srv/a.js", PAD * 60 + EVIL)),
     "a change of an overwrite": edit(diff("/srv/a.sh", f"{EVIL}\n", "one\ntwo\n")),
     "a change that takes away": edit(diff("/srv/a.sh", "", lines(30))),
