@@ -13,6 +13,7 @@ from acp_wire.newest import Newest
 from acp_wire.processes import place
 from acp_wire.processes.place import describe_place, name_of_place, place_of
 from acphold.errors import ForbiddenError
+from acphold.live.server.methods import Asked
 from acphold.live.server.places import Places, allowed_places, set_allowed
 from acphold.live.server.principals import NEIGHBOUR, Entrance, Visitor
 
@@ -55,10 +56,10 @@ async def test_only_a_process_of_the_same_place_may_do_all_that_its_user_may(
     for where in (elsewhere, None):  # the last one hides, or has gone
         outsider = await places.principal_of(where)
         assert outsider.scopes == {"watch"}
-        outsider.check("session/load", b'{"sessionId":"s"}')
+        outsider.check(Asked.read("session/load", b'{"sessionId":"s"}'))
         for method in ("session/prompt", "session/set_mode", "_acphold/stop", "_vendor/whatever"):
             with pytest.raises(ForbiddenError, match="acphold access places allow"):
-                outsider.check(method, b'{"sessionId":"s"}')
+                outsider.check(Asked.read(method, b'{"sessionId":"s"}'))
     [(name, what)] = seen.items()
     assert (name, what) == (name_of_place(elsewhere), "another user namespace, NoNewPrivs")
 

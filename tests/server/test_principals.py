@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from acphold.errors import ForbiddenError, UnknownSessionError
 from acphold.journal.access import Scope
 from acphold.journal.rows import SessionRow
+from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Principal
 
 ROW = SessionRow(
@@ -46,7 +47,7 @@ def test_what_is_refused_in_a_session_is_written_down(
     noted: list[tuple[str, str | None]] = []
     who = Principal(name="bob", refused=lambda *deed: noted.append(deed), **limits)  # type: ignore[arg-type]
     with pytest.raises(error):
-        who.check_in(ROW, method)
+        who.check_in(ROW, Asked.read(method))
     assert noted == [(method, "s1")]
 
 
@@ -66,7 +67,7 @@ def test_what_is_permitted_in_a_session_is_not_refused(
 ) -> None:
     noted: list[tuple[str, str | None]] = []
     who = Principal(name="bob", refused=lambda *deed: noted.append(deed), **limits)  # type: ignore[arg-type]
-    who.check_in(ROW, method)
+    who.check_in(ROW, Asked.read(method))
     assert noted == []
 
 
@@ -74,7 +75,7 @@ def test_what_is_done_is_written_down_and_what_is_looked_at_is_not() -> None:
     noted: list[tuple[str, str | None]] = []
     who = Principal(name="bob", tenant="acme", note=lambda *deed: noted.append(deed))
     for method in ("session/prompt", "session/load", "session/list", "session/set_mode"):
-        who.does(method, b'{"sessionId":"s1"}', "s1")
+        who.does(Asked.read(method, b'{"sessionId":"s1"}'))
     assert noted == [("session/prompt", "s1"), ("session/set_mode", "s1")]
 
 
@@ -86,17 +87,18 @@ def test_who_watches_reads_the_prompts_that_wait_and_changes_none() -> None:
         scopes=frozenset({"watch"}),
         note=lambda *deed: noted.append(deed),
     )
-    read, change = b'{"sessionId":"s1"}', b'{"sessionId":"s1","change":{"do":"go"}}'
-    who.check("_acphold/queue", read)
-    who.check_in(ROW, "_acphold/queue", read)
-    replace(who, tenant="guests").check_in(ROW, "_acphold/queue", read)
+    read = Asked.read("_acphold/queue", b'{"sessionId":"s1"}')
+    change = Asked.read("_acphold/queue", b'{"sessionId":"s1","change":{"do":"go"}}')
+    who.check(read)
+    who.check_in(ROW, read)
+    replace(who, tenant="guests").check_in(ROW, read)
     with pytest.raises(ForbiddenError):
-        who.check("_acphold/queue", change)
+        who.check(change)
     with pytest.raises(ForbiddenError):
-        who.check_in(ROW, "_acphold/queue", change)
-    who.does("_acphold/queue", read, "s1")
+        who.check_in(ROW, change)
+    who.does(read)
     assert noted == []
-    who.does("_acphold/queue", change, "s1")
+    who.does(change)
     assert noted == [("_acphold/queue", "s1")]
 
 
@@ -107,11 +109,11 @@ def test_who_comes_for_one_session_asks_for_no_other() -> None:
         name="guest", session_id="s1", scopes=may, refused=lambda *deed: noted.append(deed)
     )
     for says in ("session/prompt", "_session/steering"):
-        who.check(says, b'{"sessionId":"s1"}')
+        who.check(Asked.read(says, b'{"sessionId":"s1"}'))
     with pytest.raises(UnknownSessionError):
-        who.check("session/prompt", b'{"sessionId":"s2"}')
+        who.check(Asked.read("session/prompt", b'{"sessionId":"s2"}'))
     with pytest.raises(ForbiddenError):
-        who.check("session/new", b"{}")
+        who.check(Asked.read("session/new"))
     assert noted == [("session/prompt", "s2"), ("session/new", None)]
 
 
@@ -143,9 +145,9 @@ def test_nobody_sees_all_and_a_part(part: dict[str, str]) -> None:
 def test_a_copy_with_files_needs_a_scope_of_its_own(params: bytes, scope: Scope) -> None:
     every: set[Scope] = {"watch", "prompt", "answer", "manage", "rules", "files"}
     Principal(name="a", tenant="acme", scopes=frozenset({scope})).check_in(
-        ROW, "_acphold/fork", params
+        ROW, Asked.read("_acphold/fork", params)
     )
     with pytest.raises(ForbiddenError):
         Principal(name="b", tenant="acme", scopes=frozenset(every - {scope})).check_in(
-            ROW, "_acphold/fork", params
+            ROW, Asked.read("_acphold/fork", params)
         )

@@ -41,7 +41,7 @@ from acphold.live.agents.extensions import (
 )
 from acphold.live.reading.neighbours import CHANGED, PRESENCE, SIGNED_IN, STOP
 from acphold.live.server.field_rights import ANSWERS, restrict, restrict_answer
-from acphold.live.server.methods import METHODS as TABLE, method_of
+from acphold.live.server.methods import METHODS as TABLE, Asked, method_of
 from acphold.live.server.positions import Sent, with_sent
 from acphold.live.server.principals import Principal
 from tests.editor import Refused
@@ -346,7 +346,8 @@ def refusal_of(case: Case) -> int | None:
     """The code with which the table and the relation refuse this request; None if it has to be
     answered."""
     row, is_about_it = method_of(case.method), case.method not in NOT_IN_SESSIONS
-    needs = {*row.needed(json.dumps(params_of(case.method, case.session_id)).encode())}
+    params = json.dumps(params_of(case.method, case.session_id)).encode()
+    needs = {*Asked.read(case.method, params).needs}
     may = case.may if is_about_it else frozenset(case.scopes)
     if not needs <= {*case.scopes}:
         return FORBIDDEN

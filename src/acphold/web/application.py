@@ -56,6 +56,7 @@ from acphold.live.hub.move_giver import give
 from acphold.live.hub.moves import MoveLine
 from acphold.live.reading.neighbours import let_go
 from acphold.live.reading.requests import FEED, INBOX, SEARCH, SESSIONS
+from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import EXPIRED
 from acphold.web import bounds
@@ -101,7 +102,7 @@ class ServedMoves:
         """Give the session to the taker at the other end, or say why not."""
         try:
             row = await self._journal.session(session_id)
-            principal.check_in(row, MOVE)
+            principal.check_in(row, Asked.read(MOVE))
             if self._under_way >= bounds.MOVES_AT_ONCE:
                 raise MoveRefusedError(
                     "too many sessions are being moved from this server; try again later"

@@ -48,6 +48,7 @@ from acphold.live.reading.inbox import Whose
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import Live, live_anywhere
 from acphold.live.reading.session_reader import Wanted
+from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import journal_at
 from acphold.web import bounds
@@ -120,9 +121,9 @@ class JournalReader:
     ) -> SessionRow:
         """Return a session in which a principal may make this request; raises ForbiddenError and
         UnknownSessionError."""
-        principal.check(method, splice(params, {"sessionId": encode(session_id)}))
+        principal.check(Asked.read(method, splice(params, {"sessionId": encode(session_id)})))
         row = await self.ask(lambda journal: journal.session(session_id, counted=counted))
-        principal.check_in(row, method, params)
+        principal.check_in(row, Asked.read(method, params))
         return row
 
     async def live(self) -> Live:
@@ -191,14 +192,14 @@ class JournalPages:
             body = await self._search(exchange.query(requests.SearchQuery), principal)
         elif path == requests.INBOX:
             exchange.query(requests.NoQuery)
-            principal.check(LIST_SESSIONS.name, b"{}")
+            principal.check(Asked.read(LIST_SESSIONS.name))
             live = await self._reader.live_now()
             found = await self._reader.ask(lambda it: reader_of(it, principal, live).questions())
             body = _page("questions", map(json_facts.question_json, found), None)
         elif path == requests.DECISIONS:
             chosen = exchange.query(requests.DecisionsQuery)
             about = {} if chosen.session is None else {"sessionId": chosen.session}
-            principal.check(LIST_SESSIONS.name, json_encode(about))
+            principal.check(Asked.read(LIST_SESSIONS.name, json_encode(about)))
             live = await self._reader.live()
             whose = Whose(principal.tenant, chosen.session or principal.session_id)
             found, following = await self._reader.ask(
@@ -241,7 +242,7 @@ class JournalPages:
     # -- the list -------------------------------------------------------------------------
 
     async def _sessions(self, asked: requests.ListQuery, principal: Principal) -> bytes:
-        principal.check(LIST_SESSIONS.name, b"{}")
+        principal.check(Asked.read(LIST_SESSIONS.name))
         wanted = Wanted(
             ListFilter(
                 agents=agents_of(asked.agent),
@@ -294,7 +295,7 @@ class JournalPages:
     # -- the search -----------------------------------------------------------------------
 
     async def _search(self, asked: requests.SearchQuery, principal: Principal) -> bytes:
-        principal.check(LIST_SESSIONS.name, b"{}")
+        principal.check(Asked.read(LIST_SESSIONS.name))
         if not terms(asked.q):
             raise RefusedError(400, "q contains no word to search for")
         done, last = 0, ""  # the hits shown, and the place of the last

@@ -36,6 +36,7 @@ from acphold.live.reading.json_facts import session_json
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.requests import NoQuery
 from acphold.live.reading.session_reader import ListedSession, News, Wanted
+from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import journal_at
 from acphold.web import bounds
@@ -126,7 +127,7 @@ class ListFeed:
         ForbiddenError."""
         exchange.require("GET")
         exchange.query(NoQuery)
-        admitted.principal.check(LIST_SESSIONS.name, b"{}")
+        admitted.principal.check(Asked.read(LIST_SESSIONS.name))
         token = admitted.token
         if self.watchers >= bounds.FEEDS or self._watchers[token] >= bounds.FEEDS_OF_TOKEN:
             raise RefusedError(429, "too many streams are open; try again later")

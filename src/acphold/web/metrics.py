@@ -14,6 +14,7 @@ from typing import Final
 
 from acp_wire.schema import LIST_SESSIONS
 from acphold.journal.stored_journal import BOUNDS
+from acphold.live.server.methods import Asked
 from acphold.web.connections import Message, Receive, Send
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted
@@ -65,7 +66,7 @@ class Metrics:
         JournalError."""
         principal = admitted.principal
         exchange.require("GET", "HEAD")
-        principal.check(LIST_SESSIONS.name, b"{}")
+        principal.check(Asked.read(LIST_SESSIONS.name))
         if not principal.sees_all:
             raise RefusedError(403, "metrics need a token for all sessions")
         live = [session for session, _ in (await self._reader.live()).values()]

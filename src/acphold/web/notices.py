@@ -49,6 +49,7 @@ from acphold.live.reading.json_facts import question_line
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import Live
 from acphold.live.reading.session_reader import sessions_on_hold
+from acphold.live.server.methods import Asked
 from acphold.web import bounds, push
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted, Gate
@@ -133,7 +134,7 @@ class Notices:
         """Answer a request to an address below NOTICES; raises RefusedError and
         ForbiddenError."""
         who = admitted.principal
-        who.check(LIST_SESSIONS.name, b"{}")
+        who.check(Asked.read(LIST_SESSIONS.name))
         match exchange.method, exchange.path:
             case "POST", path if path == ATTENDED:
                 body = await exchange.body(bounds.REQUEST_BYTES) or b"{}"

@@ -61,6 +61,7 @@ from acphold.live.reading import requests
 from acphold.live.reading.inbox import Whose
 from acphold.live.reading.json_facts import facts_json, place_name, usage_json
 from acphold.live.reading.local_reader import LocalReader, entries_of
+from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Principal
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError
@@ -109,7 +110,7 @@ class ContextsQuery(Struct):
 async def glances(reader: JournalReader, principal: Principal, exchange: HttpExchange) -> bytes:
     """Return the body of an answer; raises RefusedError."""
     asked = exchange.query(GlancesQuery)
-    principal.check(LIST_SESSIONS.name, b"{}")
+    principal.check(Asked.read(LIST_SESSIONS.name))
     found = list[Glance]()
     for row in [
         await _readable_row(reader, principal, it) for it in _read_list(asked.sessions, "sessions")
@@ -161,7 +162,7 @@ def glance(session_id: str, entries: Iterable[Entry], *, is_all: bool) -> Glance
 async def contexts(reader: JournalReader, principal: Principal, exchange: HttpExchange) -> bytes:
     """Return the body of an answer; raises RefusedError."""
     asked = exchange.query(ContextsQuery)
-    principal.check(LIST_SESSIONS.name, b"{}")
+    principal.check(Asked.read(LIST_SESSIONS.name))
     patterns = patterns_of(terms(asked.q))
     if not patterns:
         raise RefusedError(400, "q contains no word to search for")
@@ -330,7 +331,7 @@ class Reports:
 
     async def _usage(self, exchange: HttpExchange, principal: Principal) -> bytes:
         asked = exchange.query(requests.UsageQuery)
-        principal.check(LIST_SESSIONS.name, b"{}")
+        principal.check(Asked.read(LIST_SESSIONS.name))
         if not principal.sees_all:  # sums cover all sessions together
             raise RefusedError(403, "usage needs a token for all sessions")
         agents, since = agents_of(asked.agent), moment_of(asked.since)

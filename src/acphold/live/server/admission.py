@@ -15,6 +15,7 @@ from acp_wire import schema
 from acp_wire.rpc.requests import Request
 from acp_wire.tasks import end, tick
 from acphold.live.server import bounds
+from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Entrance, OwnSessions
 
 T = TypeVar("T")
@@ -48,9 +49,7 @@ class Admission:
         is_in = self._entrance.is_in and not self._in_order.locked()
         return is_in and self._own.is_known(session_id)
 
-    async def admit(
-        self, method: str, params: bytes, session_id: str | None, then: Callable[[], T]
-    ) -> T:
+    async def admit(self, asked: Asked, then: Callable[[], T]) -> T:
         """Let the client in, check its access to the session of this message, and call `then`.
 
         Raises AuthRequiredError, UnknownSessionError and ForbiddenError.
@@ -60,7 +59,7 @@ class Admission:
                 former = self._entrance.tenant
                 await self._entrance.require()
                 await self._enter_after(former)
-            await self._own.require(method, params, session_id)
+            await self._own.require(asked)
             if self._own.are_shared and self._watching is None:
                 self._watching = asyncio.create_task(self._watch_shares(), name="watch shares")
             return then()

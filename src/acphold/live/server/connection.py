@@ -35,7 +35,7 @@ from acphold.live.server.admission import Admission
 from acphold.live.server.checked_params import list_request
 from acphold.live.server.desks import Desks
 from acphold.live.server.field_rights import restrict, restrict_answer
-from acphold.live.server.methods import AnsweredBy, ServedMethod, method_of
+from acphold.live.server.methods import AnsweredBy, Asked, ServedMethod, method_of
 from acphold.live.server.principals import (
     THIS_USER,
     Door,
@@ -205,47 +205,45 @@ class ClientConnection:
                     f"{request.method} before initialize; initialize first"
                 )
             self._introduction = "over"  # it accepts the version in the answer
-        self._principal.check(request.method, request.params)
-        session_id = self._session_in(request.params)
-        if method.before_entry and self._is_answered_outside(method, session_id):
-            return self._handle(method, request, session_id)
-        if self.admission.has_access(session_id):
-            return self._handle(method, request, session_id)
-        return self._once_in(method, request, session_id)
+        asked = self._check(method, request.method, request.params)
+        if method.before_entry and self._is_answered_outside(asked):
+            return self._handle(request, asked)
+        if self.admission.has_access(asked.session_id):
+            return self._handle(request, asked)
+        return self._once_in(request, asked)
 
-    def _session_in(self, params: bytes) -> str | None:
-        """Return the session that params name, for the rights in it; None, too, for this user, who
-        has all of them: a prompt may be long, and is not read for that."""
-        has_all = self._principal is THIS_USER and self._entrance.door is None
-        return None if has_all else session_id_in(params)
+    def _check(self, method: ServedMethod, name: str, params: bytes) -> Asked:
+        """Read a message for its rights, and refuse it if the client may not send it; this user may
+        send everything."""
+        if self._principal is THIS_USER and self._entrance.door is None:
+            return Asked(name, method)
+        asked = Asked.read(name, params)
+        self._principal.check(asked)
+        return asked
 
-    def _is_answered_outside(self, method: ServedMethod, session_id: str | None) -> bool:
+    def _is_answered_outside(self, asked: Asked) -> bool:
         """True if this is answered before it is known whose sessions the client may use."""
-        match method.by:
+        match asked.method.by:
             case "process":  # anybody else may not know the session
                 is_ours = self._principal.vouches
-                return is_ours or (self._entrance.door is None and session_id is None)
+                return is_ours or (self._entrance.door is None and asked.session_id is None)
             case "entrance":
                 return self._entrance.door is not None
         return True
 
-    async def _once_in(
-        self, method: ServedMethod, request: Request, session_id: str | None
-    ) -> bytes | None:
+    async def _once_in(self, request: Request, asked: Asked) -> bytes | None:
         """Handle a request of a client that has to be admitted first, in wire order."""
-        handle = partial(self._handle, method, request, session_id)
-        work = await self.admission.admit(request.method, request.params, session_id, handle)
+        work = await self.admission.admit(asked, partial(self._handle, request, asked))
         return None if work is None else await work
 
-    def _handle(
-        self, method: ServedMethod, request: Request, session_id: str | None
-    ) -> Awaitable[bytes | None] | None:
+    def _handle(self, request: Request, asked: Asked) -> Awaitable[bytes | None] | None:
+        method = asked.method
         if method.is_notification:
             raise errors.MethodNotFoundError(request.method)
         if method.by != "introduction":
-            self._principal.does(request.method, request.params, session_id)
+            self._principal.does(asked)
             if request.method not in REOPENING:  # see `SessionOpener`
-                request.params = self._restrict(request.method, request.params, session_id)
+                request.params = self._restrict(request.method, request.params, asked.session_id)
         if method.by != "agent":
             request.params = request.params or b"{}"
         return self._answering[method.by](request)
@@ -257,19 +255,17 @@ class ClientConnection:
                 log.warning("ignored %s before initialize", method)
                 continue
             try:
-                params = notification.params
-                self._principal.check(method, params)
-                session_id = self._session_in(params)
-                if not self.admission.has_access(session_id):
-                    await self.admission.admit(method, params, session_id, lambda: None)
-                self._principal.does(method, params, session_id)
-                params = self._restrict(method, params, session_id)
+                asked = self._check(method_of(method), method, notification.params)
+                if not self.admission.has_access(asked.session_id):
+                    await self.admission.admit(asked, lambda: None)
+                self._principal.does(asked)
+                params = self._restrict(method, notification.params, asked.session_id)
                 if method == schema.CANCEL.name:
                     await self._requests.cancel(params)
                     continue
                 if method == MCP_MESSAGE:
                     params = self._servers.to_reference(params)
-                elif method_of(method).by != "agent":
+                elif asked.method.by != "agent":
                     log.warning("ignored %s without an id", method)  # it is a request, and ours
                     continue
                 await self._requests.tell(method, params)

@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from acp_wire import schema
 from acp_wire.schema.methods import ARCHIVE_SESSION, FORK_SESSION
-from acp_wire.schema.splice import members
+from acp_wire.schema.splice import json_value, members, session_id_in
 from acphold.journal.access import Scope
 from acphold.live.agents import air, extensions
 from acphold.live.agents.capabilities import QUEUE_METHOD
@@ -74,13 +74,30 @@ class ServedMethod(Struct, frozen=True):
     before_entry: bool = False
     changes_terms: bool = False
 
-    def needed(self, params: bytes) -> tuple[Scope, ...]:
-        """Return the scopes that a request with these params needs."""
-        if self.special is None:
-            return self.needs
-        member, scopes = self.special
-        is_plain = members(params).get(member, b"null").strip() in (b"null", b"false")
-        return self.needs if is_plain else scopes
+
+class Asked(Struct, frozen=True, gc=False):
+    """A message of a client, read once for all rights: its wire name, the row of its method, the
+    session that it names, if any, and the scopes that it needs.
+
+    One of this user, who has all rights, is not read: a prompt may be long. It then names nothing.
+    """
+
+    name: str
+    method: ServedMethod
+    session_id: str | None = None
+    needs: tuple[Scope, ...] = ()
+
+    @classmethod
+    def read(cls, name: str, params: bytes = b"{}") -> Asked:
+        """Read a message; raises InvalidParamsError if it cannot be read."""
+        method = method_of(name)
+        if method.special is None:
+            return cls(name, method, session_id_in(params), method.needs)
+        member, scopes = method.special
+        parts = members(params or b"{}")
+        is_plain = parts.get(member, b"null").strip() in (b"null", b"false")
+        session_id = json_value(parts.get("sessionId"), str)
+        return cls(name, method, session_id, method.needs if is_plain else scopes)
 
 
 _KNOWN: Final = (

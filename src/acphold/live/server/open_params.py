@@ -78,6 +78,12 @@ class OpenParams(Struct, frozen=True):
         """The session; None if it is none."""
         return string(self.parts.get("sessionId"))
 
+    def require_session(self) -> str:
+        """Return the session; InvalidParamsError if it is none."""
+        if (found := self.session_id) is None:
+            raise InvalidParamsError("sessionId: a string is required", field="sessionId")
+        return found
+
     @property
     def cwd(self) -> str | None:
         """The working directory; None if it is no text."""

@@ -42,7 +42,6 @@ from msgspec.structs import replace
 
 from acp_wire import schema
 from acp_wire.schema.methods import MAKING
-from acp_wire.schema.splice import session_id_in
 from acphold.errors import AuthRequiredError, ForbiddenError, UnknownSessionError
 from acphold.journal.access import SCOPES, Scope
 from acphold.journal.journal import row_of
@@ -50,7 +49,7 @@ from acphold.journal.rows import SessionRow
 from acphold.live.agents import capabilities
 from acphold.live.agents.air import within
 from acphold.live.agents.capabilities import ASKED
-from acphold.live.server.methods import method_of
+from acphold.live.server.methods import Asked
 
 if TYPE_CHECKING:  # only for types: a principal needs no hub
     from acphold.live.hub.hub import Hub
@@ -110,26 +109,26 @@ class Principal(Struct, frozen=True, kw_only=True):
         """True if it is known which sessions they may use."""
         return self.sees_all or self.tenant is not None or self.session_id is not None
 
-    def does(self, method: str, params: bytes, session_id: str | None) -> None:
+    def does(self, asked: Asked) -> None:
         """Record an action, unless it only looks."""
-        if self.note is note_nothing or method in MAKING:
+        if self.note is note_nothing or asked.name in MAKING:
             return
-        if method_of(method).needed(params) != ("watch",):
-            self.note(method, session_id)
+        if asked.needs != ("watch",):
+            self.note(asked.name, asked.session_id)
 
-    def check(self, method: str, params: bytes) -> None:
+    def check(self, asked: Asked) -> None:
         """Refuse a request that they may not make; raises ForbiddenError, UnknownSessionError."""
         if self is THIS_USER or (self.vouches and not self.place):
             return
         try:
-            session_id = None if self.session_id is None else session_id_in(params)
-            if session_id not in (None, self.session_id):
+            session_id = asked.session_id
+            if self.session_id is not None and session_id not in (None, self.session_id):
                 raise UnknownSessionError(session_id)
-            for scope in method_of(method).needed(params):
+            for scope in asked.needs:
                 if scope not in self.scopes:
-                    raise ForbiddenError(method, scope, place=self.place)
+                    raise ForbiddenError(asked.name, scope, place=self.place)
         except (ForbiddenError, UnknownSessionError):
-            self.refused(method, session_id_in(params))
+            self.refused(asked.name, session_id)
             raise
 
     def leaves_out(self, method: str, session_id: str | None, names: Sequence[str]) -> None:
@@ -151,17 +150,17 @@ class Principal(Struct, frozen=True, kw_only=True):
             return self.scopes
         return self.scopes & SHARED[row.shared_with[self.tenant or ""]]
 
-    def check_in(self, row: SessionRow, method: str, params: bytes = b"{}") -> None:
+    def check_in(self, row: SessionRow, asked: Asked) -> None:
         """Refuse a request that they may not make in a session; raises ForbiddenError, or
         UnknownSessionError, as for a session that does not exist."""
         scopes = self.scopes_in(row)
         if not scopes:
-            self.refused(method, row.session_id)
+            self.refused(asked.name, row.session_id)
             raise UnknownSessionError(row.session_id)
-        for scope in method_of(method).needed(params):
+        for scope in asked.needs:
             if scope not in scopes:
-                self.refused(method, row.session_id)
-                raise ForbiddenError(method, scope, is_shared=not self.owns(row.tenant))
+                self.refused(asked.name, row.session_id)
+                raise ForbiddenError(asked.name, scope, is_shared=not self.owns(row.tenant))
 
     def restrict_introduction(self, params: bytes) -> bytes:
         """Return their `initialize`, without capabilities that do not fit a session of this
@@ -328,12 +327,13 @@ class OwnSessions:
         # Checked when the client opened it.
         return session_id in self._known and self._is_open(session_id)
 
-    async def require(self, method: str, params: bytes, session_id: str | None) -> None:
-        """Check that this client has access to the session that the params name, if any.
+    async def require(self, asked: Asked) -> None:
+        """Check that this client has access to the session that a message names, if any.
 
         Raises ForbiddenError, or UnknownSessionError: the same if no such session exists and if the
         client may not know of it.
         """
+        session_id = asked.session_id
         if session_id is None or self.is_known(session_id):
             return
         principal = self._entrance.principal
@@ -343,7 +343,7 @@ class OwnSessions:
             if self._are_all or not principal.owns(""):
                 raise
             return  # the agent's own
-        principal.check_in(row, method, params)
+        principal.check_in(row, asked)
         if principal.owns(row.tenant):
             self._known.add(session_id)
             self._shared.pop(session_id, None)

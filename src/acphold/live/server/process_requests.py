@@ -18,6 +18,7 @@ from acphold.live.reading import neighbours
 from acphold.live.reading.neighbours import EditorFront, LiveSession
 from acphold.live.server.checked_params import session_id_of
 from acphold.live.server.desks import Desks
+from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Entrance, OwnSessions, Principal
 
 
@@ -82,7 +83,7 @@ class ProcessRequests(Struct, eq=False):
 
     async def _on_changed(self, params: bytes) -> None:
         session_id, hub = session_id_of(params), self._desks.hub
-        await self._own.require(schema.LOAD_SESSION.name, params, session_id)
+        await self._own.require(Asked.read(schema.LOAD_SESSION.name, params))
         await hub.look_at(session_id)
         archived = {b"true": True, b"false": False}.get(members(params).get("archived", b""))
         for desk in hub.desks:

@@ -50,7 +50,7 @@ from acphold.live.hub.questions import SENT
 from acphold.live.hub.router import Asker
 from acphold.live.lines.line import OpenSession
 from acphold.live.server import bounds
-from acphold.live.server.checked_params import OpenRequest, read_setup, session_id_of
+from acphold.live.server.checked_params import OpenRequest, read_setup
 from acphold.live.server.desks import Desks
 from acphold.live.server.open_params import READS, RESUMING, OpenParams
 from acphold.live.server.positions import (
@@ -289,7 +289,7 @@ class SessionOpener(Struct, eq=False):
         session.
         """
         asked = OpenParams.decode(request.params)
-        session_id = session_id_of(request.params) if asked.session_id is None else asked.session_id
+        session_id = asked.require_session()
         reading = self.openings.reading
         async with self.openings.track(session_id, request):
             read = session_id in reading

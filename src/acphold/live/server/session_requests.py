@@ -33,7 +33,7 @@ from acphold.live.hub.terms_in_use import TermsChange, require_known_terms, requ
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
 from acphold.live.server.desks import Desks
-from acphold.live.server.methods import method_of
+from acphold.live.server.methods import Asked, method_of
 from acphold.live.server.positions import Sent, find_sent, find_sent_in_meta, without_position
 from acphold.live.server.principals import Entrance
 from acphold.live.server.remote_sessions import RemoteSessions
@@ -114,7 +114,7 @@ class SessionRequests(Struct, eq=False):
         """Refuse to act in a session that the client has open only to read; ForbiddenError."""
         if session_id not in self._openings.reading:
             return
-        if "prompt" in method_of(method).needed(params):
+        if "prompt" in Asked.read(method, params).needs:
             raise errors.ForbiddenError(method, "prompt")
 
     def _check_terms(self, conversation: Conversation) -> None:
