@@ -98,7 +98,7 @@ class Terms(Struct, frozen=True):
 
     @property
     def lost_label(self) -> str:
-        """What of them ends with the agent's process, in words; "" for nothing. It remembers by
+        """The choices that end with the agent's process, in words; "" for none. It remembers by
         itself, or asks for, a sign-in that has nothing but its `methodId`."""
         return self._words([it for it in self.choices if it.is_told_always])
 

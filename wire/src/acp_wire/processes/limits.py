@@ -1,4 +1,4 @@
-"""What a process may use of the machine: it passes this on to all that it starts.
+"""Limits on a process's use of the machine, which it passes on to all that it starts.
 
 A process that starts programs for others gives each the limits of whoever asked for it, and keeps
 none of those that it was started with itself: an editor may have lowered them for its children.
