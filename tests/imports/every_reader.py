@@ -6,17 +6,22 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from acphold.imports import Home, Source, reader
-from tests.imports import test_auggie, test_copilot, test_vscode, test_zed
+from acphold.imports.aider import TYPED
+from tests.imports import test_acpx, test_auggie, test_copilot, test_vscode, test_zed
 from tests.imports.claude_home import CWD, SESSION
-from tests.imports.test_aider import BEGUN, project
+from tests.imports.test_aider import project
 from tests.imports.test_cline import SESSION as TASK
+from tests.imports.test_copilot import SESSION as COPILOT
 from tests.imports.test_crush import Database
+from tests.imports.test_cursor import Editor
 from tests.imports.test_goose import Store as Goose
 from tests.imports.test_hermes import State
 from tests.imports.test_opencode import Store as OpenCode
+from tests.imports.test_roo import EDITOR, TASK as ROO_TASK
 from tests.imports.told import write_lines
 
 Json = Any
@@ -46,7 +51,7 @@ def _lines(turns: Sequence[Said], head: list[Json], tell: Callable[..., list[Jso
     return head
 
 
-def claude(home: Path, turns: Sequence[Said], folder: str = "-home-ada-project") -> None:
+def claude(home: Path, turns: Sequence[Said]) -> None:
     def tell(turn: Said, last: str | None, asked: str, answered: str) -> list[Json]:
         about = {"timestamp": turn.iso, "cwd": CWD, "sessionId": SESSION, "version": "2.1.0"}
         said = [{"type": "text", "text": turn.answer}]
@@ -58,7 +63,7 @@ def claude(home: Path, turns: Sequence[Said], folder: str = "-home-ada-project")
              "message": reply},
         ]  # fmt: skip
 
-    path = home / ".claude/projects" / folder / f"{SESSION}.jsonl"
+    path = home / ".claude/projects/-home-ada-project" / f"{SESSION}.jsonl"
     write_lines(path, *_lines(turns, [{"type": "mode", "mode": "normal"}], tell))
 
 
@@ -162,15 +167,7 @@ def vscode(home: Path, turns: Sequence[Said]) -> None:
     )
 
 
-def _removed(path: Path) -> None:
-    for name in ("", "-wal", "-shm"):
-        path.with_name(path.name + name).unlink(missing_ok=True)
-    if path.parent.exists():
-        path.parent.rmdir()
-
-
 def zed(home: Path, turns: Sequence[Said]) -> None:
-    _removed(home / ".local/share/zed/threads/threads.db")
     threads = test_zed.Threads(home)
     told: list[Json] = []
     for turn in turns:
@@ -182,7 +179,6 @@ def zed(home: Path, turns: Sequence[Said]) -> None:
 
 
 def crush(home: Path, turns: Sequence[Said]) -> None:
-    _removed(home / "code/project/.crush/crush.db")
     database = Database(home)
     database.session()
     for turn in turns:
@@ -196,7 +192,6 @@ def crush(home: Path, turns: Sequence[Said]) -> None:
 
 
 def goose(home: Path, turns: Sequence[Said]) -> None:
-    _removed(home / ".local/share/goose/sessions/sessions.db")
     store = Goose(home)
     store.session("1")
     for turn in turns:
@@ -215,7 +210,6 @@ def goose(home: Path, turns: Sequence[Said]) -> None:
 
 
 def hermes(home: Path, turns: Sequence[Said]) -> None:
-    _removed(home / ".hermes/state.db")
     state = State(home)
     state.session()
     for turn in turns:
@@ -224,9 +218,8 @@ def hermes(home: Path, turns: Sequence[Said]) -> None:
     state.db.close()
 
 
-def opencode(home: Path, turns: Sequence[Said]) -> None:
-    _removed(home / ".local/share/opencode/opencode.db")
-    store = OpenCode(home)
+def opencode(home: Path, turns: Sequence[Said], program: str = "opencode") -> None:
+    store = OpenCode(home, program)
     store.session()
     for turn in turns:
         for role, words in (("user", turn.words), ("assistant", turn.answer)):
@@ -234,6 +227,10 @@ def opencode(home: Path, turns: Sequence[Said]) -> None:
             store.message(role, words, time={"created": turn.at}, finish="stop")
             store.db.execute("UPDATE part SET id = 'x' || rowid || message_id")
     store.db.close()
+
+
+def kilo(home: Path, turns: Sequence[Said]) -> None:
+    opencode(home, turns, "kilo")
 
 
 def cline(home: Path, turns: Sequence[Said]) -> None:
@@ -251,18 +248,109 @@ def cline(home: Path, turns: Sequence[Said]) -> None:
     (folder / f"{TASK}.messages.json").write_text(json.dumps({"messages": told}))
 
 
+def roo(home: Path, turns: Sequence[Said]) -> None:
+    screen: list[Json] = []
+    for turn in turns:
+        kind = "user_feedback" if screen else "text"
+        screen.append({"ts": turn.at, "type": "say", "say": kind, "text": turn.words})
+        screen.append({"ts": turn.at, "type": "say", "say": "api_req_started", "text": "{}"})
+        screen.append({"ts": turn.at + 1, "type": "say", "say": "text", "text": turn.answer})
+        screen.append({"ts": turn.at + 2, "type": "ask", "ask": "completion_result", "text": ""})
+    folder = home / EDITOR / "tasks" / ROO_TASK
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "ui_messages.json").write_text(json.dumps(screen))
+
+
+def cursor(home: Path, turns: Sequence[Said]) -> None:
+    editor = Editor(home)
+    headers: list[Json] = []
+    for turn in turns:
+        for kind, words in ((1, turn.words), (2, turn.answer)):
+            headers.append({"bubbleId": f"b{turn.number}-{kind}", "type": kind})
+            bubble = {"_v": 3, "type": kind, "text": words, "createdAt": turn.iso}
+            editor.put(f"bubbleId:c1:{headers[-1]['bubbleId']}", bubble | headers[-1])
+    composer = {"_v": 16, "composerId": "c1", "createdAt": turns[0].at}
+    editor.put("composerData:c1", composer | {"fullConversationHeadersOnly": headers})
+    editor.db.close()
+
+
 def aider(home: Path, turns: Sequence[Said]) -> None:
     said = "".join(f"#### {turn.words}  \n\n{turn.answer}\n\n" for turn in turns)
-    project(home, BEGUN, said)
+    times = [datetime.fromtimestamp(turn.at / 1000) for turn in turns]
+    path = project(home, f"\n# aider chat started at {times[0]:%Y-%m-%d %H:%M:%S}\n\n", said)
+    typed = "".join(f"\n# {at}\n+{turn.words}\n" for at, turn in zip(times, turns, strict=True))
+    path.with_name(TYPED).write_text(typed)
+
+
+def acpx(home: Path, turns: Sequence[Said]) -> None:
+    last = {"last_request_id": f"r{turns[-1].number}", "last_prompt_at": turns[-1].iso}
+    path = test_acpx.record(home, **last, created_at=turns[0].iso)
+    told: list[Json] = []
+    for turn in turns:
+        told.append({"type": "turn_started", "request_id": f"r{turn.number}"})
+        told += [test_acpx.prompt(turn.number, turn.words), test_acpx.update(turn.answer)]
+        told.append(test_acpx.end(turn.number))
+    name = f"{test_acpx.RECORD}.stream.ndjson"
+    write_lines(path.with_name(name), *test_acpx.segment(0, *told))
+
+
+def acphold(home: Path, turns: Sequence[Said]) -> None:
+    told: list[Json] = [{"session": {"sessionId": "s1", "agent": "a", "cwd": CWD}}]
+
+    def tell(turn: Said, kind: str, update: Json) -> None:
+        told.append({"seq": len(told), "kind": kind, "at": turn.iso, "update": update})
+
+    for turn in turns:
+        tell(turn, "prompt", {"prompt": [{"type": "text", "text": turn.words}]})
+        said = {"type": "text", "text": turn.answer}
+        tell(turn, "update", {"sessionUpdate": "agent_message_chunk", "content": said})
+        tell(turn, "turn_end", {"stopReason": "end_turn"})
+    write_lines(home / "kept.jsonl", *told)
 
 
 READERS = {
     made.__name__: made
     for made in (
-        claude, pi, qwen, gemini, codex, copilot, auggie, vscode, zed, crush, goose, hermes,
-        opencode, cline,
+        acpx, claude, codex, gemini, qwen, opencode, kilo, cline, roo, copilot, goose, pi, cursor,
+        vscode, zed, aider, crush, hermes, auggie, acphold,
     )
 }  # fmt: skip
+
+
+COPIED = {
+    "acpx": (test_acpx.RECORD, "of-another-record"),
+    "claude": ("-home-ada-project", "-home-ada-copy"),
+    "codex": ("sessions/2026/01/02", "archived_sessions"),
+    "copilot": (f"session-state/{COPILOT}/events", f"history-session-state/{COPILOT}"),
+    "gemini": ("tmp/project", "tmp/copy"),
+    "qwen": ("projects/p", "projects/copy"),
+    "opencode": ("opencode.db", "opencode-dev.db"),
+    "kilo": ("kilo.db", "kilo-dev.db"),
+    "roo": ("Code", "VSCodium"),
+    "pi": ("--home-ada--", "--home-copy--"),
+    "vscode": ("workspaceStorage/", "workspaceStorage/copy-"),
+    "zed": (".local/share/zed", ".var/app/dev.zed.Zed/data/zed"),
+    "crush": ("code/project", "code/copy"),
+    "hermes": (".hermes", ".hermes/profiles/copy"),
+    "acphold": ("kept", "copy"),
+}
+"""Where a copy of a conversation may lie: the part of its path that differs."""
+
+
+def write(name: str, home: Path, turns: Sequence[Said], *, copied: bool = False) -> None:
+    """Put a conversation in the place of what is there, or a copy of it."""
+    with TemporaryDirectory(dir=home) as made:
+        READERS[name](Path(made), turns)
+        paths = {path: str(path.relative_to(made)) for path in Path(made).rglob("*")}
+        if copied and name in COPIED:
+            moved = {path: below.replace(*COPIED[name]) for path, below in paths.items()}
+            assert moved != paths
+            paths = moved
+        for path, below in paths.items():
+            if path.is_dir():
+                continue
+            (home / below).parent.mkdir(parents=True, exist_ok=True)
+            path.replace(home / below)
 
 
 def found(name: str, home: Path) -> Iterator[Source]:

@@ -9,19 +9,23 @@ from pathlib import Path
 from shutil import rmtree
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from hypothesis import HealthCheck, Phase, example, given, settings, strategies as st
 from msgspec.structs import replace
 
 from acp_conversation.history.timeline import Message
-from acphold.imports import Intake, reader, session_writer
+from acphold.imports import NAMES, Intake, reader, session_writer
 from acphold.journal.journal import Journal, state_of
 from acphold.journal.rows import ListFilter
 from acphold.journal.stores import open_journal
-from tests.imports.every_reader import READERS, Said, claude, found
+from tests.imports.every_reader import READERS, Said, found, write
 
 WORDS = st.sampled_from(["continue", "continue", "y", "yes", "go on", "Fix the first of these."])
 ANSWERS = st.sampled_from(["Done.", "Done.", "Yes.", ""])
 BEGUN = 1_767_322_800_000
+FIRST, LEFT, OLDER, NEWER, NEWEST = (
+    Said(number, BEGUN + 60_000 * number, "y", "Done.") for number in range(1, 6)
+)
+"""Two ways behind a turn that was itself left."""
 
 
 @st.composite
@@ -76,10 +80,7 @@ async def check(name: str, seen: list[tuple[list[Said], int]], home: Path) -> No
     clock = 1_767_400_000_000_000_000
     try:
         for way, place in seen:
-            if name == "claude":
-                claude(home, way, ("-home-ada-project", "-home-ada-copy")[place])
-            else:
-                READERS[name](home, way)
+            write(name, home, way, copied=place == 1)
             clock += 1_000_000_000
             intake = Intake(journal)
             for source in found(name, home):
@@ -117,14 +118,19 @@ def reads_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_writer, "WORTH_CHECKING", 0)
 
 
+def test_every_reader_is_tried() -> None:
+    assert [*READERS] == [*NAMES]
+
+
 @pytest.mark.parametrize("name", READERS)
 @settings(
-    max_examples=10,
+    max_examples=20,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # each example opens a journal
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(seen=moments())
+@example(seen=[([FIRST, NEWEST], 0), ([FIRST, LEFT, OLDER], 0), ([FIRST, LEFT, NEWER], 1)])
 def test_each_turn_is_told_once_in_whatever_order_its_files_are_read(
     name: str, seen: list[tuple[list[Said], int]], tmp_path: Path
 ) -> None:

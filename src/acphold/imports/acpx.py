@@ -79,6 +79,7 @@ class _AcpxLine(Struct, gc=False):
 
     id: int | str | None = None
     type: str = ""
+    request_id: str | None = None
     method: str = ""
     params: Raw = Raw()
     result: Raw = Raw()
@@ -123,7 +124,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.cwd = text(record, "cwd")
     writer.clock(milliseconds(record.get("created_at")))
     segments = [Path(path) for path in source.paths[1:]]
-    converter = _AcpxWire(writer)
+    converter = _AcpxWire(writer, record)
     for path in segments:
         for line in record_lines(path, writer.missed, ROWS):
             converter.line(line.raw)
@@ -137,10 +138,15 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
 
 
 class _AcpxWire:
-    """The wire of a session, line by line. Replayed updates of a load are skipped."""
+    """The wire of a session, line by line. Replayed updates of a load are skipped.
 
-    def __init__(self, writer: EntryWriter) -> None:
+    A time is only known of the last prompt.
+    """
+
+    def __init__(self, writer: EntryWriter, record: Object) -> None:
         self._writer = writer
+        self._record = record
+        self._turn = ""
         self._asked: dict[int | str, str] = {}
         self._asked_by_agent: dict[int | str, str] = {}
 
@@ -169,7 +175,7 @@ class _AcpxWire:
                 if message.method == "session/prompt" and (
                     prompt := bytes(_decode_params(message.params).prompt)
                 ):
-                    self._writer.relay_prompt(prompt)
+                    self._writer.relay_prompt(prompt, turn=self._turn)
             elif message.id is not None:
                 result, error = bytes(message.result), bytes(message.error)
                 # A request of the agent may have the number of one of the client: only the answer
@@ -188,6 +194,10 @@ class _AcpxWire:
                     kept = {name: found[name] for name in names if name in found}
                     if kept:
                         self._writer.relay(SETTINGS, msgspec.json.encode(kept))
+            elif message.type == "turn_started":
+                self._turn = message.request_id or ""
+                if self._turn == text(self._record, "last_request_id"):
+                    self._writer.clock(milliseconds(self._record.get("last_prompt_at")))
             elif not message.method and message.type not in _OWN:
                 self._writer.missed.kind("records", message.type, raw)
         except UNREADABLE:

@@ -34,7 +34,7 @@ NAME: Final = "aider"
 KEY: Final = "aider"
 
 HISTORY: Final = ".aider.chat.history.md"
-_TYPED: Final = ".aider.input.history"
+TYPED: Final = ".aider.input.history"
 
 _BEGUN: Final = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
 _PROMPT, _SAID, _BREAK = "#### ", "> ", "  "
@@ -59,7 +59,7 @@ def find(home: Home) -> Iterator[Source]:
         named = Path(moved)
         paths += [named] if named.is_absolute() and named not in paths else []
     for path in paths:
-        source = source_of(NAME, "", [path, path.with_name(_TYPED)])
+        source = source_of(NAME, "", [path, path.with_name(TYPED)])
         if source is None:
             continue
         try:
@@ -120,7 +120,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the chat; raises OSError if its file cannot be read."""
     path = source.path
     writer.facts.cwd = str(path.parent)
-    converter = _AiderConverter(writer, _typing_times(path.with_name(_TYPED)))
+    converter = _AiderConverter(writer, _typing_times(path.with_name(TYPED)))
     offset = int(source.item)
     for line in lines(path, writer.missed, begin=offset, as_written=True):
         if line.offset == offset:
@@ -159,6 +159,8 @@ class _AiderConverter(AgentConverter):
     def __init__(self, writer: EntryWriter, typed: dict[str, list[int]]) -> None:
         super().__init__(writer)
         self._typed = typed
+        self._told: dict[str, int] = {}
+        """How many of the times of each text are over."""
         self._kind = ""
         self._lines: list[str] = []
         self._changes: dict[str, list[tuple[str, str]]] = {}
@@ -183,8 +185,10 @@ class _AiderConverter(AgentConverter):
         lines, self._lines = self._lines, []
         words = "\n".join(lines).strip()
         if self._kind == _PROMPT and words != _NOTHING:
-            times = self._typed.get(squeeze(words), [])
-            place = bisect_left(times, self._writer.facts.updated_at or 0)
+            times = self._typed.get(typed := squeeze(words), [])
+            over = self._told.get(typed, 0)
+            place = bisect_left(times, self._writer.facts.updated_at or 0, min(over, len(times)))
+            self._told[typed] = place + 1
             self._writer.clock(times[place] if place < len(times) else None)
             self._writer.prompt(text_blocks(words))
             self._writer.model(self._model)

@@ -117,6 +117,7 @@ class _AuggieConverter(AgentConverter):
     def exchange(self, record: Object, place: int) -> None:
         """Write one exchange: request and response."""
         exchange = obj(record, "exchange")
+        self._writer.clock(milliseconds(record.get("finishedAt")))  # the only time it has
         message_id = text(exchange, "request_id") or f"exchange-{place}"
         asked = objects(exchange, "request_nodes")
         if record.get("isHistorySummary") is True:
@@ -149,7 +150,6 @@ class _AuggieConverter(AgentConverter):
                 self._writer.tokens(**token_counts(node.get("token_usage"), *ANTHROPIC_TOKENS))
             elif kind not in _SAID_BESIDE:
                 self._missed.kind("parts", str(kind), node)
-        self._writer.clock(milliseconds(record.get("finishedAt")))
         if record.get("completed") is True and not self._calls:
             self._writer.finish_answer()
 

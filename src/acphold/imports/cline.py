@@ -42,7 +42,7 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
-from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.entry_writer import BY_WORDS, EntryWriter, SubagentWriter
 from acphold.imports.readers import (
     AgentConverter,
     Reader,
@@ -310,15 +310,11 @@ _REPORTS: Final = {
 def task_sources(
     reader: str, home: Path, extension: str, own: Path | None = None
 ) -> Iterator[Source]:
-    """Yield the tasks in the agent's own folder, then those of editors not found there."""
-    seen: set[str] = set()
+    """Yield the tasks in the agent's own folder, then those of editors."""
     roots = [own] if own else []
     roots += [root for at in EDITORS for root in sorted(home.glob(f"{at}/{extension}"))]
     for root in roots:
         for path in files_below(root / "tasks", f"*/{SCREEN}"):
-            if path.parent.name in seen:
-                continue
-            seen.add(path.parent.name)
             listed = root / "state/taskHistory.json"
             if source := source_of(reader, path.parent.name, [path]):
                 yield replace(source, paths=(str(path), str(listed)))
@@ -375,7 +371,6 @@ class _ClineTasksConverter(AgentConverter):
     def __init__(self, writer: EntryWriter, task: str) -> None:
         super().__init__(writer)
         self._task = task
-        """Identifies the prompts, with their words: the model's side has no times."""
         self._said = ""
         self._command = ""
         self._printed = ""
@@ -387,7 +382,7 @@ class _ClineTasksConverter(AgentConverter):
     def take_step(self, step: Step) -> None:
         """Take a step of the model's side."""
         if step.role == "user":
-            self._writer.prompt(text_blocks(step.words), turn=self._task)
+            self._writer.prompt(text_blocks(step.words), turn=BY_WORDS)
         elif step.call is not None:
             self._call(step.call)
         else:
@@ -409,7 +404,8 @@ class _ClineTasksConverter(AgentConverter):
         # Older versions had no kind of their own for the first message of a task.
         if kind in ("task", "user_feedback") or (kind == "text" and is_first):
             pictures = filter(None, map(picture, strings(message, "images")))
-            self._writer.prompt([*text_blocks(words), *pictures], turn=self._task)
+            turn = f"{self._task} {message.get('ts')}"
+            self._writer.prompt([*text_blocks(words), *pictures], turn=turn)
             self.told.append(("user", words))
         elif kind == "api_req_started":
             self._said = ""

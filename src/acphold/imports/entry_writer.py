@@ -38,6 +38,9 @@ _encode: Final = msgspec.json.Encoder().encode
 TITLE_CHARACTERS: Final = 200
 """Characters kept of a title; some agents use a whole first prompt as one."""
 
+BY_WORDS: Final = "0" * 8
+"""Stands for the id of a prompt that is told from where it has none, unlike elsewhere."""
+
 PARENT: Final = "acphold/parentToolCallId"
 """In `_meta` of a subagent's entries: the call that started it."""
 
@@ -109,7 +112,7 @@ class EntryWriter:
         """Write a person's prompt; content blocks of the protocol.
 
         `turn` is the program's own id of it (a uuid, the id of a row), the same in every copy of
-        the conversation. Without one, its words with their time identify it.
+        the conversation, or BY_WORDS. Without one, its words with their time identify it.
         """
         if not blocks:
             return
@@ -350,7 +353,8 @@ class EntryWriter:
     def _write_prompt(self, raw: bytes, said: str, turn: str, seq: int = 0) -> None:
         # With its words: some programs number their prompts, in every conversation from 0.
         words = squeeze(said)
-        digest = f"{digest_of(turn or f'{self._told_at} {words}')}{digest_of(words)}"
+        its = turn if turn == BY_WORDS else digest_of(turn or f"{self._told_at} {words}")
+        digest = f"{its}{digest_of(words)}"
         self._told[digest] = count = self._told.get(digest, 0) + 1
         if count > 1:
             digest = f"{digest}-{count}"

@@ -426,7 +426,7 @@ class Intake:
                     raise _OvertakenError
                 left = [turns[n] for n in compared.left]
                 if left:
-                    await self._put_aside(source, row, left)
+                    await self._put_aside(source, row, left, row.session_id)
                 writing = SessionWriter(self._journal, lease, source, None, row, before)
                 await self._make_room(writing, compared, piece, turns, anew)
             if await writing.take_in(piece):
@@ -499,8 +499,10 @@ class Intake:
 
     # -- turns that were left ----------------------------------------------------------------
 
-    async def _put_aside(self, source: Source, row: SessionRow, left: Sequence[Turn]) -> None:
-        """Copy turns of a session that were left into the session of their own."""
+    async def _put_aside(
+        self, source: Source, row: SessionRow, left: Sequence[Turn], session_id: str
+    ) -> None:
+        """Copy turns of a session, or of a tail of it, that were left into one of their own."""
         if (opened := await self._open_tail(source, row, left[0])) is None:
             return
         writing, known = opened
@@ -509,7 +511,7 @@ class Intake:
             entry
             for turn in left
             if (turn.identity or turn.moment) not in has
-            async for entry in entries_of(self._journal, row.session_id, turn)
+            async for entry in entries_of(self._journal, session_id, turn)
         ]
         facts = Facts(row.agent, "", row.cwd, created_at=left[0].at, updated_at=left[-1].at)
         first = next((first_line(entry.raw) for entry in entries if entry.kind == PROMPT), None)
@@ -524,12 +526,15 @@ class Intake:
             return
         writing, known = opened
         asked = KnownPart(known, forgotten=session.forgotten, only=frozenset(behind))
-        is_first = True
+        compared: Comparison | None = None
         async for piece in news(source, asked):
-            if is_first and piece.compared is not None:
-                await self._make_room(writing, piece.compared, piece, known)
-            is_first = False
+            if compared is None and (compared := piece.compared) is not None:
+                if left := [known[n] for n in compared.left]:
+                    await self._put_aside(source, row, left, writing.lease.session_id)
+                await self._make_room(writing, compared, piece, known)
             await writing.take_in(piece)
+        if compared is not None and (deeper := compared.ids_behind):
+            await self._take_behind(source, row, deeper, news, session)
 
     async def _open_tail(
         self, source: Source, row: SessionRow, first: Turn

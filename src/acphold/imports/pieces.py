@@ -24,7 +24,7 @@ from acp_conversation.history.message_chunks import Messages
 from acp_safety.errors import RedactionError
 from acp_safety.redaction.redactor import UNREADABLE, Redactor
 from acphold.errors import TranscriptError
-from acphold.imports.entry_writer import EntryWriter, NotStraightError
+from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError
 from acphold.imports.readers import Reader
 from acphold.imports.sources import WHOLE, Facts, Manner, Source
 from acphold.imports.turns import Comparison, Turn, Turns, compare, digest_of
@@ -193,7 +193,11 @@ def pieces(
         )
         compared.ids_behind = [theirs[n].identity for n in compared.behind]
         compared.last_answer = theirs[-1].answer if theirs else ""
-        met = {ours: theirs[n].identity for ours, n in compared.known.items()}
+        met = {
+            ours: theirs[n].identity
+            for ours, n in compared.known.items()
+            if not (known.turns[ours].identity and theirs[n].identity.startswith(BY_WORDS))
+        }
         if compared.verdict != "related":
             piece = transcript.piece([], is_last=True)
             piece.compared = compared

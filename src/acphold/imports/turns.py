@@ -35,7 +35,7 @@ from acp_conversation.history.entries import (
 )
 from acp_conversation.history.raw_update import members, plain_chunk, string, update_kind
 from acp_conversation.history.timeline import turn_end
-from acphold.imports.entry_writer import prompt_text
+from acphold.imports.entry_writer import BY_WORDS, prompt_text
 
 ENOUGH_CHARACTERS: Final = 40
 """Characters that two prompts must share at an end, if one of them goes on there: agents add text
@@ -292,6 +292,8 @@ def _match(
                 known[n] = there
                 met.add(there)
             seen.add(turn.identity)
+    if any(turn.identity.startswith(BY_WORDS) for turn in (*ours, *theirs)):
+        _match_by_words(known, met, ours, theirs)
     is_migrated = not known  # a program may give its turns new ids, all at once
     for n, turn in enumerate(ours):
         if turn.is_here or n in surplus or (turn.identity and not is_migrated):
@@ -317,6 +319,20 @@ def _match(
         if first != (0, 0) and not (is_any_same and (len(known) > 1 or 0 in first)):
             known.clear()
     return surplus
+
+
+def _match_by_words(
+    known: dict[int, int], met: set[int], ours: Sequence[Turn], theirs: Sequence[Turn]
+) -> None:
+    """Match turns, of which one side has only the words, but for what else identifies them."""
+    digests = slice(len(BY_WORDS), 2 * len(BY_WORDS))
+    for n, turn in enumerate(ours):
+        if turn.identity and n not in known:
+            for there, other in enumerate(theirs):
+                if there not in met and turn.identity[digests] == other.identity[digests]:
+                    known[n] = there
+                    met.add(there)
+                    break
 
 
 def _match_words(

@@ -114,7 +114,11 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.facts.cwd = cwd or next((text(one, "worktree_path") for one in snapshots), "")
     writer.clock(milliseconds(about.get("created_at")))
     converter = _ZedConverter(database, names, thread, writer)
-    for message in _messages(thread):
+    told = [*_messages(thread)]
+    asked = [place for place, message in enumerate(told) if text(message, "User", "id")]
+    for place, message in enumerate(told):
+        if asked[-1:] == [place]:  # of the others no time is known
+            writer.clock(milliseconds(thread.get("updated_at")))
         converter.message(message)
         yield
     writer.clock(milliseconds(thread.get("updated_at")))
