@@ -48,6 +48,7 @@ from typing import Any
 
 import psutil
 
+from acp_wire.processes.place import name_of_place, place_of
 from acphold.live.server.bounds import OWNER_SEARCH_SECONDS
 from acphold.live.server.reconnection import GAP_HOW
 from tests.editor import DEADLINE, Editor, Refused, editor, received, scripted_agent, wrap_command
@@ -56,8 +57,8 @@ from tests.failures.visitors import Visitor, difference, on_screen
 from tests.owners import lone_command
 from tests.watched_processes import children, command_lines
 
-SANDBOX = ["unshare", "--mount"]
-"""Puts a program in another place, whose daemon is another one."""
+SANDBOX = ["unshare", "--mount", "sleep", "infinity"]
+"""Makes another place, whose daemon is another one, and lives as long as the soak."""
 
 KINDS = ("background", "line", *(["sandbox"] if os.geteuid() == 0 else []))
 """How people are connected: through the daemon; over a line of a hub of their own; or through the
@@ -153,6 +154,7 @@ class Soak:
         (folder / "python").mkdir()
         (folder / "python" / "sitecustomize.py").write_text(CLOCK)
         self.reader: asyncio.subprocess.Process | None = None
+        self.sandbox: asyncio.subprocess.Process | None = None
         self.people: list[Visitor] = []
         self.session = ""
         self.kept = KeptSession(self.journal, "")
@@ -416,7 +418,8 @@ class Soak:
     async def start_client(self, visitor: Visitor) -> None:
         through = lone_command if visitor.kind == "line" else wrap_command
         command = through(self.agent, "--journal", str(self.journal))
-        command = [*SANDBOX, *command] if visitor.kind == "sandbox" else command
+        if visitor.kind == "sandbox":
+            command = [*await self.enter_sandbox(), *command]
         for _ in range(3):
             stack = AsyncExitStack()
             client = await stack.enter_async_context(
@@ -427,6 +430,24 @@ class Soak:
                 return
             await visitor.go()
         raise AssertionError(f"{visitor.name} cannot start a client")
+
+    async def enter_sandbox(self) -> list[str]:
+        """Return what starts a program in the other place. Its people may act here, and those here
+        in it: the person has allowed both places."""
+        if self.sandbox is None:
+            self.sandbox = await asyncio.create_subprocess_exec(*SANDBOX)
+            own = place_of()
+            while (other := place_of(self.sandbox.pid)) == own:  # noqa: ASYNC110 - nothing is told
+                await asyncio.sleep(0.01)
+            for place in (own, other):
+                allowing = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "acphold"),
+                    *("access", "places", "allow", name_of_place(place)),
+                    env={**os.environ, **self.env},
+                    stdout=asyncio.subprocess.DEVNULL,
+                )
+                assert await allowing.wait() == 0
+        return ["nsenter", f"--mount=/proc/{self.sandbox.pid}/ns/mnt", f"--wd={os.getcwd()}"]
 
     async def decide(self, _: dict[str, Any]) -> dict[str, Any]:
         """Answer for a person: at once, or when `late` says that everybody must answer."""
@@ -543,6 +564,9 @@ async def soak(seed: int) -> AsyncIterator[Soak]:
             await visitor.go()
         for pid in made.running(""):
             kill(pid)
+        if made.sandbox is not None:
+            made.sandbox.kill()
+            await made.sandbox.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
 

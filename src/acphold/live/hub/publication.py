@@ -110,6 +110,7 @@ class ListedRow:
         self._lose = lose
         self._active = 0  # the time to show, in ms since the epoch; 0 while it is the row's
         self._touched = 0  # as the row has it
+        self._is_changed_elsewhere = False  # since the last prompt: it may have been archived
         self._is_agents = False  # the agent has told it, and nothing has begun since
         self._touching: asyncio.Task[None] | None = None
 
@@ -149,11 +150,12 @@ class ListedRow:
         later, once for all prompts. `title` stands in the list until a turn has ended.
         """
         self.note_activity()
-        if self._touched <= self._active <= self._touched + bounds.TOUCH_MS:
+        is_recent = self._touched <= self._active <= self._touched + bounds.TOUCH_MS
+        if is_recent and not self._is_changed_elsewhere:
             if self._touching is None or self._touching.done():
                 self._touching = asyncio.create_task(self._touch_late(), name="touch")
             return NO_CHANGE
-        self._touched = self._active
+        self._touched, self._is_changed_elsewhere = self._active, False
         shown = UNSET if title is None or not self.untitled else title
         start = agent.start if agent.start and agent.key == self._row.agent else UNSET
         return RowChange(
@@ -245,7 +247,7 @@ class ListedRow:
 
     def on_changed_elsewhere(self) -> None:
         """Note that another process changed the row: the next prompt writes to it in any case."""
-        self._touched = 0
+        self._is_changed_elsewhere = True
 
     @property
     def late_time(self) -> int | None:
