@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from acphold.imports.copilot import READER, workspace
+from acphold.imports.values import ABANDONED
 from tests.imports.told import Story, write_lines
 
 Json = Any
@@ -203,3 +204,25 @@ def test_what_a_subagent_thinks_and_says_is_told_as_the_part_of_its_call(tmp_pat
         for update in told.updates(kind)
     ]
     assert parents == ["c1", None, "c1", None]
+
+
+def test_events_that_the_person_went_back_from_are_left_once_there_is_a_newer_prompt(
+    tmp_path: Path,
+) -> None:
+    events = Events()
+    for words in ("One.", "Two.", "Three."):
+        events.user(words)
+        events.lines[-1]["id"] = words
+        events.agent(f"On {words}")
+    rewind = {"upToEventId": "Two.", "eventsRemoved": 4}
+    events.lines.append(events.lines[-1] | {"type": "session.snapshot_rewind", "data": rewind})
+    events.lines[-1]["id"] = "rewind"
+    assert [words for who, words in story(events, tmp_path).said() if who == "user"] == [
+        "One.",
+        "Two.",
+        "Three.",
+    ]
+    events.user("Instead.")
+    told = story(events, tmp_path)
+    assert [words for who, words in told.said() if who == "user"] == ["One.", "Instead."]
+    assert told.facts.missed == {ABANDONED: 2}

@@ -170,8 +170,9 @@ def test_how_a_turn_ended_is_told(
 
 
 @pytest.mark.parametrize("named", ["c1", "m9$$c1"])
+@pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_subagent_is_no_session_and_its_calls_are_told_inside_its_call(
-    database: Database, tmp_path: Path, named: str
+    database: Database, tmp_path: Path, named: str, *, is_stopped: bool
 ) -> None:
     database.message("user", "Find it.")
     database.message("assistant", call("c1", "agent", prompt="Find it"))
@@ -179,7 +180,8 @@ def test_a_subagent_is_no_session_and_its_calls_are_told_inside_its_call(
     database.session("title-s1", "s1")
     database.message("user", "You are to find it.", session=named)
     database.message("assistant", "I look.", call("c2", "ls", path="/x"), session=named)
-    database.message("tool", result("c1", "Found."))
+    if not is_stopped:
+        database.message("tool", result("c1", "Found."))
     told = Story.of(READER, tmp_path)
     assert told.said() == [("user", "Find it."), ("call", "Agent: Find it"), ("call", "List /x")]
     assert json.loads(told.calls()[1].fields["_meta"]) == {"acphold/parentToolCallId": "c1"}

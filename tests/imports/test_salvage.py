@@ -17,6 +17,7 @@ from acphold.imports.salvage import DECODINGS, LineSalvage, RecordLine, RowForm
 from acphold.imports.values import Missed
 from tests.imports.claude_home import Transcript
 from tests.imports.codex_home import Rollout
+from tests.imports.test_acpx import RECORD, prompt, record as acpx_record, segment, update
 from tests.imports.test_auggie import exchange as auggie_exchange, said as auggie_said
 from tests.imports.test_vscode import request, session as vscode_session, storage
 from tests.imports.told import Story
@@ -102,9 +103,32 @@ def vscode(home: Path) -> tuple[Path, list[Json]]:
     return path, [{"kind": 0, "v": vscode_session()}, *changes]
 
 
+def acpx(home: Path) -> tuple[Path, list[Json]]:
+    path = acpx_record(home).with_name(f"{RECORD}.stream.ndjson")
+    hello, hi, now, bye = (
+        prompt(at, words) if role == "user" else update(words)
+        for at, (role, words) in enumerate(WORDS)
+    )
+    return path, segment(0, hello, hi, now, bye)
+
+
+def acphold(home: Path) -> tuple[Path, list[Json]]:
+    head: Json = {"session": {"sessionId": "s1", "agent": "a", "cwd": "/x"}}
+    rows = [
+        {"kind": "prompt", "update": {"prompt": [{"type": "text", "text": words}]}}
+        if role == "user"
+        else {"kind": "update", "update": update(words)["params"]["update"]}
+        for role, words in WORDS
+    ]
+    return home / "s1.jsonl", [
+        head,
+        *({"seq": seq, "at": AT} | row for seq, row in enumerate(rows, 1)),
+    ]
+
+
 LINES: dict[str, Callable[[Path], tuple[Path, list[Json]]]] = {
     "claude": claude, "codex": codex, "qwen": qwen, "pi": pi, "copilot": copilot,
-    "gemini": gemini, "goose": goose, "vscode": vscode,
+    "gemini": gemini, "goose": goose, "vscode": vscode, "acpx": acpx, "acphold": acphold,
 }  # fmt: skip
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 
-from acphold.imports import windows_folders
+from acphold.imports import reader, windows_folders
 from acphold.imports.sources import Facts
 from acphold.imports.windows_folders import folder_here
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import Transcript
+from tests.imports.every_reader import Said, found, write
 from tests.imports.test_missed import imported
+from tests.imports.told import Story
 
 
 @pytest.fixture
@@ -91,3 +95,32 @@ def test_one_folder_of_windows_can_be_asked_for_by_its_path_here(
     here = str(drives / "c/Users/me/my project")
     (told,) = imported(acphold, tmp_path, "--cwd", here)
     assert told["new"] == 1
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///c%3A/Users/me/my%20project",
+        "file://wsl.localhost/Ubuntu{drives}/c/Users/me/my%20project",
+        "vscode-remote://wsl%2Bubuntu{drives}/c/Users/me/my%20project",
+    ],
+)
+@pytest.mark.parametrize("name", ["vscode", "cursor"])
+def test_a_folder_that_an_editor_names_by_its_uri_is_the_one_here(
+    drives: Path, tmp_path: Path, name: str, uri: str
+) -> None:
+    write(name, tmp_path, [Said(1, 1_767_322_800_000, "Hello.", "Hi.")])
+    if name == "vscode":
+        (path,) = tmp_path.glob(".config/*/User/workspaceStorage/*/workspace.json")
+        path.write_text(json.dumps({"folder": uri.format(drives=drives)}))
+    else:
+        database = sqlite3.connect(tmp_path / ".config/Cursor/User/globalStorage/state.vscdb")
+        place = {"uri": {"external": uri.format(drives=drives)}}
+        about = {"composerId": "c1", "workspaceIdentifier": place}
+        heads = json.dumps({"allComposers": [about]})
+        database.execute("INSERT INTO ItemTable VALUES ('composer.composerHeaders', ?)", (heads,))
+        database.commit()
+        database.close()
+    (source,) = found(name, tmp_path)
+    told = Story(reader(name), source)
+    assert told.facts.named_folder == str(drives / "c/Users/me/my project")

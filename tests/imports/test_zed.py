@@ -162,8 +162,9 @@ def test_what_a_person_pointed_at_is_attached(threads: Threads, tmp_path: Path) 
     assert picture == {"type": "image", "data": "cG5n", "mimeType": "image/png"}
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_subagent_is_no_thread_and_its_calls_are_told_inside_its_call(
-    threads: Threads, tmp_path: Path
+    threads: Threads, tmp_path: Path, *, is_stopped: bool
 ) -> None:
     threads.put(
         user("You are to find it."),
@@ -172,7 +173,8 @@ def test_a_subagent_is_no_thread_and_its_calls_are_told_inside_its_call(
         parent_id="t1",
     )
     report = result("Found.", output={"session_id": "child"})
-    threads.put(user("Find it."), agent(use("c1", "spawn_agent", label="Find"), c1=report))
+    results = {} if is_stopped else {"c1": report}
+    threads.put(user("Find it."), agent(use("c1", "spawn_agent", label="Find"), **results))
     told = Story.of(READER, tmp_path)
     assert told.said() == [
         ("user", "Find it."),

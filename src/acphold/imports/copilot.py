@@ -21,10 +21,11 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.entry_writer import PARENT, EntryWriter
 from acphold.imports.readers import AgentConverter, Reader, call_fields, token_counts
-from acphold.imports.records import records, small_text
+from acphold.imports.records import mentions, records, small_text
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
 from acphold.imports.values import (
+    Missed,
     Object,
     first_text,
     from_json,
@@ -64,6 +65,8 @@ _PASSED: Final = re.compile(
 )
 """The program's own events, and those told together with others."""
 
+_REWOUND: Final = b'"session.snapshot_rewind"'
+
 _YAML_LINE: Final = re.compile(r"(\w+):(?: (.*))?")
 
 
@@ -83,10 +86,35 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     about = workspace(Path(source.paths[1])) if len(source.paths) > 1 else {}
     writer.facts.cwd = about.get("cwd", "")
     converter = _CopilotConverter(writer)
+    left = _left_behind(source.path)
     for event in records(source.path, writer.missed, ROWS):
-        converter.take(event)
+        if text(event, "id") not in left:
+            converter.take(event)
+        else:
+            writer.missed.count_abandoned(text(event, "type") == "user.message")
         yield
     writer.title(about.get("name", ""))
+
+
+def _left_behind(path: Path) -> set[str]:
+    """Return the events that the person went back from, to prompt anew.
+
+    The program takes them out of the file; where it did not, an event names the first one.
+    """
+    kept: dict[str, None] = {}
+    left: set[str] = set()
+    rewound: list[str] = []
+    for event in records(path, Missed(), ROWS) if mentions(path, _REWOUND) else ():
+        kind, names = text(event, "type"), [*kept]
+        if kind == "session.snapshot_rewind":
+            if (first := text(event, "data", "upToEventId")) in kept:
+                rewound += names[names.index(first) :]
+        elif kind == "user.message" and rewound:
+            left.update(rewound)
+            kept = dict.fromkeys(name for name in names if name not in left)
+            rewound = []
+        kept[text(event, "id")] = None
+    return left
 
 
 def workspace(path: Path) -> dict[str, str]:

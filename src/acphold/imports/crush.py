@@ -124,6 +124,8 @@ class _CrushConverter(AgentConverter):
         super().__init__(writer)
         self._database = database
         self._session_id = ""
+        self._told: set[str] = set()
+        """The calls whose subagents are told."""
 
     def session(self, session_id: str) -> Iterator[None]:
         """Write the messages of a session."""
@@ -136,7 +138,7 @@ class _CrushConverter(AgentConverter):
             self._database,
             "messages",
             f"id, role, parts, model, created_at, {summary}",
-            "session_id = ? ORDER BY created_at, rowid",
+            "session_id = ? ORDER BY rowid",
             self._missed,
             session_id,
         ):
@@ -147,6 +149,7 @@ class _CrushConverter(AgentConverter):
                 self._writer.compaction(f"compacted-{message_id}", said)
             elif role == "user":
                 if not self._writer.caller:
+                    self._tell_stopped()
                     self._writer.prompt(self._prompt(parts), turn=str(message_id))
             elif role in ("assistant", "tool"):
                 if model:
@@ -156,6 +159,7 @@ class _CrushConverter(AgentConverter):
             elif role != "system":
                 self._missed.kind("messages", str(role), parts)
             yield
+        self._tell_stopped()
 
     def _prompt(self, parts: list[Object]) -> list[Object]:
         blocks: list[Object] = []
@@ -211,23 +215,34 @@ class _CrushConverter(AgentConverter):
     def _place(self, arguments: Object) -> str:
         return self._absolute(first_text(arguments, ("file_path", "path")))
 
+    def _tell_stopped(self) -> None:
+        """Tell the subagents that were stopped: their calls have no result."""
+        for call_id, (name, _) in self._calls.items():
+            self._tell_subagent(call_id, name)
+
+    def _tell_subagent(self, call_id: str, name: str) -> None:
+        """Tell the calls of the subagent's session, once."""
+        has_none = TOOLS.get(name, ("", ""))[1] not in ("think", "fetch")
+        if self._writer.caller or has_none or call_id in self._told:
+            return
+        self._told.add(call_id)
+        for session_id, _ in databases.rows_of(
+            self._database,
+            "sessions",
+            "id, title",
+            "parent_session_id = ? AND (id = ? OR substr(id, -length(?)) = ?)",
+            self._missed,
+            self._session_id,
+            call_id,
+            f"$${call_id}",
+            f"$${call_id}",
+        ):
+            converter = _CrushConverter(self._database, SubagentWriter(self._writer, call_id))
+            for _ in converter.session(str(session_id)):
+                pass
+
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
-        if not self._writer.caller and TOOLS.get(name, ("", ""))[1] in ("think", "fetch"):
-            # Tell the calls of the subagent's session.
-            for session_id, _ in databases.rows_of(
-                self._database,
-                "sessions",
-                "id, title",
-                "parent_session_id = ? AND (id = ? OR substr(id, -length(?)) = ?)",
-                self._missed,
-                self._session_id,
-                call_id,
-                f"$${call_id}",
-                f"$${call_id}",
-            ):
-                converter = _CrushConverter(self._database, SubagentWriter(self._writer, call_id))
-                for _ in converter.session(str(session_id)):
-                    pass
+        self._tell_subagent(call_id, name)
         about = from_json(text(result, "metadata"))
         failed = result.get("is_error") is True
         produced: list[Object] = []

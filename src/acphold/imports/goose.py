@@ -83,7 +83,7 @@ def _rows(source: Source, session_id: str, writer: EntryWriter) -> Iterator[_Mes
         path,
         "messages",
         "id, message_id, role, content_json, metadata_json, created_timestamp",
-        "session_id = ? ORDER BY created_timestamp, id",
+        "session_id = ? ORDER BY id",
         missed,
         session_id,
     ):

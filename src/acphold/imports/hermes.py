@@ -178,15 +178,18 @@ class _HermesConverter(AgentConverter):
         self._is_again = True
 
     def _is_told(self, message: Object) -> bool:
-        """Return True for a copy of a told message: a text may be repeated at another time.
+        """Return True for a copy of a told message: a person may repeat a text.
 
-        The copies at the start of a continuation have the time of copying.
+        Behind a summary are copies of archived messages, with their times. The copies at the start
+        of a continuation have the time of copying.
         """
         same = tuple(message[name] for name in ("role", "content", "tool_call_id", "tool_calls"))
-        at = message["timestamp"]
-        is_copy = same in self._told and (self._is_again or self._told[same] == at)
+        archived_at = message["timestamp"] if message.get("compacted") else None
+        before = self._told.get(same)
+        is_behind = before is not None and before == message["timestamp"]
+        is_copy = same in self._told and (self._is_again or is_behind)
         is_summary = str(message["content"]).startswith(_SUMMARY)
-        self._told[same] = at
+        self._told[same] = archived_at
         self._is_again = self._is_again and (is_copy or is_summary)
         return is_copy
 

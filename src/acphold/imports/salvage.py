@@ -38,6 +38,7 @@ ZEROS: Final = "zeros in the place of records"
 SHALLOW: Final = 2
 """Objects inside each other that are taken apart to find a document's outermost array."""
 
+_CONTROL: Final = re.compile(r"[\0-\x1f]")
 _JUNK: Final = re.compile(r"[\s\0\ufeff,]*")
 _WHITE: Final = re.compile(r"[\s\0]*")
 _ESCAPED_OR_QUOTE: Final = re.compile(rb'\\.|"', re.DOTALL)
@@ -105,8 +106,8 @@ class LineSalvage:
                 return
             self.drop()
         rest_at = line.offset + len(line.raw) - len(rest)
-        for begin, end in found:
-            yield RecordLine(line.offset + begin, text[begin:end].encode("utf-8", "replace"))
+        for begin, end, value in found:
+            yield RecordLine(line.offset + begin, _on_one_line(text[begin:end], value))
         for begin, end in behind:
             yield RecordLine(rest_at + begin, rest[begin:end])
         lost = len(rest.rstrip()) - sum(end - begin for begin, end in behind)
@@ -144,16 +145,17 @@ class LineSalvage:
         found, at, is_open = self._objects(text)
         if len(found) == 1 and not text[at:].strip():
             self._held, self._held_size = [], 0
-            yield RecordLine(self._held_at, text[slice(*found[0])].encode("utf-8", "replace"))
+            begin, end, value = found[0]
+            yield RecordLine(self._held_at, _on_one_line(text[begin:end], value))
         elif not is_open:
             self.drop()
 
-    def _objects(self, text: str) -> tuple[list[tuple[int, int]], int, bool]:
-        """Return the places of the objects at the beginning of a text, and of its rest.
+    def _objects(self, text: str) -> tuple[list[tuple[int, int, object]], int, bool]:
+        """Return the objects at the beginning of a text with their places, and that of its rest.
 
         And True if the rest is half an object that ends within a string.
         """
-        found: list[tuple[int, int]] = []
+        found: list[tuple[int, int, object]] = []
         at = 0
         while True:
             match = _JUNK.match(text, at)
@@ -161,13 +163,13 @@ class LineSalvage:
             if not text.startswith("{", begin):
                 return found, begin if begin == len(text) else at, False
             try:
-                _, end = _scan(text, begin)
+                value, end = _scan(text, begin)
             except UNREADABLE as error:
                 self.decoded += len(text) - begin
                 is_open = str(error).startswith("Unterminated string")
                 return found, begin, is_open
             self.decoded += end - begin
-            found.append((begin, end))
+            found.append((begin, end, value))
             at = end
 
     def _behind(self, rest: bytes, before: bytes, *, is_ended: bool) -> list[tuple[int, int]]:
@@ -203,6 +205,12 @@ class LineSalvage:
         field = re.compile(rb'"%b":\s*%b' % (key, re.escape(name)))
         of_file = re.compile(rb"(?<![\w-])%b(?![\w-])" % re.escape(name[1:-1]))
         return (field.search(before) or of_file.search(self._place)) is not None
+
+
+def _on_one_line(text: str, value: object) -> bytes:
+    """Return an object as a line: JSON allows no raw line end, or tab, inside of a string."""
+    is_one = _CONTROL.search(text) is None
+    return text.encode("utf-8", "replace") if is_one else json.dumps(value).encode()
 
 
 def _without_space(raw: bytes, end: int) -> int:

@@ -56,6 +56,7 @@ from acphold.imports.values import (
     strings,
     text,
 )
+from acphold.imports.windows_folders import is_of_windows
 
 NAME: Final = "vscode"
 KEY: Final = "Copilot"
@@ -476,7 +477,7 @@ def _last(uri: str) -> str:
 
 
 def path_of(uri: object) -> str:
-    """Return the path of a URI; empty if it is no local file."""
+    """Return the path of a URI; of Windows for one of its own; empty if it is no local file."""
     if isinstance(uri, dict):
         if external := text(uri, "external"):
             return path_of(external)
@@ -488,7 +489,14 @@ def path_of(uri: object) -> str:
         parts = urlsplit(uri)
     except ValueError:
         return ""
-    return unquote(parts.path) if parts.scheme == "file" else ""
+    host, path = unquote(parts.netloc), unquote(parts.path)
+    if parts.scheme == "vscode-remote" and host.startswith("wsl+"):
+        host = f"wsl.localhost/{host.removeprefix('wsl+')}"
+    elif parts.scheme != "file":
+        return ""
+    if host:
+        return f"//{host}{path}".replace("/", "\\")
+    return path[1:] if is_of_windows(path[1:]) else path
 
 
 def folder_of(storage: Path) -> str:

@@ -72,6 +72,8 @@ KINDS: Final = {
     "write_file": "edit",
 }
 
+_SUBAGENT_TOOLS: Final = ("spawn_agent", "subagent")
+
 _SHOWN: Final = (
     "command", "path", "source_path", "regex", "glob", "query", "url", "label", "title",
     "display_description", "task",
@@ -113,7 +115,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     cwd = paths[first if first < len(paths) else 0]
     writer.facts.cwd = cwd or next((text(one, "worktree_path") for one in snapshots), "")
     writer.clock(milliseconds(about.get("created_at")))
-    converter = _ZedConverter(database, names, thread, writer)
+    converter = _ZedConverter(database, names, thread, writer, source.item)
     told = [*_messages(thread)]
     asked = [place for place, message in enumerate(told) if text(message, "User", "id")]
     for place, message in enumerate(told):
@@ -121,6 +123,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
             writer.clock(milliseconds(thread.get("updated_at")))
         converter.message(message)
         yield
+    converter.tell_stopped()
     writer.clock(milliseconds(thread.get("updated_at")))
     writer.spend(None, **token_counts(thread.get("cumulative_token_usage"), *ANTHROPIC_TOKENS))
     title = text(thread, "title") or text(thread, "summary")
@@ -185,18 +188,27 @@ class _ZedConverter(AgentConverter):
     """Converts one thread, or with a SubagentWriter that subagent's."""
 
     def __init__(
-        self, database: Path, names: list[str], thread: Object, writer: EntryWriter
+        self,
+        database: Path,
+        names: list[str],
+        thread: Object,
+        writer: EntryWriter,
+        thread_id: str = "",
     ) -> None:
         super().__init__(writer)
         self._database = database
         self._names = names
         self._model = text(thread, "model", "model")
+        self._thread_id = thread_id
+        self._told: set[str] = set()
+        """The threads of subagents that are told."""
 
     def message(self, message: Object) -> None:
         """Take the next message."""
         for who, told in message.items():
             if who == "User":
                 if not self._writer.caller:
+                    self.tell_stopped()
                     self._prompt(told)
             elif who == "Agent":
                 self._answer(told)
@@ -247,15 +259,34 @@ class _ZedConverter(AgentConverter):
             if call := self._call_of(call_id, result):
                 self._result(result, *call)
 
+    def tell_stopped(self) -> None:
+        """Tell the subagents that were stopped: their calls have no result."""
+        waiting = [it for it, (name, _) in self._calls.items() if name in _SUBAGENT_TOOLS]
+        if not waiting or "parent_id" not in self._names or not self._thread_id:
+            return
+        which = "parent_id = ? ORDER BY rowid"
+        found = databases.rows_of(
+            self._database, "threads", "id", which, self._missed, self._thread_id
+        )
+        children = [child for (child,) in found if child not in self._told]
+        for call_id, child in zip(waiting, children, strict=False):
+            del self._calls[call_id]
+            self._tell_subagent(call_id, str(child))
+
+    def _tell_subagent(self, call_id: str, child: str) -> None:
+        if self._writer.caller or child in self._told:
+            return
+        self._told.add(child)
+        thread, _ = _thread(self._database, self._names, child, self._missed)
+        writer = SubagentWriter(self._writer, call_id)
+        converter = _ZedConverter(self._database, self._names, thread, writer)
+        for message in _messages(thread):
+            converter.message(message)
+
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         output = result.get("output")
-        child = text(output, "session_id") or text(output, "Success", "session_id")
-        if child and not self._writer.caller:
-            thread, _ = _thread(self._database, self._names, child, self._missed)
-            writer = SubagentWriter(self._writer, call_id)
-            converter = _ZedConverter(self._database, self._names, thread, writer)
-            for message in _messages(thread):
-                converter.message(message)
+        if child := text(output, "session_id") or text(output, "Success", "session_id"):
+            self._tell_subagent(call_id, child)
         failed = result.get("is_error") is True
         produced: list[Object] = []
         if not failed and KINDS.get(name) == "edit" and isinstance(output, dict):
