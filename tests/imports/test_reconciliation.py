@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from acp_conversation.history.entries import PastEntry
 from acp_conversation.history.timeline import Message
-from acphold.imports import Intake, session_writer
+from acphold.imports import Intake, reader, session_writer
 from acphold.imports.claude import KEY, READER
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import NOTHING, NewsPiece, pieces
@@ -23,6 +23,8 @@ from acphold.journal.access import Share
 from acphold.journal.journal import Journal, history, state_of, tails_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from tests.imports.claude_home import CWD, SESSION, Transcript
+from tests.imports.every_reader import Said, found, write
+from tests.imports.test_acpx import RECORD
 from tests.imports.told import sources, write_lines
 
 FOLDERS = ("-home-ada-project", "-home-ada-copy")
@@ -430,6 +432,27 @@ async def test_a_program_may_give_all_its_turns_new_ids(opened: Journal, tmp_pat
     await take(opened, tmp_path)
     assert await prompts(opened) == ["one", "two", "three", "four"]
     assert await others(opened) == []
+
+
+@pytest.mark.parametrize("words", ["one", "continue"])
+async def test_a_conversation_that_two_programs_wrote_down_is_told_once(
+    opened: Journal, tmp_path: Path, words: str
+) -> None:
+    turns = [
+        Said(n, 1_767_322_800_000 + 60_000 * n, words if n > 1 else "first", f"A{n}")
+        for n in range(1, 8)
+    ]
+    for by_acpx, by_claude in ((3, 3), (4, 4), (4, 5), (6, 6), (6, 7)):
+        write("acpx", tmp_path, [turn._replace(at=turn.at - 7) for turn in turns[:by_acpx]])
+        path = tmp_path / f".acpx/sessions/{RECORD}.json"
+        about = {"acp_session_id": SESSION, "agent_command": "claude-agent-acp"}
+        path.write_text(json.dumps(json.loads(path.read_text()) | about))
+        write("claude", tmp_path, turns[:by_claude])
+        for name in ("acpx", "claude") * 2:
+            for source in found(name, tmp_path):
+                await Intake(opened).take(source, reader(name))
+        assert await prompts(opened) == [turn.words for turn in turns[: max(by_acpx, by_claude)]]
+        assert await others(opened) == []
 
 
 async def test_a_journal_that_is_upgraded_meanwhile_takes_the_news_at_once(

@@ -407,6 +407,7 @@ class Intake:
             turns,
             source.given and not again,
             before is None or source.place == before.place,
+            before is None or source.reader == before.reader,
             session.forgotten,
         )
         writing: SessionWriter | None = None

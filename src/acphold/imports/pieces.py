@@ -43,13 +43,14 @@ TITLE_CHARACTERS: Final = 80
 class KnownPart(Struct, frozen=True):
     """The journal's turns of a conversation; none if all of a source is new.
 
-    `given` and `is_same_place` are as in `turns.compare`. Turns in `forgotten`, by identity or by
-    `Turn.moment` or words, are not told; with `only`, no others than these are.
+    `given`, `is_same_place` and `is_same_reader` are as in `turns.compare`. Turns in `forgotten`,
+    by identity or by `Turn.moment` or words, are not told; with `only`, no others than these are.
     """
 
     turns: list[Turn] = []
     given: bool = False
     is_same_place: bool = True
+    is_same_reader: bool = True
     forgotten: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
 
@@ -189,7 +190,11 @@ def pieces(
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
         compared = compare(
-            known.turns, theirs, given=known.given, is_same_place=known.is_same_place
+            known.turns,
+            theirs,
+            given=known.given,
+            is_same_place=known.is_same_place,
+            is_same_reader=known.is_same_reader,
         )
         compared.ids_behind = [theirs[n].identity for n in compared.behind]
         compared.last_answer = theirs[-1].answer if theirs else ""

@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import Final, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from acp_conversation.history.entries import (
     ANSWER,
@@ -222,13 +223,17 @@ def compare(
     *,
     given: bool = False,
     is_same_place: bool = True,
+    is_same_reader: bool = True,
 ) -> Comparison:
     """Compare our turns with theirs; see the module.
 
     With `given`, anybody may have written theirs: words prove nothing, unless all turns that both
-    have are the same, with their answers. `is_same_place` decides between ways of one time.
+    have are the same, with their answers. `is_same_place` decides between ways of one time. Without
+    `is_same_reader`, two programs wrote the conversation down: each has ids of its own.
     """
     found = Comparison()
+    if not is_same_reader and not given:
+        ours = [replace(turn, identity="") for turn in ours]
     surplus = _match(found.known, ours, theirs, given=given)
     if not found.known and (ours or given):
         found.verdict = "strange"
