@@ -288,8 +288,9 @@ def acpx(home: Path, turns: Sequence[Said]) -> None:
     told: list[Json] = []
     for turn in turns:
         told.append({"type": "turn_started", "request_id": f"r{turn.number}"})
-        told += [test_acpx.prompt(turn.number, turn.words), test_acpx.update(turn.answer)]
-        told.append(test_acpx.end(turn.number))
+        told.append(test_acpx.prompt(turn.number, turn.words))
+        if turn.answer:
+            told += [test_acpx.update(turn.answer), test_acpx.end(turn.number)]
     name = f"{test_acpx.RECORD}.stream.ndjson"
     write_lines(path.with_name(name), *test_acpx.segment(0, *told))
 
@@ -302,9 +303,10 @@ def acphold(home: Path, turns: Sequence[Said]) -> None:
 
     for turn in turns:
         tell(turn, "prompt", {"prompt": [{"type": "text", "text": turn.words}]})
-        said = {"type": "text", "text": turn.answer}
-        tell(turn, "update", {"sessionUpdate": "agent_message_chunk", "content": said})
-        tell(turn, "turn_end", {"stopReason": "end_turn"})
+        if turn.answer:
+            said = {"type": "text", "text": turn.answer}
+            tell(turn, "update", {"sessionUpdate": "agent_message_chunk", "content": said})
+            tell(turn, "turn_end", {"stopReason": "end_turn"})
     write_lines(home / "kept.jsonl", *told)
 
 
@@ -339,6 +341,7 @@ COPIED = {
 
 def write(name: str, home: Path, turns: Sequence[Said], *, copied: bool = False) -> None:
     """Put a conversation in the place of what is there, or a copy of it."""
+    home.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=home) as made:
         READERS[name](Path(made), turns)
         paths = {path: str(path.relative_to(made)) for path in Path(made).rglob("*")}

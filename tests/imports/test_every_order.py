@@ -19,7 +19,7 @@ from acphold.journal.rows import ListFilter
 from acphold.journal.stores import open_journal
 from tests.imports.every_reader import READERS, Said, found, write
 
-WORDS = st.sampled_from(["continue", "continue", "y", "yes", "go on", "Fix the first of these."])
+WORDS = st.sampled_from(["continue", "continue", "y", "yes", "", "Fix the first of these."])
 ANSWERS = st.sampled_from(["Done.", "Done.", "Yes.", ""])
 BEGUN = 1_767_322_800_000
 FIRST, LEFT, OLDER, NEWER, NEWEST = (
@@ -38,10 +38,12 @@ def stories(draw: st.DrawFn) -> list[list[Said]]:
     for _ in range(draw(st.integers(1, 5))):
         if way and draw(st.integers(0, 3)) == 0:
             way = way[: draw(st.integers(1, len(way)))]  # one that shares no turn is another one
+        at += 1000
         for _ in range(draw(st.integers(1, 3))):
             number += 1
-            at += draw(st.sampled_from([1000, 1000, 60_000]))
-            way = [*way, Said(number, at, draw(WORDS), draw(ANSWERS))]
+            at += draw(st.sampled_from([0, 1000, 60_000]))  # several prompts within one tick
+            words = draw(WORDS) if way else "Fix the first of these."
+            way = [*way, Said(number, at, words, draw(ANSWERS) if words else "")]
         ways.append(way)
     return ways
 
@@ -70,13 +72,14 @@ async def turns(journal: Journal, session_id: str) -> list[tuple[str, str]]:
             found.append((item.text, ""))
         elif isinstance(item, Message) and item.role == "agent":
             found[-1] = found[-1][0], found[-1][1] + item.text
-    return found
+    return [turn for turn in found if turn[0]]  # of an empty prompt nothing need be told
 
 
 async def check(name: str, seen: list[tuple[list[Said], int]], home: Path) -> None:
     """Import each state in turn; afterwards the newest way is told, and beside it what else was."""
     journal = open_journal(str(home / "journal.db"), create=True)
     told: dict[int, Said] = {}
+    its_id = ""
     clock = 1_767_400_000_000_000_000
     try:
         for way, place in seen:
@@ -84,13 +87,15 @@ async def check(name: str, seen: list[tuple[list[Said], int]], home: Path) -> No
             clock += 1_000_000_000
             intake = Intake(journal)
             for source in found(name, home):
+                its_id = source.session_id
                 source = replace(source, changed_at=clock)  # each is another state
                 outcome = (await intake.take(source, reader(name))).outcome
                 assert outcome in ("new", "grown", "same"), outcome
+            way = [turn for turn in way if turn.words]
             told |= {turn.number: turn for turn in way if turn.answer or turn.number not in told}
         newest = max(told)
         (newest_way,) = {
-            tuple(turn.number for turn in way if turn.number <= newest)
+            tuple(turn.number for turn in way if turn.number <= newest and turn.words)
             for way, _ in seen
             if any(turn.number == newest for turn in way)
         }
@@ -108,6 +113,18 @@ async def check(name: str, seen: list[tuple[list[Said], int]], home: Path) -> No
                 beside.update(words for words, _ in await turns(journal, row.session_id))
         others = told.keys() - {*newest_way}
         assert beside == Counter(told[number].words for number in others)
+        # A file of somebody else, of the same id and first words, is another conversation.
+        first = told[min(told)]
+        strange = [first._replace(number=900), first._replace(number=901, at=first.at + 1)]
+        strange = [turn._replace(at=turn.at + 5_000_000_000) for turn in strange]
+        write(name, home / "given", strange)
+        for source in found(name, home / "given"):
+            if is_told := source.session_id == its_id:
+                source = replace(source, given=True)
+                taken = await Intake(journal).take(source, reader(name))
+                assert taken.outcome == "apart"
+        assert is_told or name == "aider"
+        assert await turns(journal, main) == here
     finally:
         await journal.aclose()
 
