@@ -27,6 +27,23 @@ async def test_what_is_offered_is_imported_once(offer: ImportOffer, acphold: Com
     assert await offer.run() == ""
     assert "Where is the needle?" in acphold.run_as_process("list").out
     assert await offer.find() == ({}, True)
+    assert await offer.left() == {}
+
+
+async def test_what_an_import_did_not_take_in_is_told_with_the_reason(
+    offer: ImportOffer, acphold: CommandLine, tmp_path: Path
+) -> None:
+    assert acphold.run_as_process("import").code == 0
+    transcript = Transcript("Where is the needle?")
+    transcript.assistant("In the haystack.")
+    transcript.write(tmp_path / "home")
+    other = Transcript("Another one.")
+    path = other.write(tmp_path / "other")
+    path.rename(tmp_path / "home/.claude/projects/-home-ada-project/of-another.jsonl")
+    assert await offer.find() == ({}, True)
+    assert await offer.left() == {"claude": {"new": 1, "grown": 1}}
+    assert await offer.run() == ""
+    assert await offer.left() == {}
 
 
 async def test_where_somebody_else_was_first_nothing_is_imported_again(

@@ -41,3 +41,13 @@ async def test_no_thanks_is_remembered_on_this_device(page: Page) -> None:
     await page.reload()
     await page.get_by_role("link", name="New", exact=True).wait_for()
     await expect(offer).to_be_hidden()
+
+
+async def test_conversations_that_are_not_current_are_counted_with_the_reasons(page: Page) -> None:
+    left = {"claude": {"new": 1, "unreadable": 2}, "codex": {"grown": 1}}
+    told = {"found": {}, "isAll": True, "left": left, "isRunning": False, "problem": None}
+    await page.route("**/import", lambda route: route.fulfill(json=told))
+    await page.reload()
+    offer = page.get_by_role("group", name="Import")
+    await offer.get_by_role("button", name="Import 4 conversations not current here").wait_for()
+    await expect(offer).to_contain_text("from claude (new 1, unreadable 2), codex (grown 1)")

@@ -273,6 +273,9 @@ class NothingToImport:
     async def find(self) -> tuple[Mapping[str, int], bool]:
         return {}, True
 
+    async def left(self) -> dict[str, dict[str, int]]:
+        return {}
+
     async def run(self) -> str:
         return ""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.web.in_process import site
 
-NOTHING = {"found": {}, "isAll": True, "isRunning": False, "problem": None}
+NOTHING = {"found": {}, "isAll": True, "left": {}, "isRunning": False, "problem": None}
 
 
 class Disk:
@@ -22,6 +22,9 @@ class Disk:
 
     async def find(self) -> tuple[Mapping[str, int], bool]:
         return {"claude": 50, "codex": 30}, True
+
+    async def left(self) -> Mapping[str, Mapping[str, int]]:
+        return {"pi": {"grown": 2}}
 
     async def run(self) -> str:
         self.runs += 1
@@ -37,8 +40,8 @@ async def test_who_may_manage_all_sessions_is_told_what_is_there_and_imports_it_
     async with site(tmp_path, importing=disk) as web:
         token = await web.new_token("watch", "manage")
         told = (await web.get("/import", token)).json
-        found = {"claude": 50, "codex": 30}
-        assert told == {"found": found, "isAll": True, "isRunning": False, "problem": None}
+        about = {"found": {"claude": 50, "codex": 30}, "left": {"pi": {"grown": 2}}}
+        assert told == NOTHING | about
         for _ in range(2):
             assert (await web.post("/import", token)).status == 202
         await disk.began.wait()

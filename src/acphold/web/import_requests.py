@@ -1,10 +1,12 @@
 """The import of what agents left on the server's disk, for the page.
 
-    GET /import    {"found": {AGENT: NUMBER…}, "isAll", "isRunning", "problem"}
+    GET /import    {"found": {AGENT: NUMBER…}, "isAll", "left": {AGENT: {WHY: NUMBER…}…},
+                    "isRunning", "problem"}
     POST /import   begin it → 202
 
 `found` has the conversations on disk by agent, if nothing was imported yet; unless `isAll`, there
-may be more. `problem` is why the last import failed, null if it did not. It reads what the person
+may be more. `left` has those that are not current here, by agent and reason, once something was
+imported. `problem` is why the last import failed, null if it did not. It reads what the person
 who runs the server keeps, so it is for whoever sees all sessions and may manage them: others are
 told of nothing, and a POST of theirs is refused.
 """
@@ -28,6 +30,10 @@ class Importing(Protocol):
     async def find(self) -> tuple[Mapping[str, int], bool]:
         """Return the number of conversations to offer, by agent, none once something was imported;
         and False if there may be more."""
+
+    async def left(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the number of conversations that are not current here, by agent and reason; none
+        until something was imported."""
 
     async def run(self) -> str:
         """Import them; return why that failed, "" if it did not."""
@@ -60,12 +66,14 @@ class ImportRequests:
         exchange.require("GET", "HEAD")
         exchange.query(NoQuery)
         found: Mapping[str, int] = {}
+        left: Mapping[str, Mapping[str, int]] = {}
         is_all, is_running, problem = True, False, ""
         if may_import:
             is_running, problem = bool(self._tasks), self._problem
             if not is_running:
                 found, is_all = await self._importing.find()
-        told = {"found": found, "isAll": is_all, "isRunning": is_running}
+                left = await self._importing.left()
+        told = {"found": found, "isAll": is_all, "left": left, "isRunning": is_running}
         await exchange.answer(200, {**told, "problem": problem or None})
 
     async def _run(self) -> None:

@@ -10,7 +10,6 @@ import shlex
 import stat
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager, suppress
@@ -37,6 +36,7 @@ from acphold.faces.cli.findings import (
     repair_journal,
 )
 from acphold.faces.cli.import_command import name_unknown
+from acphold.faces.cli.import_offer import count_left
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.scopes import what_ends_us
 from acphold.faces.cli.session_copies import NameOnly
@@ -59,12 +59,8 @@ from acphold.imports import (
     Deletion,
     Home,
     Intake,
-    Outcome,
-    Reader,
-    Source,
     deletions,
     fault,
-    forecast,
     noting_files,
     noting_unreadable,
     reader,
@@ -334,7 +330,7 @@ async def check_transcripts() -> list[Diagnosis]:
                 except Exception as error:
                     unreadable.append(OSError(str(fault(error))))
                 unknown = seen.unknown()
-            left = await _count_to_import(intake, sources, reading)
+            left = await count_left(intake, sources, reading)
             if found := deleting.get(name):
                 findings.append(_deletion(found, left.total(), len(sources)))
             elif left:
@@ -359,23 +355,6 @@ def _deletion(found: Deletion, left: int, count: int) -> Diagnosis:
         f"{found.setting} in {folder(str(found.file))} keeps them there"
     )
     return Diagnosis(text, is_past=True)
-
-
-async def _count_to_import(
-    intake: Intake | None, sources: list[Source], reading: Reader
-) -> Counter[Outcome]:
-    """Count what an import would add, by outcome; files without any message do not count."""
-    changed = sources if intake is None else await intake.select_changed(sources, reading)
-    left: Counter[Outcome] = Counter()
-    for number, source in enumerate(changed):
-        outcome: Outcome = "new" if intake is None else await intake.expect(source, reading)
-        if outcome == "new" and number < bounds.DOCTOR_TRANSCRIPTS:
-            outcome = "empty"
-            with suppress(OSError, errors.TranscriptError):  # `import` reports these
-                outcome = forecast(source, reading)
-        if outcome in ("new", "grown"):
-            left[outcome] += 1
-    return left
 
 
 # -- the agent ------------------------------------------------------------------------------

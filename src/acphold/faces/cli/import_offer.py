@@ -1,20 +1,40 @@
 """The conversations that agents left on this disk, offered where nothing was imported yet: by plain
-`acphold`, and by the page of `serve`."""
+`acphold`, and by the page of `serve`, which later tells of those that are not current here."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from acp_wire.processes.own_program import own_command, run_beside
+from acphold.errors import AcpError, TranscriptError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.index_beside import memory_file
 from acphold.faces.cli.settings import agents_without_import
-from acphold.imports import NAMES, Home, noting_unreadable, reader
+from acphold.imports import (
+    NAMES,
+    OUTCOMES,
+    Home,
+    Intake,
+    Outcome,
+    Reader,
+    Source,
+    forecast,
+    noting_unreadable,
+    reader,
+)
+from acphold.journal.stores import open_journal
 from acphold.journal_location import VARIABLE as JOURNAL
+
+Left = dict[str, dict[str, int]]
+"""Numbers of conversations that are not current here, by agent and reason."""
 
 
 def count_conversations(home: Home, agents: Iterable[str] = NAMES) -> tuple[dict[str, int], bool]:
@@ -33,31 +53,82 @@ def count_conversations(home: Home, agents: Iterable[str] = NAMES) -> tuple[dict
     return found, True
 
 
+async def count_left(
+    intake: Intake | None, sources: list[Source], reading: Reader
+) -> Counter[Outcome]:
+    """Count what an import would add, by outcome; files without any message do not count."""
+    changed = sources if intake is None else await intake.select_changed(sources, reading)
+    left: Counter[Outcome] = Counter()
+    for number, source in enumerate(changed):
+        outcome: Outcome = "new" if intake is None else await intake.expect(source, reading)
+        if outcome == "new" and number < bounds.DOCTOR_TRANSCRIPTS:
+            outcome = "empty"
+            with suppress(OSError, TranscriptError):  # `import` reports these
+                outcome = forecast(source, reading)
+        if outcome in ("new", "grown"):
+            left[outcome] += 1
+    return left
+
+
+async def _left_by_agent(location: str, home: Home, agents: Iterable[str]) -> Left:
+    """Return the conversations on disk that are not current in a journal, by agent and reason."""
+    left: Left = {}
+    kept = open_journal(location, create=False)
+    try:
+        for name in agents:
+            reading = reader(name)
+            with noting_unreadable() as unreadable:
+                counted = await count_left(Intake(kept), [*reading.find(home)], reading)
+            why = {OUTCOMES[outcome]: number for outcome, number in counted.items()}
+            why |= {"unreadable": len(unreadable)} if unreadable else {}
+            if why:
+                left[name] = why
+    finally:
+        await kept.aclose()
+    return left
+
+
 class ImportOffer:
     """The import into the journal of this name; a `web.import_requests.Importing`."""
 
     def __init__(self, location: str) -> None:
         self._location = location
-        self._found: tuple[dict[str, int], bool] | None = None
-        self._found_at = 0.0
+        self._found: tuple[dict[str, int], bool] = {}, True
+        self._left: Left = {}
+        self._looked_at = -math.inf
         self._alone = asyncio.Lock()
 
     async def find(self) -> tuple[dict[str, int], bool]:
         """See `web.import_requests.Importing`; the disk is looked at once a minute at most."""
+        await self._look()
+        return self._found
+
+    async def left(self) -> Left:
+        """See `web.import_requests.Importing`."""
+        await self._look()
+        return self._left
+
+    async def _look(self) -> None:
         async with self._alone:
-            agents = self._agents()
-            if not agents:
-                return {}, True
-            now = time.monotonic()
-            if self._found is None or now - self._found_at > bounds.OFFER_SECONDS:
-                home = Home(Path.home(), dict(os.environ))
+            if time.monotonic() - self._looked_at < bounds.OFFER_SECONDS:
+                return
+            self._found, self._left = ({}, True), {}
+            home, agents = Home(Path.home(), dict(os.environ)), self._agents()
+            if not os.path.exists(memory_file(self._location)):
                 self._found = await asyncio.to_thread(count_conversations, home, agents)
-                self._found_at = now
-            return self._found
+            elif agents:
+                # In a thread with a loop of its own: looking takes a while.
+                look = partial(_left_by_agent, self._location, home, agents)
+                with suppress(OSError, AcpError):  # a list is shown without it
+                    self._left = await asyncio.to_thread(lambda: asyncio.run(look()))
+            self._looked_at = time.monotonic()
 
     async def run(self) -> str:
         """See `web.import_requests.Importing`; the import is a process of its own."""
-        if not (agents := self._agents()):
+        self._looked_at = -math.inf
+        agents = list(self._agents() if (await self.find())[0] else await self.left())
+        self._looked_at = -math.inf
+        if not agents:
             return ""  # somebody else was first
         names = [word for name in agents for word in ("--agent", name)]
         command = own_command("import", "--json", *names)
@@ -72,8 +143,6 @@ class ImportOffer:
         return lines[-1] if lines else f"the import ended with exit code {code}"
 
     def _agents(self) -> list[str]:
-        """Return the agents to import from; none once something was imported."""
+        """Return the agents to import from."""
         without = agents_without_import()
-        if without is None or os.path.exists(memory_file(self._location)):
-            return []
-        return [name for name in NAMES if name not in without]
+        return [] if without is None else [name for name in NAMES if name not in without]

@@ -1,10 +1,11 @@
-// Conversations that agents left on the server's disk, offered while nothing was imported yet.
+// Conversations that agents left on the server's disk, offered while nothing was imported yet; and
+// later those that are not current here, with the reasons.
 import { useEffect, useState } from "preact/hooks";
 import { agentName, counted } from "../model/text.js";
 import { read } from "../wire/pages.js";
 import { html } from "./html.js";
 
-/** @typedef {{found: Record<string, number>, isAll: boolean, isRunning: boolean, problem: string | null}} Import */
+/** @typedef {{found: Record<string, number>, isAll: boolean, left: Record<string, Record<string, number>>, isRunning: boolean, problem: string | null}} Import */
 
 /** How often an import that runs is looked at. */
 const LOOK_MS = 1000;
@@ -14,6 +15,9 @@ const NAMED = 3;
 
 /** Set once somebody has said on this device that they want none. */
 const DECLINED = "acphold import declined";
+
+/** @param {Record<string, number>} numbers */
+const sum = (numbers) => Object.values(numbers).reduce((one, other) => one + other, 0);
 
 /** @param {{isOnline: boolean}} props */
 export function Found({ isOnline }) {
@@ -39,11 +43,14 @@ export function Found({ isOnline }) {
   }, [isOnline, isDeclined, begun]);
   if (isDeclined || !told) return null;
   if (told.isRunning) return html`<p class="offer found" role="status">Importing conversations…</p>`;
-  const names = Object.keys(told.found).sort((one, other) => told.found[other] - told.found[one]);
-  const number = names.reduce((sum, name) => sum + told.found[name], 0);
+  const isLeft = Object.keys(told.left).length > 0;
+  const numbers = isLeft ? Object.fromEntries(Object.entries(told.left).map(([name, why]) => [name, sum(why)])) : told.found;
+  const names = Object.keys(numbers).sort((one, other) => numbers[other] - numbers[one]);
+  const number = sum(numbers);
   if (number === 0) return null;
   const rest = names.length - NAMED;
-  const of = names.slice(0, NAMED).map(agentName).join(", ") + (rest > 0 ? ` and ${counted(rest, "more agent")}` : "");
+  const why = (/** @type {string} */ name) => (isLeft ? ` (${Object.entries(told.left[name]).map(([reason, count]) => `${reason} ${count}`).join(", ")})` : "");
+  const of = names.slice(0, NAMED).map((name) => agentName(name) + why(name)).join(", ") + (rest > 0 ? ` and ${counted(rest, "more agent")}` : "");
   const decline = () => {
     localStorage.setItem(DECLINED, "yes");
     setDeclined(true);
@@ -53,7 +60,7 @@ export function Found({ isOnline }) {
     read("/import", {}, { method: "POST" }).then(() => setBegun(begun + 1), (error) => setProblem(error.message));
   };
   const failed = problem || told.problem;
-  return html`<p class="offer found" role="group" aria-label="Import"><button type="button" onClick=${begin}>Import ${told.isAll ? "" : "at least "}${counted(number, "conversation")} found here</button>
+  return html`<p class="offer found" role="group" aria-label="Import"><button type="button" onClick=${begin}>Import ${told.isAll ? "" : "at least "}${counted(number, "conversation")} ${isLeft ? "not current" : "found"} here</button>
     <span>from ${of}</span><button type="button" class="quiet" onClick=${decline}>No, thanks</button>
     ${failed && html`<span role="alert">The import failed: ${failed}</span>`}</p>`;
 }
