@@ -435,12 +435,7 @@ async def tails_of(journal: Sessions, session_id: str) -> list[str]:
     after: ListKey | None = None
     everything = ListFilter(include_unprompted=True, archived="include")
     while rows := await journal.page(everything, after, bounds.COPIED_ROWS):
-        found += (
-            row.session_id
-            for row in rows
-            if row.session_id.startswith(f"{session_id}~")
-            and any(origin.session_id == session_id for origin in row.origins)
-        )
+        found += (row.session_id for row in rows if row.tail_of == session_id)
         after = rows[-1].key
     return found
 

@@ -165,6 +165,12 @@ class SessionRow(Struct, frozen=True):
         return self if is_owners or not self.origins else replace(self, origins=())
 
     @property
+    def tail_of(self) -> str:
+        """The session that the person left these turns in, going back; "" if it is no such."""
+        names = (origin.session_id for origin in reversed(self.origins))
+        return next((name for name in names if self.session_id.startswith(f"{name}~")), "")
+
+    @property
     def is_unread(self) -> bool:
         """True if an import has listed it and not read it to its end yet."""
         return self.unread is not None

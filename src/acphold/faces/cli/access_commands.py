@@ -30,7 +30,7 @@ from acphold.journal.access import (
     describe_held,
     new_token,
 )
-from acphold.journal.journal import Journal
+from acphold.journal.journal import Journal, tails_of
 from acphold.journal.stores import open_journal
 from acphold.live.reading.local_reader import LocalReader, note_deed
 from acphold.live.reading.neighbours import processes
@@ -345,13 +345,15 @@ async def share(
     async with existing_journal() as found:
         row = await find_session(LocalReader(found), session_id, "shares it")
         short = await short_id(found, row.session_id)
+        ids = [row.session_id, *await tails_of(found, row.session_id)]
         if stop:
-            if not await found.access.end_share(row.session_id, user):
+            if not any([await found.access.end_share(name, user) for name in ids]):
                 raise UsageError(f"{short} is not shared with {user!r}")
         elif row.tenant == user:
             raise UsageError(f"{short} already belongs to {user!r}")
         else:
-            await found.access.keep_share(Share(row.session_id, user, prompt))
+            for name in ids:
+                await found.access.keep_share(Share(name, user, prompt))
         deed = "stop sharing" if stop else "share"
         await note_deed(found, deed, user, session_id=row.session_id)
 

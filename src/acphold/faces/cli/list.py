@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial, wraps
-from typing import Any, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
 import msgspec
 from msgspec.structs import replace
@@ -193,6 +193,7 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
     now = now_ms()
     is_unread = False
     days: list[str] = []
+    places: list[tuple[str, str]] = []
     agents: dict[str, str] = {}  # their names, which take longer than the rest of a row
     # One more than is shown, to know if there are more.
     async for page in session_pages(reader, wanted, limit and limit + 1):
@@ -202,17 +203,23 @@ async def _print_table(reader: SessionReader, wanted: Wanted, limit: int | None)
             key, short = it.row.agent, short_ids[it.row.session_id]
             agent = agents.get(key) or agents.setdefault(key, on_one_line(agent_name(key)))
             table.add(cells(it, short, agent, now, whole_folder=not on_terminal))
+            places.append((it.row.session_id, it.row.tail_of))
             if on_terminal:
                 days.append(day(it.row.updated_at, now))
     has_more = limit is not None and len(table.lines) > limit
     if limit is not None:
-        del table.lines[limit:]
+        del table.lines[limit:], places[limit:]
+    order = under_origins(places)
+    table.lines = [f"{BELOW * is_below}{table.lines[n]}" for n, is_below in order]
+    shown_days: list[str] = []
+    for n, is_below in order if days else ():
+        shown_days.append(shown_days[-1] if is_below else days[n])
     unread = await unread_and_resumed(reader) if is_unread else ""
     if not table.lines:
         tell(await _why_none(reader, wanted))
     else:
         # Days stand above their sessions, if there are several.
-        table.print(above=days if len(set(days[: len(table.lines)])) > 1 else ())
+        table.print(above=shown_days if len({*shown_days}) > 1 else ())
     if limit is not None and has_more:
         tell(f"There are more; `--limit {limit * 4}` shows them.")
     if unread:
@@ -235,6 +242,24 @@ async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
     if which := " ".join(filter(None, filters)):
         return f"No sessions {which}. `acphold list` shows those of all folders and agents."
     return f"No sessions yet. {BEGIN}"
+
+
+BELOW: Final = "└ "
+"""Before the title of a session with turns that were left in the one above it."""
+
+
+def under_origins(places: Sequence[tuple[str, str]]) -> list[tuple[int, bool]]:
+    """Return the order in which to show sessions, given their ids and what they are tails of: each
+    tail, marked with True, under that session, if that is shown."""
+    ids = {session_id for session_id, _ in places}
+    tails: dict[str, list[int]] = {}
+    for number, (_, origin) in enumerate(places):
+        tails.setdefault(origin, []).append(number)
+    order: list[tuple[int, bool]] = []
+    for number, (session_id, origin) in enumerate(places):
+        if origin not in ids:
+            order += [(number, False), *((tail, True) for tail in tails.get(session_id, ()))]
+    return order
 
 
 class Table:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.index_beside import list_growth
 from acphold.faces.cli.journals import journal_if_any
+from acphold.faces.cli.list import BELOW, under_origins
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import folder, on_one_line, short_age
 from acphold.faces.screen.layout import LabelledText, passage
@@ -37,7 +38,13 @@ from acphold.journal.seams import SearchHit, Sought
 from acphold.live.hub.annotations import AGENT
 from acphold.live.reading.local_reader import LocalReader
 from acphold.live.reading.neighbours import LiveSession
-from acphold.live.reading.session_reader import SessionReader, Wanted, last_entries, session_pages
+from acphold.live.reading.session_reader import (
+    ListedSession,
+    SessionReader,
+    Wanted,
+    last_entries,
+    session_pages,
+)
 
 if TYPE_CHECKING:
     from acp_wire.schema import SessionInfo
@@ -145,9 +152,19 @@ class _ReadSessions:
                     and (self._among is None or it.row.session_id in self._among)
                 ]
                 shown.update(it.row.session_id for it in new)
-                yield [
-                    self._lines.of(it.row, it.row.agent, it.row.updated_at, it.live) for it in new
-                ]
+                yield [*self._folded(new)]
+
+    def _folded(self, listed: Sequence[ListedSession]) -> Iterator[PickerLine]:
+        """Yield the lines of sessions, each tail under the session that it was left in."""
+        group = 0
+        places = [(it.row.session_id, it.row.tail_of) for it in listed]
+        for number, is_below in under_origins(places):
+            it = listed[number]
+            made = self._lines.of(it.row, it.row.agent, it.row.updated_at, it.live)
+            if is_below:
+                made = made._replace(title=f"{BELOW}{made.title}", group=group)
+            group = made.group
+            yield made
 
     async def search(self, words: str) -> Sequence[PickerLine]:
         if not terms(words):

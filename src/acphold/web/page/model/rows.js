@@ -76,7 +76,14 @@ function groupBy(all, by) {
 
 /** @param {Row[]} rows @param {number} now @returns {Day[]} */
 function byDay(rows, now) {
-  const named = groupBy(rows, (row) => (rank(row) < OLD ? "" : dayOf(row.updatedAt, now)));
+  const byId = new Map(rows.map((row) => [row.sessionId, row]));
+  /** The group of a row: of turns that were left, that of the session they were left in. @param {Row} row @returns {string} */
+  const groupOf = (row) => {
+    const origin = originOf(row);
+    const above = row.sessionId.startsWith(`${origin}~`) && byId.get(origin ?? "");
+    return above ? groupOf(above) : rank(row) < OLD ? "" : dayOf(row.updatedAt, now);
+  };
+  const named = groupBy(rows, groupOf);
   const families = [...named].flatMap(([name, its]) => familiesOf(its, rows).map((family) => ({
     name,
     family,
