@@ -156,3 +156,26 @@ def test_each_turn_is_told_once_in_whatever_order_its_files_are_read(
         asyncio.run(check(name, seen, home))
     finally:
         rmtree(home, ignore_errors=True)
+
+
+def change_the_beginning(home: Path) -> None:
+    for path in home.rglob("*.jsonl"):
+        path.write_bytes(path.read_bytes().replace(b'"one"', b'"two"'))
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "copilot", "gemini", "pi", "qwen"])
+async def test_of_lines_that_were_added_nothing_old_is_read_but_what_is_checked(
+    name: str, opened: Journal, tmp_path: Path
+) -> None:
+    words = ["one", "x" * session_writer.CHECKED_BYTES, "three", "four", "five"]
+    told = [Said(n, BEGUN + 60_000 * n, it, f"On {it[:5]}") for n, it in enumerate(words)]
+    for count in (3, 4, 5):
+        write(name, tmp_path, told[:count])
+        if count > 3:
+            change_the_beginning(tmp_path)
+        (source,) = found(name, tmp_path)
+        await Intake(opened).take(source, reader(name))
+    (row,) = await opened.page(ListFilter())
+    here = await turns(opened, row.session_id)
+    assert [asked[:5] for asked, _ in here] == ["one", "xxxxx", "three", "four", "five"]
+    assert [answer for _, answer in here] == [turn.answer for turn in told]

@@ -12,13 +12,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import count
+from itertools import chain, count, takewhile
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
-from acphold.imports.codex_threads import FOLDERS, ROWS, Thread, name_of, numbered, rollout_of
+from acphold.imports.codex_threads import (
+    FOLDERS,
+    ROWS,
+    TURN_STARTED,
+    Thread,
+    event_of,
+    name_of,
+    numbered,
+    rollout_of,
+)
 from acphold.imports.codex_tools import (
     command_fields,
     edit_fields,
@@ -41,9 +50,14 @@ from acphold.imports.content_blocks import (
     resource_link,
     text_block,
 )
-from acphold.imports.entry_writer import EntryWriter, SubagentWriter, on_title
+from acphold.imports.entry_writer import (
+    EntryWriter,
+    NotStraightError,
+    SubagentWriter,
+    on_title,
+)
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.records import lines, records
+from acphold.imports.records import SMALL_BYTES, lines, records
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     Missed,
@@ -74,6 +88,8 @@ _ANSWERS: Final = re.compile(
     r"\s*<send_user_message_question_reply>(.*)</send_user_message_question_reply>\s*", re.DOTALL
 )
 """Matches the person's answers to questions that were asked amid the work: they are JSON."""
+
+_NOT_MODEL: Final = ("developer", "system", "user")
 
 _AROUND_PICTURE: Final = re.compile(r"\s*</?image\b[^>]*>\s*")
 _REFUSED: Final = ("aborted by user", "unsupported ", "exec command rejected")
@@ -162,15 +178,17 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     """Read the thread; nothing for a subagent's."""
     missed = writer.missed
     thread = Thread(source)
-    converter = _CodexConverter(writer, source.path, thread.head)
+    converter = _CodexConverter(writer, source.path, thread.head, is_begun=source.begin > 0)
     if converter.is_subagent:
         return
     writer.facts.begun_as = text(thread.head, "forked_from_id")
     if not source.item:
         missed.count_abandoned(sum(len(turns) for turns, _ in thread.left_behind()))
     for stretch in thread.stretches(missed):
-        converter.shown = _shown_in(stretch.path)
-        for record in stretch.records(missed):
+        converter.shown = _shown_in(stretch.path, stretch.begin)
+        for offset, record in stretch.records(missed):
+            if event_of(record)[0] in TURN_STARTED:
+                writer.offset = offset
             converter.take(record)
             yield
     converter.tell_unfinished()
@@ -184,14 +202,17 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         writer.title(title)
 
 
-def _shown_in(path: Path) -> frozenset[str]:
+def _shown_in(path: Path, begin: int = 0) -> frozenset[str]:
     """Return which texts are on the screen side of a file.
 
     What that lacks is told from the model's side, which has inserted texts among the person's,
-    often before any event: so it has to be known in advance.
+    often before any event: so it has to be known in advance. Of a file that is read on from the
+    byte `begin`, the first lines and those suffice.
     """
     shown: set[str] = set()
-    for line in lines(path, Missed()):
+    first = takewhile(lambda line: not begin or line.offset < SMALL_BYTES, lines(path, Missed()))
+    rest = lines(path, Missed(), begin=begin) if begin else ()
+    for line in chain(first, rest):
         if b'"event_msg"' in line.raw:
             for event in _SHOWN.finditer(line.raw):  # there may be several on a line
                 kind = event[1].decode()
@@ -213,8 +234,13 @@ class _CodexConverter(AgentConverter):
     With a SubagentWriter, the rollout of the subagent that a call spawned.
     """
 
-    def __init__(self, writer: EntryWriter, path: Path, head: Object) -> None:
+    def __init__(
+        self, writer: EntryWriter, path: Path, head: Object, *, is_begun: bool = False
+    ) -> None:
+        """With `is_begun`, it begins in the middle of the thread."""
         super().__init__(writer)
+        self._is_begun = is_begun
+        self._waits_for_model = is_begun
         self.shown: frozenset[str] = frozenset()
         self._path = path
         self._waiting: list[Object] = []
@@ -337,7 +363,7 @@ class _CodexConverter(AgentConverter):
             case "token_count":
                 info = obj(event, "info")
                 last, total = obj(info, "last_token_usage"), obj(info, "total_token_usage")
-                if not last or total == self._spent:
+                if not last or total == self._spent or self._waits_for_model:
                     return  # the same count again
                 self._spent = total
                 names = ("input_tokens", "output_tokens", "cached_input_tokens")
@@ -369,6 +395,11 @@ class _CodexConverter(AgentConverter):
         self._waiting = []
         self._writer.prompt(blocks, turn=self._turn)
 
+    def _require_beginning(self) -> None:
+        """Raise NotStraightError if what was before this part matters, and is not known."""
+        if self._is_begun:
+            raise NotStraightError
+
     def tell_unfinished(self) -> None:
         """Tell the scripts and subagents that never ended, such as at a kill."""
         self._tell_stopped()
@@ -376,17 +407,18 @@ class _CodexConverter(AgentConverter):
             self._writer.call(call_id, self._calls.pop(call_id)[1])
 
     def _say(self, words: str) -> None:
-        self._thinking = False
+        self._thinking = self._waits_for_model = False
         self._writer.say(words)
 
     def _think(self, words: str) -> None:
         if words:
             self._writer.think(f"\n\n{words}" if self._thinking else words)
-            self._thinking = True
+            self._thinking, self._waits_for_model = True, False
 
     # -- the model -------------------------------------------------------------------------
 
     def _item(self, kind: str, item: Object) -> None:
+        self._waits_for_model &= kind.endswith("_output") or text(item, "role") in _NOT_MODEL
         if kind == "message":
             role, parts = text(item, "role"), objects(item, "content")
             if role == "user":
@@ -409,6 +441,8 @@ class _CodexConverter(AgentConverter):
             call_id = first_text(item, ("id", "call_id"))
             fields: Object = {"title": f"Search {query}" if query else "Web search"}
             fields |= {"kind": "fetch", "status": "completed", "rawInput": obj(item, "action")}
+            if not call_id:
+                self._require_beginning()  # they are numbered
             if self._is_new(call_id):
                 self._writer.call(call_id or f"search-{next(self._searches)}", fields)
         elif kind == "image_generation_call":
@@ -493,6 +527,7 @@ class _CodexConverter(AgentConverter):
     def _result(self, call_id: str, output: object) -> None:
         purpose, fields = self._calls.pop(call_id, ("", {}))
         if not purpose:
+            self._require_beginning()
             return
         words, code = output_of(output)
         refused = words.lstrip().startswith(_REFUSED) or "\naborted by user" in words
@@ -522,6 +557,8 @@ class _CodexConverter(AgentConverter):
     def _tell_subagent(self, call_id: str, agent: str) -> None:
         if self._writer.caller or agent in self._told:
             return  # subagents of subagents are not followed
+        if agent:
+            self._require_beginning()
         if path := rollout_of(self._path, agent):
             self._told.add(agent)
             converter: _CodexConverter | None = None
@@ -540,6 +577,7 @@ class _CodexConverter(AgentConverter):
         for call_id, (purpose, fields) in list(self._calls.items()):
             if purpose != "other" or not text(fields, "title").endswith("spawn_agent"):
                 continue
+            self._require_beginning()
             del self._calls[call_id]
             for path in files_below(self._path.parent, "rollout-*.jsonl*"):
                 head = obj(next(records(path, Missed(), ROWS), {}), "payload")

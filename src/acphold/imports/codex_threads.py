@@ -17,7 +17,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from acphold.imports.records import mentions, records
+from acphold.imports.entry_writer import NotStraightError
+from acphold.imports.records import mentions, placed_records, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Source, files_below
 from acphold.imports.values import Missed, Object, milliseconds, number, obj, text
@@ -29,7 +30,7 @@ FOLDERS: Final = ("sessions", "archived_sessions")
 _ID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAME: Final = re.compile(rf"rollout-.*?-({_ID})(?:_({_ID}))?\.jsonl")
 _ROLLED_BACK: Final = b'"thread_rolled_back"'
-_TURN_STARTED: Final = ("task_started", "turn_started")
+TURN_STARTED: Final = ("task_started", "turn_started")
 _PROMPTS: Final = ("user_message", "UserMessage")
 
 
@@ -72,17 +73,20 @@ class Stretch(NamedTuple):
     path: Path
     end: int | None = None
     gone: tuple[tuple[int, int], ...] = ()
+    begin: int = 0
 
-    def records(self, missed: Missed) -> Iterator[Object]:
-        """Yield its records."""
+    def records(self, missed: Missed) -> Iterator[tuple[int, Object]]:
+        """Yield its records from the byte `begin` on, with their offsets, if these are known."""
         if self.end is None and not self.gone:
-            yield from records(self.path, missed, ROWS)
+            is_packed = self.path.suffix == ".zst"
+            for offset, record in placed_records(self.path, missed, ROWS, self.begin):
+                yield 0 if is_packed else offset, record
             return
         for place, record in numbered(self.path, missed):
             if self.end is not None and place >= self.end:
                 return
             if not any(begin <= place <= end for begin, end in self.gone):
-                yield record
+                yield 0, record
 
 
 class _Prompt(NamedTuple):
@@ -122,7 +126,7 @@ class _File:
         waiting: list[_TakenBack] = []
         for place, record in numbered(self.path, Missed()):
             kind, event = event_of(record)
-            if kind in _TURN_STARTED:
+            if kind in TURN_STARTED:
                 begin, turn = place, text(event, "turn_id")
             elif kind in _PROMPTS:
                 self.taken_back += waiting
@@ -153,6 +157,14 @@ class Thread:
         self._files = sorted(
             map(_File, map(Path, source.paths)), key=lambda file: (file.at, file.path.name)
         )
+        if source.begin:  # read on from the middle
+            head = self._files[0].head
+            if len(self._files) > 1 or "history_base" in head:
+                raise NotStraightError
+            if mentions(source.path, _ROLLED_BACK, source.begin):
+                raise NotStraightError
+            self._live = self._files[0]
+            return
         is_paginated = any(text(file.head, "history_mode") == "paginated" for file in self._files)
         if len(self._files) > 1 or (not is_paginated and mentions(source.path, _ROLLED_BACK)):
             for file in self._files:
@@ -167,6 +179,8 @@ class Thread:
 
     def stretches(self, missed: Missed) -> list[Stretch]:
         """Return what is told: the live part, or the part that is the item of the source."""
+        if begin := self._source.begin:
+            return [Stretch(self._live.path, begin=begin)]
         segment, _, until = self._source.item.partition(" ")
         file = next((it for it in self._files if it.segment == segment), self._live)
         end = int(until) if until else None
@@ -191,6 +205,8 @@ class Thread:
 
     def left_behind(self) -> Iterator[tuple[list[str], str]]:
         """Yield the turns of each part that the person went back from, and its item."""
+        if self._source.begin:
+            return
         told = (*self._beginnings(self._live, Missed()), Stretch(self._live.path))
         live = {it.path: it.end for it in told}
         for file in self._files:

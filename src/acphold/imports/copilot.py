@@ -19,9 +19,9 @@ from acphold.imports.content_blocks import (
     text_block,
     text_blocks,
 )
-from acphold.imports.entry_writer import PARENT, EntryWriter
+from acphold.imports.entry_writer import PARENT, EntryWriter, NotStraightError
 from acphold.imports.readers import AgentConverter, Reader, call_fields, token_counts
-from acphold.imports.records import mentions, records, small_text
+from acphold.imports.records import mentions, placed_records, records, small_text
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
 from acphold.imports.values import (
@@ -86,8 +86,9 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     about = workspace(Path(source.paths[1])) if len(source.paths) > 1 else {}
     writer.facts.cwd = about.get("cwd", "")
     converter = _CopilotConverter(writer)
-    left = _left_behind(source.path)
-    for event in records(source.path, writer.missed, ROWS):
+    left = _left_behind(source)
+    for offset, event in placed_records(source.path, writer.missed, ROWS, source.begin):
+        writer.offset = offset
         if text(event, "id") not in left:
             converter.take(event)
         else:
@@ -96,7 +97,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
     writer.title(about.get("name", ""))
 
 
-def _left_behind(path: Path) -> set[str]:
+def _left_behind(source: Source) -> set[str]:
     """Return the events that the person went back from, to prompt anew.
 
     The program takes them out of the file; where it did not, an event names the first one.
@@ -104,7 +105,10 @@ def _left_behind(path: Path) -> set[str]:
     kept: dict[str, None] = {}
     left: set[str] = set()
     rewound: list[str] = []
-    for event in records(path, Missed(), ROWS) if mentions(path, _REWOUND) else ():
+    is_rewound = mentions(source.path, _REWOUND, source.begin)
+    if source.begin and is_rewound:
+        raise NotStraightError
+    for event in records(source.path, Missed(), ROWS) if is_rewound else ():
         kind, names = text(event, "type"), [*kept]
         if kind == "session.snapshot_rewind":
             if (first := text(event, "data", "upToEventId")) in kept:

@@ -30,9 +30,16 @@ from acphold.imports.content_blocks import (
     resource,
     text_block,
 )
-from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.entry_writer import EntryWriter, NotStraightError, SubagentWriter
 from acphold.imports.readers import AgentConverter, Reader, token_counts
-from acphold.imports.records import SMALL_BYTES, document, mentions, records, small_text
+from acphold.imports.records import (
+    SMALL_BYTES,
+    document,
+    mentions,
+    placed_records,
+    records,
+    small_text,
+)
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
@@ -129,7 +136,9 @@ def read_sessions(source: Source, writer: EntryWriter, speaker: str) -> Iterator
     chats = source.path.parent
     writer.facts.cwd = working_folder(chats, chats.parent.parent.parent)
     subagents = [path for path in map(Path, source.paths) if path not in own]
-    left = _left_behind(own)
+    if source.begin and len(source.paths) > 1:
+        raise NotStraightError
+    left = _left_behind(own, source.begin)
     out: set[str] = set()
     for one in left:
         if source.item in one.prompts:
@@ -140,8 +149,7 @@ def read_sessions(source: Source, writer: EntryWriter, speaker: str) -> Iterator
         writer.missed.count_abandoned(sum(len(one.prompts) for one in left))
     converter = _GeminiConverter(writer, speaker, subagents, out)
     for path in own:
-        for _ in converter.file(path):
-            yield
+        yield from converter.file(path, source.begin)
     converter.tell_stopped()
     writer.facts.cwd = writer.facts.cwd or converter.folder_by_hash(chats.parent.name)
 
@@ -155,14 +163,16 @@ class _LeftBehind(NamedTuple):
     behind: list[str]
 
 
-def _left_behind(paths: Iterable[Path]) -> list[_LeftBehind]:
+def _left_behind(paths: Iterable[Path], begin: int = 0) -> list[_LeftBehind]:
     """Return what a newer prompt of the person was put in the place of, oldest first.
 
     Going back alone takes nothing away.
     """
     logs = [path for path in paths if path.suffix == ".jsonl"]
-    if not any(mentions(path, _REWOUND) for path in logs):
+    if not any(mentions(path, _REWOUND, begin) for path in logs):
         return []
+    if begin:
+        raise NotStraightError
     kept: dict[str, bool] = {}  # the messages so far, each with True for a prompt
     rewound: dict[str, bool] = {}
     left: list[_LeftBehind] = []
@@ -203,14 +213,17 @@ class _GeminiConverter(AgentConverter):
         self._summaries = 0
         self._files: set[str] = set()
 
-    def file(self, path: Path) -> Iterator[None]:
-        """Write a file, of lines or a document."""
+    def file(self, path: Path, begin: int = 0) -> Iterator[None]:
+        """Write a file, of lines from a byte on, or a document."""
         if path.suffix == ".json":
             whole = document(path, self._missed)
-            states: Iterable[Object] = [whole, *objects(whole, "messages")]
+            told = [whole, *objects(whole, "messages")]
+            states: Iterable[tuple[int, Object]] = ((0, one) for one in told)
         else:
-            states = records(path, self._missed, ROWS)
-        for line in states:
+            states = placed_records(path, self._missed, ROWS, begin)
+        for self._writer.offset, line in states:
+            if begin and "messages" in obj(line, "$set"):
+                raise NotStraightError  # all of them
             if "$set" in line:
                 messages = objects(line, "$set", "messages")
                 ids = {text(message, "id") for message in messages}

@@ -466,7 +466,7 @@ class Intake:
         marker = marker_of(end[-1].entries()[-1] if end else None)
         if marker is None or marker.form != FORM or marker.last is None or not marker.offset:
             return None
-        if marker.place != source.place or source.size <= marker.offset or source.given:
+        if source.place not in marker.seen or source.size <= marker.offset or source.given:
             return None
         if not marker.check or check_before(source, marker.offset) != marker.check:
             return None

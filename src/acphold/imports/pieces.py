@@ -186,6 +186,8 @@ def pieces(
             theirs = _turns(transcript, known, out)
         except NotStraightError:
             return
+        if source.begin and transcript.has_missed:
+            return  # a result, say, of a call before that
         places = [n for n, turn in enumerate(theirs) if known.is_wanted(turn)]
         transcript.leave_out({*range(len(theirs))} - {*places} if known.forgotten else set())
         theirs = [theirs[n] for n in places]
@@ -352,6 +354,11 @@ class _SourceEntries:
             raise
         except Exception as error:
             raise fault(error) from error
+
+    @property
+    def has_missed(self) -> bool:
+        """True if the reader could not interpret something."""
+        return bool(self._facts.missed)
 
     def leave_out(self, numbers: set[int]) -> None:
         """Take no title from the turns with these numbers."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports.content_blocks import contents, prompt_blocks
-from acphold.imports.entry_writer import EntryWriter, SubagentWriter
+from acphold.imports.entry_writer import EntryWriter, NotStraightError, SubagentWriter
 from acphold.imports.gemini import (
     KINDS,
     display_diff,
@@ -92,10 +92,12 @@ def _is_typed(record: Object) -> bool:
     return text(record, "type") == "user" and text(record, "provenance") in ("", "real_user")
 
 
-def _tree(path: Path) -> RecordTree:
-    tree = RecordTree(ROWS)
-    for _, found in tree.heads(path, OBJECTS):
+def _tree(source: Source) -> RecordTree:
+    tree = RecordTree(ROWS, begin=source.begin)
+    for _, found in tree.heads(source.path, OBJECTS):
         record = found or {}
+        if source.begin and text(record, "subtype") == "chat_compression":
+            raise NotStraightError  # they are numbered
         uuid, parent = text(record, "uuid"), text(record, "parentUuid")
         said = obj(record, "message").get("parts")
         is_answer = text(record, "type") == "assistant"
@@ -110,7 +112,7 @@ def _is_old(path: Path) -> bool:
 def branches(source: Source) -> Iterator[Source]:
     """Yield the abandoned branches, as conversations of their own."""
     if not _is_old(source.path):
-        yield from _tree(source.path).branches(source)
+        yield from _tree(source).branches(source)
 
 
 def read(source: Source, writer: EntryWriter) -> Iterator[None]:
@@ -120,7 +122,7 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         yield from read_sessions(source, writer, speaker="qwen")
         return
     converter = _QwenConverter(source, writer)
-    yield from _tree(path).read(source, writer, converter.take)
+    yield from _tree(source).read(source, writer, converter.take)
     converter.tell_stopped()
 
 

@@ -128,12 +128,13 @@ def lines(
             missed.add("the rest of a file that is too large when unpacked", 0)
 
 
-def mentions(path: Path, words: bytes) -> bool:
-    """Return True if a file has these bytes somewhere, without looking at its lines."""
+def mentions(path: Path, words: bytes, begin: int = 0) -> bool:
+    """Return True if a file has these bytes behind a place, without looking at its lines."""
     if path.suffix == ".zst":
         return any(words in line.raw for line in lines(path, Missed()))
     tail, left = b"", _end.get(sys.maxsize)
     with open(regular_files.open_fd(path), "rb") as file:
+        file.seek(begin)
         while left > 0 and (piece := file.read(min(_BUFFER, left))):
             if words in piece or words in tail + piece[: len(words)]:
                 return True
@@ -164,9 +165,17 @@ def record_lines(path: Path, missed: Missed, form: RowForm = NO_FORM) -> Iterato
 
 def records(path: Path, missed: Missed, form: RowForm = NO_FORM) -> Iterator[Object]:
     """Yield the JSON objects of a file of lines, as `record_lines`."""
-    for _, record in decoded(path, LineSalvage(str(path), form, missed), OBJECTS):
+    for _, record in placed_records(path, missed, form):
+        yield record
+
+
+def placed_records(
+    path: Path, missed: Missed, form: RowForm = NO_FORM, begin: int = 0
+) -> Iterator[tuple[int, Object]]:
+    """Yield the JSON objects of a file of lines from a byte on, each with its offset."""
+    for line, record in decoded(path, LineSalvage(str(path), form, missed), OBJECTS, begin=begin):
         if record is not None:
-            yield record
+            yield line.offset, record
 
 
 def decoded(

@@ -45,7 +45,7 @@ class Marker(Struct, rename="camel"):
     of each source, by its place, when all of it had been taken in. `turns` are the turns taken in
     since the last marker, and those recognized: the number of the prompt, and the identity. `last`
     is the last turn: its identity, the number of its entries in the source and their digest; it
-    begins at byte `offset` of `place`, unless that is 0, behind bytes with the digest `check`.
+    begins at byte `offset` of each of them, unless that is 0, behind bytes with the digest `check`.
     """
 
     reader: str
