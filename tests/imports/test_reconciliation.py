@@ -348,6 +348,7 @@ async def test_a_file_is_of_the_conversation_of_its_last_records(
     await take(opened, tmp_path)
     say(transcript, "two")
     say(transcript, "in another")
+    transcript.assistant("x" * 20_000)  # the last record is a long one
     other = "99999999-2222-4333-8444-555555555555"
     for record in transcript.records[4:]:
         record["sessionId"] = other

@@ -33,7 +33,7 @@ from acphold.imports.content_blocks import parts_of, prompt_blocks, text_block, 
 from acphold.imports.entry_writer import EntryWriter, NotStraightError, SubagentWriter
 from acphold.imports.readers import ANTHROPIC_TOKENS, AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import RecordTree
-from acphold.imports.records import document, readable
+from acphold.imports.records import LINE_BYTES, document, readable
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
     UNREADABLE,
@@ -126,7 +126,7 @@ _decode_name: Final = msgspec.json.Decoder(_NamedRecord).decode
 _NAMED: Final = b'"sessionId":"'
 
 END_BYTES: Final = 8 << 10
-"""Bytes at each end of a file that are searched for the conversation that its records name."""
+"""Bytes at an end of a file that are first searched for the conversation that its records name."""
 
 
 def _last_id(path: Path) -> str:
@@ -138,15 +138,20 @@ def _last_id(path: Path) -> str:
     except OSError:
         return stem
     try:
-        end = os.pread(file, END_BYTES, max(os.fstat(file).st_size - END_BYTES, 0))
-        if end.startswith(stem.encode(), end.rfind(_NAMED) + len(_NAMED)):
-            return stem  # as nearly all
-        last, first = _names(end), _names(os.pread(file, END_BYTES, 0))
+        whole, size = os.fstat(file).st_size, END_BYTES
+        while True:
+            end = os.pread(file, size, max(whole - size, 0))
+            if end.startswith(stem.encode(), end.rfind(_NAMED) + len(_NAMED)):
+                return stem  # as nearly all
+            if names := _names(end):
+                return names[-1] if _names(os.pread(file, END_BYTES, 0))[:1] == [stem] else stem
+            if size >= min(whole, LINE_BYTES):
+                return stem
+            size *= 64  # the last record is longer
     except OSError:
         return stem
     finally:
         os.close(file)
-    return last[-1] if last and first[:1] == [stem] else stem
 
 
 def _names(raw: bytes) -> list[str]:
