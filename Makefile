@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # more, of `interop` six, and of `slow` three times as many. ONE_IN=3 runs a third of the chosen tests.
 # Each worker first imports all tests, which takes 6 s of CPU.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
-CODE := src wire safety mcp_servers conversation check tests bench examples docs release
+CODE := src wire check tests bench examples docs release
 PAGE := src/acphold/web/page
 
 .PHONY: demo page pictures test format lint types docs conformance compared check slow heldout postgresql interop soak release bench clean
@@ -124,10 +124,10 @@ compared: $(VENV)/.installed
 # that freezes and wakes;
 # `make soak ROUNDS=100` takes some minutes, and then a quarter of an hour for machines that fail;
 # half of that is in network namespaces, or it is said why it cannot be.
-soak: export PYTHONPATH = wire:safety:mcp_servers:conversation:check
+soak: export PYTHONPATH = wire:check
 soak: ROUNDS ?= 1000
 soak: $(VENV)/.installed page
-	SHELL_LINES=100000 $(BIN)/python -m pytest -n 2 -m slow safety/tests/standing/test_shells.py
+	SHELL_LINES=100000 $(BIN)/python -m pytest -n 2 -m slow tests/standing/test_shells.py
 	$(BIN)/python -m pytest -n 2 -m "hypothesis and not interop" --hypothesis-profile=search
 	$(BIN)/python -m tests.failures.soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.failures.queue_soak $(ROUNDS) $(SEED)
@@ -148,10 +148,10 @@ bench: $(VENV)/.installed page
 # In a fresh clone each worker would compile all of the source and the tests, at the same time. What
 # cannot be collected is told by the tests themselves.
 $(VENV)/.compiled: $(VENV)/.installed
-	-ls -d tests/*/ wire/tests safety/tests mcp_servers/tests conversation/tests check/tests | xargs -n 18 -P 2 $(BIN)/python -m pytest --collect-only -q >/dev/null
+	-ls -d tests/*/ wire/tests check/tests | xargs -n 18 -P 2 $(BIN)/python -m pytest --collect-only -q >/dev/null
 	touch $@
 
-PROJECTS := wire safety mcp_servers conversation check
+PROJECTS := wire check
 INSTALL = ACPHOLD_PINS=1 $(BIN)/python -m pip install --quiet --no-compile $(PROJECTS:%=--editable %)
 
 $(VENV)/.installed: pyproject.toml $(PROJECTS:%=%/pyproject.toml)

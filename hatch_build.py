@@ -57,10 +57,7 @@ class Siblings(MetadataHookInterface):
 
     def update(self, metadata: dict[str, Any]) -> None:
         version = metadata["version"]
-        folders = {
-            f"acp-{name}": ROOT / name
-            for name in ("wire", "safety", "mcp_servers", "conversation", "check")
-        }
+        folders = {f"acp-{name}": ROOT / name for name in ("wire", "check")}
         is_pinned = os.environ.get("ACPHOLD_PINS") or not folders["acp-wire"].is_dir()
         siblings = [
             f"{name}=={version}" if is_pinned else f"{name} @ {folder.as_uri()}"

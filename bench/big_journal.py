@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from acp_conversation.history.entries import PROMPT, TURN_END, UPDATE, PastEntry
+from acphold.conversation.history.entries import PROMPT, TURN_END, UPDATE, PastEntry
 from acphold.journal.rows import Listed, NewSession, RowChange
 from acphold.journal.sqlite import search_index, session_rows
 from acphold.journal.sqlite.connection import connect

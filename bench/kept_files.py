@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
 
-from acp_safety.snapshots.bounds import SnapshotLimits
-from acp_safety.snapshots.checkouts import Checkout, checkout_of
-from acp_safety.snapshots.snapshot import Taken, take
-from acp_safety.snapshots.store import SnapshotStore, Stores
-from acp_safety.snapshots.worktree import lay
 from acp_wire.surroundings import Surroundings
+from acphold.safety.snapshots.bounds import SnapshotLimits
+from acphold.safety.snapshots.checkouts import Checkout, checkout_of
+from acphold.safety.snapshots.snapshot import Taken, take
+from acphold.safety.snapshots.store import SnapshotStore, Stores
+from acphold.safety.snapshots.worktree import lay
 from bench.memory import server_of
 from bench.programs import scripted_agent, wrap
 from bench.run import Run

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import acphold
-from acp_conversation.history import children, prompt_queue, raw_update, timeline
-from acp_conversation.presentation import cuts, scenes
 from acp_wire.visible_text import TABLES
+from acphold.conversation.history import children, prompt_queue, raw_update, timeline
+from acphold.conversation.presentation import cuts, scenes
 
 FILE: Final = Path(acphold.__file__).parent / "web" / "page" / "model" / "tables.js"
 

@@ -27,9 +27,6 @@ SECONDS = 1800.0
 
 FOLDERS = {
     "acp_wire": "wire",
-    "acp_safety": "safety",
-    "acp_mcp_servers": "mcp_servers",
-    "acp_conversation": "conversation",
     "acp_check": "check",
     "acphold": ".",
 }
@@ -38,12 +35,10 @@ FOLDERS = {
 IN_SDIST = ("LICENSE", "README.md", "pyproject.toml")
 IN_WHEEL = {
     "acp_wire": ("acp_wire/py.typed",),
-    "acp_safety": ("acp_safety/py.typed",),
-    "acp_mcp_servers": ("acp_mcp_servers/py.typed",),
-    "acp_conversation": ("acp_conversation/py.typed", "acp_conversation/exports/page.css"),
     "acp_check": ("acp_check/py.typed", "acp_check/report.css"),
     "acphold": (
         *("acphold/py.typed", "acphold/web/page/built/index.html"),
+        "acphold/conversation/exports/page.css",
         "acphold/docs/reference.md",
     ),
 }

@@ -10,13 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
-FOLDERS = {
-    **{
-        f"acp_{name}": ROOT / name
-        for name in ("wire", "safety", "mcp_servers", "conversation", "check")
-    },
-    "acphold": ROOT,
-}
+FOLDERS = {"acp_wire": ROOT / "wire", "acp_check": ROOT / "check", "acphold": ROOT}
 """By the package that each installs; each stands on those before it only."""
 
 PROJECTS = {

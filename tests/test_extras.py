@@ -44,7 +44,6 @@ def test_the_packages_of_each_extra_are_those_that_it_installs() -> None:
     distributions = packages_distributions()
     for extra, packages in EXTRAS.items():
         wanted = {re.split(r"[^\w.-]", text)[0].lower() for text in declared[extra]}
-        wanted -= {"acp-mcp-servers"}  # it brings what acphold itself does not import
         for package in packages:
             names = {re.sub(r"[-_.]+", "-", name).lower() for name in distributions[package]}
             assert names & wanted, package

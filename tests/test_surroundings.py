@@ -12,13 +12,13 @@ import pytest
 from acp_wire.surroundings import Surroundings
 from tests.test_plan import SOURCES
 
-WIRE, SAFETY, ACPHOLD = (SOURCES[name] for name in ("acp_wire", "acp_safety", "acphold"))
+WIRE, ACPHOLD = SOURCES["acp_wire"], SOURCES["acphold"]
 
 REACHED = (
     WIRE / "workspace",
-    SOURCES["acp_mcp_servers"],
+    ACPHOLD / "mcp_servers",
     *(ACPHOLD / "live" / room for room in ("agents", "hub", "server")),
-    *(SAFETY / room for room in ("redaction", "snapshots", "standing")),
+    *(ACPHOLD / "safety" / room for room in ("redaction", "snapshots", "standing")),
 )
 """The rooms in which a process may serve several people's agents."""
 

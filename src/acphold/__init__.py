@@ -12,20 +12,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
-    from acp_conversation.history.fold import SessionState as SessionState
-    from acp_conversation.history.timeline import (
-        ContextCompaction as ContextCompaction,
-        Message as Message,
-        SubAgent as SubAgent,
-        ToolCall as ToolCall,
-        TurnEnd as TurnEnd,
-    )
-    from acp_mcp_servers.errors import (
-        McpAnswerError as McpAnswerError,
-        McpConnectError as McpConnectError,
-        McpError as McpError,
-        McpLostError as McpLostError,
-    )
     from acp_wire.rpc.transport import Transport as Transport
     from acp_wire.schema import (
         AudioContent as AudioContent,
@@ -59,6 +45,14 @@ if TYPE_CHECKING:
         RemoteTurn as RemoteTurn,
         connect as connect,
         connect_over as connect_over,
+    )
+    from acphold.conversation.history.fold import SessionState as SessionState
+    from acphold.conversation.history.timeline import (
+        ContextCompaction as ContextCompaction,
+        Message as Message,
+        SubAgent as SubAgent,
+        ToolCall as ToolCall,
+        TurnEnd as TurnEnd,
     )
     from acphold.errors import (
         AcpError as AcpError,
@@ -114,6 +108,12 @@ if TYPE_CHECKING:
     )
     from acphold.live.server.principals import Principal as Principal, Visitor as Visitor
     from acphold.logs import LogContext as LogContext
+    from acphold.mcp_servers.errors import (
+        McpAnswerError as McpAnswerError,
+        McpConnectError as McpConnectError,
+        McpError as McpError,
+        McpLostError as McpLostError,
+    )
     from acphold.version import __version__ as __version__
 
 _NAMES = {
@@ -128,8 +128,8 @@ _NAMES = {
         MethodNotFoundError MissingFileError NotTextError OutsideRootsError RemoteError
         RemoteRefusalError TerminalStartError UnknownSessionError WorkspaceError
     """,
-    "acp_conversation.history.fold": "SessionState",
-    "acp_conversation.history.timeline": "ContextCompaction Message SubAgent ToolCall TurnEnd",
+    "acphold.conversation.history.fold": "SessionState",
+    "acphold.conversation.history.timeline": "ContextCompaction Message SubAgent ToolCall TurnEnd",
     "acphold.library.agent": "Agent",
     "acphold.library.session": "Session",
     "acphold.library.workspace": """
@@ -149,7 +149,7 @@ _NAMES = {
         ResourceLink TextContent TextResourceContents ToolCallLocation
     """,
     "acp_wire.rpc.transport": "Transport",
-    "acp_mcp_servers.errors": "McpAnswerError McpConnectError McpError McpLostError",
+    "acphold.mcp_servers.errors": "McpAnswerError McpConnectError McpError McpLostError",
     "acphold.live.server.principals": "Principal Visitor",
     "acp_wire.transports.messages": "MessageConnection MessageTransport over_websocket",
     "acp_wire.transports.streams": "StreamTransport",

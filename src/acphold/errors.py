@@ -70,7 +70,6 @@ exception inside a handler is reported to the other side as an opaque incident.
 
 from __future__ import annotations
 
-from acp_conversation.errors import InterruptedTurnError as InterruptedTurnError
 from acp_wire.errors import (
     AUTH_REQUIRED as AUTH_REQUIRED,
     INTERNAL_ERROR as INTERNAL_ERROR,
@@ -107,6 +106,7 @@ from acp_wire.errors import (
     UnknownTerminalError as UnknownTerminalError,
     WorkspaceError as WorkspaceError,
 )
+from acphold.conversation.errors import InterruptedTurnError as InterruptedTurnError
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:

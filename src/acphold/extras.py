@@ -21,7 +21,7 @@ EXTRAS: Final = {
         "uvicorn",
         "websockets",
     ),
-    "mcp": ("mcp", "mcp_types"),
+    "mcp": ("anyio", "httpx2", "mcp", "mcp_types", "pydantic"),
     "postgres": ("psycopg",),
     "otel": ("opentelemetry",),
 }

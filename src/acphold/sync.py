@@ -33,9 +33,6 @@ from acphold.errors import ConnectionLostError
 if TYPE_CHECKING:
     import os
 
-    from acp_conversation.history.fold import SessionState
-    from acp_conversation.history.prompt_queue import PromptQueue
-    from acp_conversation.history.timeline import Item, ToolCall
     from acp_wire import schema
     from acp_wire.schema.initialize import AuthMethod
     from acp_wire.schema.methods import Method
@@ -43,6 +40,9 @@ if TYPE_CHECKING:
     from acp_wire.transports.known_servers import Token
     from acphold.client.advertised import Content, Folder, OpenOptions
     from acphold.client.remote_session import ConfigOption
+    from acphold.conversation.history.fold import SessionState
+    from acphold.conversation.history.prompt_queue import PromptQueue
+    from acphold.conversation.history.timeline import Item, ToolCall
     from acphold.live.agents.extensions import SessionCopy
 
 __all__ = [

@@ -11,16 +11,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as in `acphold`: only what is named is imported
 if TYPE_CHECKING:
-    from acp_conversation.history import raw_update
-    from acp_conversation.history.display_terminals import DisplayTerminal as DisplayTerminal
-    from acp_conversation.history.fold import TurnState as TurnState
-    from acp_conversation.history.prompt_queue import (
-        EndedPrompt as EndedPrompt,
-        PromptQueue as PromptQueue,
-        WaitingPrompt as WaitingPrompt,
-    )
-    from acp_conversation.history.timeline import Item as Item, TurnOutcome as TurnOutcome
-    from acp_mcp_servers import offers
     from acp_wire.transports.known_servers import Token as Token
     from acp_wire.transports.messages import (
         AcceptedSocket as AcceptedSocket,
@@ -48,6 +38,15 @@ if TYPE_CHECKING:
         RemoteQueue as RemoteQueue,
     )
     from acphold.client.remote_turn import Replay as Replay, UpdateStream as UpdateStream
+    from acphold.conversation.history import raw_update
+    from acphold.conversation.history.display_terminals import DisplayTerminal as DisplayTerminal
+    from acphold.conversation.history.fold import TurnState as TurnState
+    from acphold.conversation.history.prompt_queue import (
+        EndedPrompt as EndedPrompt,
+        PromptQueue as PromptQueue,
+        WaitingPrompt as WaitingPrompt,
+    )
+    from acphold.conversation.history.timeline import Item as Item, TurnOutcome as TurnOutcome
     from acphold.journal.access import Scope as Scope
     from acphold.library.agent import (
         CustomCategory as CustomCategory,
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
         CopiedFiles as CopiedFiles,
         SessionCopy as SessionCopy,
     )
+    from acphold.mcp_servers import offers
     from acphold.web.application import Admit as Admit, Mounted as Mounted
 
     McpCallResult = offers.CallResult
@@ -90,11 +90,11 @@ _NAMES = {
     "acphold.client.connectors": "Options",
     "acphold.client.remote_session": "ConfigOption RemoteQueue",
     "acphold.client.remote_turn": "Replay UpdateStream",
-    "acp_conversation.history.display_terminals": "DisplayTerminal",
-    "acp_conversation.history.fold": "TurnState",
-    "acp_conversation.history.prompt_queue": "EndedPrompt PromptQueue WaitingPrompt",
-    "acp_conversation.history.raw_update": "MessageRole=Role",
-    "acp_conversation.history.timeline": "Item TurnOutcome",
+    "acphold.conversation.history.display_terminals": "DisplayTerminal",
+    "acphold.conversation.history.fold": "TurnState",
+    "acphold.conversation.history.prompt_queue": "EndedPrompt PromptQueue WaitingPrompt",
+    "acphold.conversation.history.raw_update": "MessageRole=Role",
+    "acphold.conversation.history.timeline": "Item TurnOutcome",
     "acphold.journal.access": "Scope",
     "acphold.library.agent": "CustomCategory OptionCategory Value",
     "acphold.library.definition": """
@@ -103,7 +103,7 @@ _NAMES = {
     "acphold.library.questions": "Outcome",
     "acphold.library.session": "Severity",
     "acphold.library.tools": "Location StepKind",
-    "acp_mcp_servers.offers": """
+    "acphold.mcp_servers.offers": """
         McpCallResult=CallResult McpMadePrompt=MadePrompt McpProgress=Progress McpPrompt=Prompt
         McpPromptArgument=PromptArgument McpPromptMessage=PromptMessage McpResource=Resource
         McpTool=Tool

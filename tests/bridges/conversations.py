@@ -6,9 +6,9 @@ import json
 import re
 from typing import Any
 
-from acp_conversation.history.entries import PROMPT, TURN_END, UPDATE, Entry
-from acp_conversation.history.fold import fold
-from acp_conversation.history.timeline import Item
+from acphold.conversation.history.entries import PROMPT, TURN_END, UPDATE, Entry
+from acphold.conversation.history.fold import fold
+from acphold.conversation.history.timeline import Item
 
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.timeline import ToolCall
 from acp_wire.schema import decode_blocks
 from acphold.bridges.conversation import (
     BEGINNING,
@@ -20,6 +19,7 @@ from acphold.bridges.conversation import (
     conversation,
     text,
 )
+from acphold.conversation.history.timeline import ToolCall
 from tests.bridges.conversations import EVERYTHING, ID, NAME, called, end, prompt, said, timeline
 
 

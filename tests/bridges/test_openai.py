@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx2
 
-from acp_conversation.history.timeline import Item
 from acphold.bridges.openai import chat_messages
+from acphold.conversation.history.timeline import Item
 from tests.bridges.conversations import EVERYTHING, ID, NAME, prompt, said, timeline
 
 

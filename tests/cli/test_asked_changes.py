@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from acp_conversation.history.decisions import AskedQuestion
+from acphold.conversation.history.decisions import AskedQuestion
 from acphold.faces.cli.inbox import question_passage
 from acphold.journal.rows import SessionRow
 from acphold.live.reading.inbox import InboxQuestion

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_conversation.history.entries import Entry
-from acp_conversation.history.fold import SessionState, fold
 from acp_wire.processes.process_tree import family
+from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.fold import SessionState, fold
 from acphold.faces.cli.demo import differences
 from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.raw_entries import CONVERSATION, Raw, plan, prompt, said, update

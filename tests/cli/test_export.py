@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_conversation.history.entries import Segment
+from acphold.conversation.history.entries import Segment
 from acphold.journal.rows import SessionRow
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine, here_and_there
@@ -242,7 +242,7 @@ def test_what_cannot_be_looked_through_is_not_written(
     def fail(text: str) -> None:
         raise re.error("out of order")
 
-    monkeypatch.setattr("acp_safety.redaction.redactor.secrets", fail)
+    monkeypatch.setattr("acphold.safety.redaction.redactor.secrets", fail)
     for arguments in (["--format", "html"], ["-o", str(tmp_path / "x.md")]):
         done = acphold.run("export", "s-1", "--redact", *arguments)
         assert (done.code, done.out) == (1, "")

@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import turn_spans
+from acphold.conversation.history.entries import turn_spans
 from acphold.journal.journal import history
 from acphold.journal.rows import RowChange
 from acphold.journal.stores import open_journal

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_conversation.history.decisions import AskedQuestion, answer_entry, question_entry
 from acp_wire.transports.addresses import unix_address
 from acp_wire.transports.runtime_folder import background_socket, lock, lock_file
+from acphold.conversation.history.decisions import AskedQuestion, answer_entry, question_entry
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.process_commands import names_of
 from acphold.faces.cli.session_picker import _ReadSessions

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import now_ms
+from acphold.conversation.history.entries import now_ms
 from acphold.journal.seams import TurnSnapshot
 from acphold.journal.stores import open_journal
 from acphold.live.hub.kept_stores import stores_of

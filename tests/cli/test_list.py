@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_conversation.history.entries import now_ms
+from acphold.conversation.history.entries import now_ms
 from acphold.errors import AmbiguousIdError
 from acphold.faces.cli.list import COLUMNS, IF_ANY, fit_columns, short_id, style_cell
 from acphold.faces.cli.terminal_text import STYLES, day

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from acp_conversation.history.prompt_queue import QueueChange
-from acp_conversation.presentation.visible_text import local
 from acp_wire.schema import encode
+from acphold.conversation.history.prompt_queue import QueueChange
+from acphold.conversation.presentation.visible_text import local
 from acphold.errors import InvalidParamsError, JournalError
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.starts import Start

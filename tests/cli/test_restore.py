@@ -15,12 +15,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from acp_safety.standing.decision import pausing_rule
 from acphold.errors import JournalUnavailableError
 from acphold.faces.cli.main import parser_of
 from acphold.journal.journal import Journal, Lease
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
+from acphold.safety.standing.decision import pausing_rule
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import remember
 from tests.conversations import chunk

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from acp_safety.standing.decision import RuleChange, StandingRule
 from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import Updates
+from acphold.safety.standing.decision import RuleChange, StandingRule
 from tests.cli.command_line import ACPHOLD, run_here
 from tests.editor import DEADLINE
 from tests.hub.shared import PERMISSION, shared

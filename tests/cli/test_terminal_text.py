@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
-from acp_conversation.history.entries import iso
 from acp_wire.visible_text import exact
+from acphold.conversation.history.entries import iso
 from acphold.faces.cli.terminal_text import (
     age,
     cut,

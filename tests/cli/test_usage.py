@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.entries import PastEntry
+from acphold.conversation.history.entries import PastEntry
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine, here_and_there

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_safety.snapshots.checkouts import Checkout
 from acphold.faces.cli.why import _text
 from acphold.live.origins.why import LineOrigin, LineRun
+from acphold.safety.snapshots.checkouts import Checkout
 from tests.cli.command_line import CommandLine
 from tests.origins.kept import KeptSession, edit
 from tests.raw_entries import Raw

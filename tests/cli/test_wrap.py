@@ -357,7 +357,7 @@ def test_what_few_sessions_need_is_not_imported_while_the_editor_waits() -> None
         "acphold.journal.hits",
         "acphold.journal.sql.list_filters",
         "acphold.journal.sql.usage_sums",
-        "acp_mcp_servers.bridge",
+        "acphold.mcp_servers.bridge",
         "acp_wire.processes.own_program",
     }
     assert [name for name in late if find_spec(name) is None] == []

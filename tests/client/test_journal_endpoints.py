@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acp_conversation.history.timeline import Message
 from acp_wire.schema import AgentMessageChunk, ClientCapabilities, ImageContent, TextContent
 from acp_wire.schema.updates import UserMessageChunk
+from acphold.conversation.history.timeline import Message
 from acphold.errors import AgentExitedError, ConnectionLostError, UnknownSessionError
 from acphold.live.agents.capabilities import WATCHES
 from acphold.live.reading.neighbours import has_other_clients

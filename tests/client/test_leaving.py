@@ -14,7 +14,6 @@ from starlette.responses import StreamingResponse
 
 import acphold
 import acphold.testing
-from acp_mcp_servers.connections import load_sdk
 from acp_wire.rpc import Peer, Transport
 from acp_wire.rpc.peer import connected
 from acp_wire.rpc.requests import Request
@@ -23,6 +22,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold.client import connected_to
 from acphold.client.uplink import Endpoint
 from acphold.errors import AcpError, ConnectionLostError
+from acphold.mcp_servers.connections import load_sdk
 from tests.editor import scripted_agent
 from tests.leaving import (
     INSIDE,

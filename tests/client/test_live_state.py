@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from acp_conversation.history.entries import Entry
-from acp_conversation.history.fold import fold
-from acp_conversation.history.timeline import Message, ToolCall, TurnEnd
 from acphold.client.remote_turn import LiveState
+from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.fold import fold
+from acphold.conversation.history.timeline import Message, ToolCall, TurnEnd
 
 
 def raw(kind: str, **members: Any) -> bytes:

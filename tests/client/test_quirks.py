@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import acphold
-from acp_conversation.history.timeline import Message, ToolCall
 from acp_wire.schema import SessionConfigBoolean
 from acphold.client import PermissionQuestion
+from acphold.conversation.history.timeline import Message, ToolCall
 from acphold.errors import AgentExitedError, AgentStartError, InvalidParamsError, RemoteError
 from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 from tests.editor import scripted_agent

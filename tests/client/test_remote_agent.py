@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import pytest
 
-from acp_conversation.history.timeline import Message
 from acp_wire.schema import AgentMessageChunk, McpServerHttp, McpServerSse, McpServerStdio
 from acphold.client import RemoteAgent, RemoteSession, bounds
 from acphold.client.bounds import LIST_WALKS
+from acphold.conversation.history.timeline import Message
 from acphold.errors import (
     AgentTimeoutError,
     CapabilityError,

@@ -13,11 +13,11 @@ import pytest
 
 import acphold
 import acphold.sync
-from acp_conversation.history.prompt_queue import PromptQueue
-from acp_conversation.history.timeline import Message
 from acp_wire.schema import ImageContent, TextContent
 from acphold import CapabilityError, RemoteError, RemoteSession
 from acphold.client import Options, RemoteAgent
+from acphold.conversation.history.prompt_queue import PromptQueue
+from acphold.conversation.history.timeline import Message
 from tests.client.far_agent import FarAgent, in_session
 from tests.editor import scripted_agent, wrap_command
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.timeline import ToolCall
 from acp_wire.schema import AgentMessageChunk, SessionConfigBoolean, SessionConfigSelect
+from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import AgentBusyError, ConnectionLostError, RemoteError
 from tests.client.far_agent import ALL, FarAgent, Refusal, in_session, talking
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.timeline import Message
 from acphold import CapabilityError, RemoteSession
+from acphold.conversation.history.timeline import Message
 from tests.client.test_remote_queue import wrapped
 
 STEERS: dict[str, Any] = {

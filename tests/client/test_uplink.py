@@ -10,11 +10,11 @@ from typing import Any, Unpack
 
 import pytest
 
-from acp_conversation.history.timeline import Message
 from acp_wire.rpc import Peer, Transport
 from acp_wire.schema import AgentMessageChunk
 from acp_wire.transports.streams import memory_pair
 from acphold.client import Options, RemoteAgent, connect, connected_to
+from acphold.conversation.history.timeline import Message
 from acphold.errors import (
     AcpError,
     AgentExitedError,

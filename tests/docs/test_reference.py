@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.exports.redacted import Removed
-from acp_conversation.history.entries import KINDS, Entry
+from acphold.conversation.exports.redacted import Removed
+from acphold.conversation.history.entries import KINDS, Entry
 from acphold.faces.cli.alert_settings import COMMANDS as COMMANDS_OF_ALERTS, SECONDS, alert_rules
 from acphold.faces.cli.command_line import Exit
 from acphold.faces.cli.import_command import Tally

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
-from acp_conversation.history.entries import Entry
-from acp_conversation.history.fold import SessionState
-from acp_conversation.history.timeline import Message
+from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.fold import SessionState
+from acphold.conversation.history.timeline import Message
 from acphold.journal.journal import history, state_of
 from acphold.journal.owners import At
 from acphold.journal.stores import open_journal

@@ -37,9 +37,9 @@ from typing import Any
 
 import psutil
 
-from acp_conversation.history.entries import Entry
-from acp_conversation.history.fold import Summary
-from acp_conversation.history.timeline import turn_end
+from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.fold import Summary
+from acphold.conversation.history.timeline import turn_end
 from acphold.errors import AcpError
 from acphold.journal.journal import Journal, history
 from acphold.journal.owners import At

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acp_safety.standing.decision import read_rule
 from acphold.journal.stores import open_journal
 from acphold.live.reading.rule_offers import add_rules
+from acphold.safety.standing.decision import read_rule
 from tests.editor import introduced, received, scripted_agent, under_name, wrap_command
 from tests.hub.shared import PERMISSION
 from tests.watched_processes import below, gone

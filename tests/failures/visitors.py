@@ -16,9 +16,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from acp_conversation.history.entries import Entry
-from acp_conversation.history.fold import SessionState, fold
-from acp_conversation.history.timeline import Item, TurnEnd
+from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.fold import SessionState, fold
+from acphold.conversation.history.timeline import Item, TurnEnd
 from tests.editor import DEADLINE, Answer, Editor, Refused, open_params, prompt_params
 
 CAN: dict[str, Any] = {"session": {"notices": {}}, "_meta": {"acphold/positions": True}}

@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TypeAlias
 
-from acp_conversation.history.entries import turn_spans
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import MemoryTransport, memory_pair
+from acphold.conversation.history.entries import turn_spans
 from acphold.errors import AcpError, ConnectionLostError, SessionMovedError
 from acphold.journal.journal import Journal, history
 from acphold.journal.moves import mark_of, row_here

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from acp_conversation.history.entries import Segment
+from acphold.conversation.history.entries import Segment
 from acphold.errors import AUTH_REQUIRED, JournalError, RemoteError
 from acphold.journal.postgresql.pipelines import Answer
 from acphold.live.agents.interface import Notified

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from acp_conversation.history.entries import QUEUE
-from acp_conversation.history.prompt_queue import QueueChange
+from acphold.conversation.history.entries import QUEUE
+from acphold.conversation.history.prompt_queue import QueueChange
 from acphold.errors import JournalUnavailableError
 from acphold.journal.journal import Journal
 from acphold.journal.sqlite.store import SqliteJournal

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.entries import milliseconds
 from acp_wire.rpc.peer import UNANSWERED
+from acphold.conversation.history.entries import milliseconds
 from acphold.errors import JournalUnavailableError
 from acphold.live.agents.interface import AgentRequest, Notified, Updates
 from acphold.live.hub import bounds

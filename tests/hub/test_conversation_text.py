@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from acp_conversation.history.timeline import Message, ToolCall, TurnEnd
+from acphold.conversation.history.timeline import Message, ToolCall, TurnEnd
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import shorten, text_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.timeline import Message
 from acp_wire.transports.addresses import NODE_TOKEN
+from acphold.conversation.history.timeline import Message
 from acphold.errors import NothingSaidError, RemoteError
 from acphold.journal.journal import session_of, state_of
 from acphold.live.hub.forks import Forked, fork

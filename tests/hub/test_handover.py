@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from acp_conversation.history.entries import Entry
-from acp_conversation.history.fold import SessionState, fold
+from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.fold import SessionState, fold
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import (
     BEGINNING,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.entries import now_ms
+from acphold.conversation.history.entries import now_ms
 from acphold.errors import ConnectionLostError, MoveRefusedError
 from acphold.journal.copies import copy_all
 from acphold.journal.sqlite.backup import restore_file

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.timeline import Message
+from acphold.conversation.history.timeline import Message
 from acphold.errors import RemoteError
 from acphold.journal.journal import state_of
 from acphold.live.agents.interface import Updates

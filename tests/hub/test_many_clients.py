@@ -10,9 +10,9 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from acp_conversation.history.entries import Entry
-from acp_conversation.history.fold import SessionState, fold
-from acp_conversation.history.timeline import Item, TurnEnd
+from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.fold import SessionState, fold
+from acphold.conversation.history.timeline import Item, TurnEnd
 from acphold.journal.journal import state_of
 from acphold.live.agents.interface import Updates
 from tests.editor import Refused, open_params

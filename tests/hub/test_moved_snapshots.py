@@ -14,13 +14,13 @@ from typing import Any, BinaryIO
 import pytest
 from msgspec.structs import replace
 
-from acp_safety.snapshots.bounds import PackLimits
-from acp_safety.snapshots.packs import make_pack
-from acp_safety.snapshots.store import SnapshotStore
 from acphold.errors import WorkspaceError
 from acphold.journal.seams import TurnSnapshot
 from acphold.live.hub import bounds, move_giver, move_taker
 from acphold.live.hub.moves import MovedSession, MoveLine, SessionOffer
+from acphold.safety.snapshots.bounds import PackLimits
+from acphold.safety.snapshots.packs import make_pack
+from acphold.safety.snapshots.store import SnapshotStore
 from tests.cli.command_line import CommandLine
 from tests.hub.moving import Machine, move, origin
 from tests.origins.kept import KeptSession, edit

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import Entry, Origin
-from acp_conversation.history.prompt_queue import QueueChange
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.streams import memory_pair
+from acphold.conversation.history.entries import Entry, Origin
+from acphold.conversation.history.prompt_queue import QueueChange
 from acphold.errors import (
     ConnectionLostError,
     HeldElsewhereError,

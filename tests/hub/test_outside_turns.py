@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from acp_conversation.history.fold import SessionState
-from acp_conversation.history.timeline import Message
+from acphold.conversation.history.fold import SessionState
+from acphold.conversation.history.timeline import Message
 from acphold.live.hub import bounds
 from acphold.live.hub.handover import missing_turns
 from tests.hub.shared import Shared, said, shared

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_conversation.history.entries import Segment
 from acp_wire.transports.addresses import unix_address
+from acphold.conversation.history.entries import Segment
 from acphold.errors import (
     AgentExitedError,
     HeldElsewhereError,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from acp_conversation.history.entries import Entry, Segment
-from acp_conversation.history.fold import SessionState, fold
+from acphold.conversation.history.entries import Entry, Segment
+from acphold.conversation.history.fold import SessionState, fold
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.agents.interface import Updates
 from acphold.live.hub import bounds

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.timeline import ToolCall
+from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import (
     ConnectionLostError,
     MethodNotFoundError,

@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import now_ms
-from acp_safety.standing import programs
-from acp_safety.standing.decision import RuleChange, StandingRule, read_rule
 from acp_wire.schema.updates import OPENCODE_CHILD
+from acphold.conversation.history.entries import now_ms
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.journal.access import Share
 from acphold.journal.lineage import rule_place
@@ -24,6 +22,8 @@ from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import Notified, Updates
 from acphold.live.hub import bounds
 from acphold.live.server.principals import Principal
+from acphold.safety.standing import programs
+from acphold.safety.standing.decision import RuleChange, StandingRule, read_rule
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.hub.test_waiting_prompts import add
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.display_terminals import CUT, TEXT_BYTES
-from acp_conversation.history.timeline import ToolCall
+from acphold.conversation.history.display_terminals import CUT, TEXT_BYTES
+from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import JournalUnavailableError
 from acphold.journal.journal import state_of
 from acphold.live.agents.interface import Updates

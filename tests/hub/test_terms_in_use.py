@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.prompt_queue import why_held
 from acp_wire.surroundings import Surroundings
+from acphold.conversation.history.prompt_queue import why_held
 from acphold.live.agents.terms import Terms
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.hub.test_newest_surroundings import editors

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from acp_conversation.history.entries import Origin
+from acphold.conversation.history.entries import Origin
 from acphold.journal.rows import ListFilter
 from acphold.live.agents.interface import Updates
 from tests.hub.shared import Onlooker, Shared, shared

@@ -16,19 +16,6 @@ from typing import Any
 
 import pytest
 
-from acp_safety.snapshots import (
-    bounds as snapshot_bounds,
-    checkouts,
-    comparison,
-    snapshot,
-    worktree,
-)
-from acp_safety.snapshots.bounds import SnapshotLimits
-from acp_safety.snapshots.checkouts import Checkout
-from acp_safety.snapshots.git import GitError
-from acp_safety.snapshots.snapshot import NotTaken, Taken, take
-from acp_safety.snapshots.store import SnapshotStore
-from acp_safety.snapshots.worktree import LAYING, Included, include
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.surroundings import Surroundings
 from acphold.errors import AcpError, WorkspaceError
@@ -41,6 +28,19 @@ from acphold.live.hub.forks import Forked
 from acphold.live.hub.kept_files import fork_with_files, remains
 from acphold.live.hub.kept_stores import is_due, stores_of, tidy
 from acphold.live.server.principals import Principal
+from acphold.safety.snapshots import (
+    bounds as snapshot_bounds,
+    checkouts,
+    comparison,
+    snapshot,
+    worktree,
+)
+from acphold.safety.snapshots.bounds import SnapshotLimits
+from acphold.safety.snapshots.checkouts import Checkout
+from acphold.safety.snapshots.git import GitError
+from acphold.safety.snapshots.snapshot import NotTaken, Taken, take
+from acphold.safety.snapshots.store import SnapshotStore
+from acphold.safety.snapshots.worktree import LAYING, Included, include
 from tests.editor import DEADLINE
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.snapshots.conftest import Project, changes, digest

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from msgspec import Raw, to_builtins
 
-from acp_conversation.history.entries import now_ms
-from acp_conversation.history.prompt_queue import QueueChange, WaitingPrompt
-from acp_conversation.history.timeline import TurnEnd, turn_end
 from acp_wire.schema import encode
+from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.prompt_queue import QueueChange, WaitingPrompt
+from acphold.conversation.history.timeline import TurnEnd, turn_end
 from acphold.errors import HeldElsewhereError, JournalUnavailableError, RemoteError
 from acphold.journal.access import Scope
 from acphold.journal.intentions import change_queue

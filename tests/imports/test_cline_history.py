@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.timeline import Message
+from acphold.conversation.history.timeline import Message
 from acphold.imports import Intake
 from acphold.imports.cline import READER as CLINE
 from acphold.imports.kilo import READER as KILO

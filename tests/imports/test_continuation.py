@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.history.timeline import Message
+from acphold.conversation.history.timeline import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Reader, Source, reader
 from acphold.imports.turns import Turn, compare
 from acphold.journal.journal import Journal, state_of

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings, strategies as st
 from msgspec.structs import replace
 
-from acp_conversation.history.timeline import Message
+from acphold.conversation.history.timeline import Message
 from acphold.imports import NAMES, Intake, reader, session_writer
 from acphold.journal.journal import Journal, state_of
 from acphold.journal.rows import ListFilter

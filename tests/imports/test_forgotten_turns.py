@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_conversation.history.entries import Origin
+from acphold.conversation.history.entries import Origin
 from acphold.errors import HeldElsewhereError
 from acphold.imports.claude import KEY
 from acphold.imports.forgotten_turns import find_turn, forget

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import PastEntry
+from acphold.conversation.history.entries import PastEntry
 from acphold.errors import TranscriptError, UnknownSessionError
 from acphold.imports import Home, ImportSelection, Intake, Reader, Source, read_beside, reader
 from acphold.imports.entry_writer import EntryWriter

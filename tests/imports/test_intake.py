@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.history.timeline import Message
+from acphold.conversation.history.timeline import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Source
 from acphold.imports.claude import KEY, READER
 from acphold.imports.intake import QUIET_MS, read_here

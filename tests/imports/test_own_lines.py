@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from acp_conversation.exports.json_lines import json_lines
-from acp_conversation.history.children import within
-from acp_conversation.history.entries import Entry, Origin, PastEntry
-from acp_conversation.history.fold import SessionState, fold
+from acphold.conversation.exports.json_lines import json_lines
+from acphold.conversation.history.children import within
+from acphold.conversation.history.entries import Entry, Origin, PastEntry
+from acphold.conversation.history.fold import SessionState, fold
 from acphold.faces.cli.export import head_of
 from acphold.imports import Home, Intake, Outcome
 from acphold.imports.acphold import READER

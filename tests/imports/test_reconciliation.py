@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import PastEntry
-from acp_conversation.history.timeline import Message
+from acphold.conversation.history.entries import PastEntry
+from acphold.conversation.history.timeline import Message
 from acphold.imports import Intake, reader, session_writer
 from acphold.imports.claude import KEY, READER
 from acphold.imports.intake import read_here

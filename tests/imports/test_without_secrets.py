@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_conversation.history.timeline import Message
-from acp_safety.redaction.redactor import Redactor
+from acphold.conversation.history.timeline import Message
 from acphold.errors import TranscriptError
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Source, TakenSource
 from acphold.imports.acphold import READER as OWN
@@ -17,6 +16,7 @@ from acphold.imports.codex import READER as CODEX
 from acphold.imports.crew import each
 from acphold.journal.journal import state_of
 from acphold.journal.stores import open_journal
+from acphold.safety.redaction.redactor import Redactor
 from tests.imports.claude_home import SESSION, Transcript, use
 from tests.imports.codex_home import Rollout
 from tests.imports.told import write_lines
@@ -216,7 +216,7 @@ async def test_what_cannot_be_looked_through_is_not_taken_in(
     def fail(text: str) -> None:
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr("acp_safety.redaction.redactor.secrets", fail)
+    monkeypatch.setattr("acphold.safety.redaction.redactor.secrets", fail)
     transcript().write(tmp_path)
     with pytest.raises(TranscriptError, match="cannot be searched for secrets"):
         await take(tmp_path / "j.db", tmp_path)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from acp_conversation.history.entries import Entry
-from acp_conversation.history.fold import SessionState, fold
-from acp_conversation.history.timeline import Message, ToolCall
+from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.fold import SessionState, fold
+from acphold.conversation.history.timeline import Message, ToolCall
 from acphold.imports import ALL, Home, ImportSelection, Reader, Source
 from acphold.imports.pieces import NOTHING, pieces
 from acphold.imports.sources import Manner

@@ -52,20 +52,6 @@ def run(*words: str | Path, cwd: Path = ROOT, env: Mapping[str, str] = NOTHING) 
     return done.stdout
 
 
-RULE = "from acp_safety.standing.decision import read_rule; print(read_rule('run ls -l').argv)"
-SERVER = """
-from acp_mcp_servers import connections, servers
-from acp_wire.schema import McpCapabilities
-given = b'[{"name":"near","command":"cat","args":[]}]'
-print(servers.parse_servers(given, McpCapabilities(), "/usr/bin")[0].command)
-"""
-FOLD = (
-    "from acp_conversation.history.entries import Entry; "
-    "from acp_conversation.history.fold import fold; "
-    "print(fold([Entry(1, 'prompt', 0, b'[]')]).turns)"
-)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("installs")
@@ -246,9 +232,6 @@ def test_the_demo_installs_the_product_alone(clone: Path) -> None:
     ("names", "words", "said"),
     [
         ("check", ["bin/acp-check", "--list"], "json-rpc.same-id"),
-        ("safety", ["bin/python", "-c", RULE], "('ls', '-l')"),
-        ("mcp_servers", ["bin/python", "-c", SERVER], "/usr/bin/cat"),
-        ("conversation safety", ["bin/python", "-c", FOLD], "1"),
     ],
 )
 def test_a_distribution_installs_from_a_clone_with_those_below_it_and_nothing_of_acphold(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import acphold
-from acp_conversation.history.timeline import ToolCall
+from acphold.conversation.history.timeline import ToolCall
 from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place
 from tests.interop.real_agents import REAL_AGENTS, RealAgent

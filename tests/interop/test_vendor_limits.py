@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from acp_conversation.history.timeline import turn_end
+from acphold.conversation.history.timeline import turn_end
 from acphold.errors import RemoteError
 from acphold.live.agents.vendor_limits import VENDOR_LIMITS, Limit, limit_of
 from acphold.live.hub.usage_limit import GO_ON

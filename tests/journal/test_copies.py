@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from acp_conversation.history.entries import Origin, Segment, turn_spans
-from acp_conversation.history.timeline import Message
+from acphold.conversation.history.entries import Origin, Segment, turn_spans
+from acphold.conversation.history.timeline import Message
 from acphold.errors import AcpError, JournalUnavailableError
 from acphold.journal import bounds
 from acphold.journal.copies import copy

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import acphold
-from acp_conversation.history.timeline import Message
 from acp_wire.transports.streams import memory_pair
+from acphold.conversation.history.timeline import Message
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.hub.forks import fork

@@ -233,7 +233,7 @@ def test_what_few_agents_need_is_not_imported_while_the_editor_waits() -> None:
         "acphold.library.method_help",
         "acphold.library.session_servers",
         "acphold.live.lines.line",
-        "acp_mcp_servers.transports",
+        "acphold.mcp_servers.transports",
         "acp_wire.processes.program",
         "acphold.live.server.far_line",
     }

@@ -20,7 +20,7 @@ from acp_wire.transports.streams import memory_pair
 from tests.editor import Editor, Talker, editor, prompt_params
 from tests.library.conftest import broken_server, mcp_server
 from tests.library.everything_agent import agent
-from tests.mcp.http_faults import faulty_http
+from tests.mcp_servers.http_faults import faulty_http
 from tests.served import Guest
 
 AGENT = Path(__file__).with_name("everything_agent.py")

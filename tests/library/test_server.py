@@ -22,10 +22,10 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import acphold
-from acp_conversation.history.entries import now_ms
 from acp_wire.rpc import eager_tasks
 from acp_wire.transports.runtime_folder import sockets
 from acp_wire.transports.streams import memory_pair
+from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import SCOPES, new_token
 from acphold.journal.stores import open_journal
 from acphold.live.hub import bounds

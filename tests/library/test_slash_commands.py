@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from acp_mcp_servers.offers import Prompt, PromptArgument
 from acp_wire.schema import ContentBlock, ResourceLink, TextContent
 from acphold.library.session import arguments, missing, slash_command
+from acphold.mcp_servers.offers import Prompt, PromptArgument
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from acp_safety.snapshots.checkouts import checkout_of
-from acp_safety.snapshots.comparison import CommitReader, bare_folder
 from acp_wire.processes.program_group import ProgramGroup
 from acphold.journal.stores import open_journal
 from acphold.live.origins.why import Lines, origins
+from acphold.safety.snapshots.checkouts import checkout_of
+from acphold.safety.snapshots.comparison import CommitReader, bare_folder
 from tests.origins.kept import KeptSession, edit
 from tests.raw_entries import Raw
 from tests.snapshots.conftest import Project

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import turn_spans
+from acphold.conversation.history.entries import turn_spans
 from acphold.journal.journal import history
 from acphold.journal.stores import open_journal
 from acphold.live.origins import kept_changes

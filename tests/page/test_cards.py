@@ -15,16 +15,16 @@ from msgspec.json import encode
 from playwright.async_api import Page, expect
 
 import acphold
-from acp_conversation.history.timeline import ToolCall
-from acp_conversation.presentation.blocks import (
+from acp_wire.visible_text import exact, visible
+from acphold.conversation.history.timeline import ToolCall
+from acphold.conversation.presentation.blocks import (
     CHARACTERS,
     HEAD_LINES,
     LINES,
     TAIL_LINES,
     Block,
 )
-from acp_conversation.presentation.permissions import Permission, permission
-from acp_wire.visible_text import exact, visible
+from acphold.conversation.presentation.permissions import Permission, permission
 from acphold.faces.screen.panels import call_details
 from tests.npm import NODE
 from tests.page.cards import CARDS

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import acphold
-from acp_conversation.presentation import cuts
 from acp_wire.visible_text import exact, visible
+from acphold.conversation.presentation import cuts
 from docs.page_tables import FILE, tables
 from tests.history import fold_corpus
 from tests.lines import line_cases

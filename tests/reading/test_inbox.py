@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from acp_conversation.history.decisions import answer_entry
-from acp_conversation.history.entries import ANSWER, QUESTION, Origin
+from acphold.conversation.history.decisions import answer_entry
+from acphold.conversation.history.entries import ANSWER, QUESTION, Origin
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.live.reading.inbox import ALL, InboxQuestion, Whose, decisions, open_questions

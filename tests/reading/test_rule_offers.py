@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.entries import now_ms
-from acp_safety.errors import RuleError
-from acp_safety.standing.decision import USUAL, RuleChange, pausing_rule, read_rule
+from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import Share
 from acphold.live.reading.rule_offers import (
     AllowsRefusedError,
@@ -22,6 +20,8 @@ from acphold.live.reading.rule_offers import (
     add_rules,
     rule_offers,
 )
+from acphold.safety.errors import RuleError
+from acphold.safety.standing.decision import USUAL, RuleChange, pausing_rule, read_rule
 from tests.hub.shared import PERMISSION, Shared, shared
 from tests.hub.test_standing_answers import ALLOWED, DEADLINE, REFUSED, asking, at_work, made
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from acp_safety.errors import RuleError
 from acphold.errors import ConnectionLostError, RemoteRefusalError
 from acphold.journal.rows import ListFilter
 from acphold.journal.seams import Sought
 from acphold.live.reading.json_facts import session_json
 from acphold.live.reading.server_reader import OnAway, ServerReader
 from acphold.live.reading.session_reader import News, Wanted, last_entries, sessions_on_hold
+from acphold.safety.errors import RuleError
 
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 REFUSED = "HTTP/1.1 401 No\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nno!"

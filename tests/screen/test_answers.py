@@ -8,10 +8,6 @@ from typing import cast
 
 import pytest
 
-from acp_conversation.history.decisions import Came
-from acp_conversation.history.timeline import ToolCall
-from acp_conversation.presentation.present_diffs import PresentDiff
-from acp_conversation.reports.transcript import DecidedQuestion
 from acp_wire.schema import (
     ElicitationSchema,
     PermissionOption,
@@ -19,6 +15,10 @@ from acp_wire.schema import (
     StringPropertySchema,
 )
 from acphold.client import FormQuestion, PermissionQuestion
+from acphold.conversation.history.decisions import Came
+from acphold.conversation.history.timeline import ToolCall
+from acphold.conversation.presentation.present_diffs import PresentDiff
+from acphold.conversation.reports.transcript import DecidedQuestion
 from acphold.errors import ConnectionLostError
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow

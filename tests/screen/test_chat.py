@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.prompt_queue import NO_QUEUE, PromptQueue
 from acp_wire.processes.foreground import ForegroundProgram
 from acphold.client import RemoteSession
+from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.faces.screen.chat import Chat
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import Passage

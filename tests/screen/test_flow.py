@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.timeline import ToolCall, turn_end
-from acp_conversation.presentation.visible_text import local
+from acphold.conversation.history.timeline import ToolCall, turn_end
+from acphold.conversation.presentation.visible_text import local
 from acphold.faces.screen import bounds
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import Passage

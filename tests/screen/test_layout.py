@@ -10,10 +10,10 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 from rich.theme import Theme
 
-from acp_conversation.history.decisions import Came
-from acp_conversation.history.raw_update import text_block
-from acp_conversation.history.timeline import Message, ToolCall, TurnEnd
-from acp_conversation.reports.transcript import DecidedQuestion
+from acphold.conversation.history.decisions import Came
+from acphold.conversation.history.raw_update import text_block
+from acphold.conversation.history.timeline import Message, ToolCall, TurnEnd
+from acphold.conversation.reports.transcript import DecidedQuestion
 from acphold.faces.cli.terminal_text import STYLES
 from acphold.faces.screen.layout import (
     GUTTER,

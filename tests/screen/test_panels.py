@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.timeline import ToolCall
 from acp_wire.schema import ElicitationSchema, PermissionOption, decode
 from acp_wire.schema.client_services import ElicitationPropertySchema
+from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import DeclarationError
 from acphold.faces.screen.panels import (
     Choice,

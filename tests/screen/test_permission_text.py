@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.timeline import ToolCall
+from acphold.conversation.history.timeline import ToolCall
 from acphold.faces.screen.answers import PersonAnswers
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Choice, call_details, permission

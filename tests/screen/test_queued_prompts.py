@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.prompt_queue import PromptQueue, WaitingPrompt
 from acp_wire.schema import TextContent
+from acphold.conversation.history.prompt_queue import PromptQueue, WaitingPrompt
 from acphold.faces.screen.queued_prompts import LocalQueue, change_by_words, heading, prompt_lines
 from tests.client.far_agent import FarAgent
 from tests.screen.test_chat import Keys, chat

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from acp_conversation.history.timeline import ToolCall, with_those_inside
-from acp_conversation.reports.transcript import turn_scenes
 from acp_wire.schema import TextContent
+from acphold.conversation.history.timeline import ToolCall, with_those_inside
+from acphold.conversation.reports.transcript import turn_scenes
 from acphold.faces.screen.layout import passage
 from acphold.journal.journal import state_of
 from acphold.live.agents.interface import Updates

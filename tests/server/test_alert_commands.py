@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_conversation.history.prompt_queue import moment
 from acp_wire.surroundings import Surroundings
+from acphold.conversation.history.prompt_queue import moment
 from acphold.errors import JournalUnavailableError
 from acphold.live.hub.alerts import Alert
 from acphold.live.server import bounds

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.entries import Entry
 from acp_wire.rpc import Peer
+from acphold.conversation.history.entries import Entry
 from acphold.errors import InvalidParamsError
 from acphold.journal.stores import open_journal
 from acphold.live.server.far_line import FarLine

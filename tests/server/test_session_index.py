@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from acp_safety.snapshots.checkouts import in_other_work_trees
 from acphold.errors import JournalUnavailableError, RemoteError
 from acphold.journal.rows import RowChange
 from acphold.live.agents import air
@@ -24,6 +23,7 @@ from acphold.live.hub.session_list import SessionList
 from acphold.live.reading.neighbours import CHANGED
 from acphold.live.server import bounds, session_index
 from acphold.live.server.principals import Principal, Visitor
+from acphold.safety.snapshots.checkouts import in_other_work_trees
 from tests.editor import DEADLINE, open_params
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.watched_processes import until

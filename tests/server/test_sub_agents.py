@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.children import MOST_CHILDREN
+from acphold.conversation.history.children import MOST_CHILDREN
 from acphold.journal.stores import open_journal
 from tests.editor import Talker, say, update_line
 from tests.hub.shared import PERMISSION, shared

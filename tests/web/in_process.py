@@ -14,13 +14,13 @@ from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from acp_conversation.history.entries import now_ms
 from acp_wire.rpc import Transport
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.first_frame import SERVER, FirstFrame
 from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.runtime_folder import own_socket
 from acp_wire.transports.unix import connect
+from acphold.conversation.history.entries import now_ms
 from acphold.faces.cli.serve import export_page
 from acphold.journal.access import Scope, new_token
 from acphold.journal.journal import Journal

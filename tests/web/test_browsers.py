@@ -12,7 +12,7 @@ import pytest_asyncio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import iso, now_ms
+from acphold.conversation.history.entries import iso, now_ms
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.access import SCOPES, AccessToken
 from acphold.web.gate import cookie_name

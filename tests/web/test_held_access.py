@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from acp_conversation.history.entries import now_ms
+from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import SCOPES, new_token
 from acphold.journal.journal import Identity
 from acphold.journal.rows import NewSession, RowChange

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_conversation.history.decisions import AskedQuestion, answer_entry, question_entry
-from acp_conversation.history.entries import now_ms
+from acphold.conversation.history.decisions import AskedQuestion, answer_entry, question_entry
+from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import Share, new_token
 from acphold.journal.rows import NewSession, RowChange
 from acphold.live.reading.neighbours import Live, LiveSession, Process

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from msgspec import Raw
 
-from acp_conversation.history.prompt_queue import QueueChange
+from acphold.conversation.history.prompt_queue import QueueChange
 from acphold.journal.intentions import change_queue
 from acphold.journal.rows import NewSession, RowChange
 from acphold.live.reading.neighbours import Live

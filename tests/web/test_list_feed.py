@@ -18,8 +18,8 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 import acphold
-from acp_conversation.history.entries import now_ms
 from acp_wire.transports.streams import memory_pair
+from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import new_token
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.stores import open_journal

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.history.entries import now_ms
 from acp_wire.schema.splice import members
 from acp_wire.transports import addresses
+from acphold.conversation.history.entries import now_ms
 from acphold.errors import ConnectionLostError, JournalBusyError
 from acphold.faces.cli.command_line import Exit
 from acphold.journal.access import NODE, SCOPES, new_token

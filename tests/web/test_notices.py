@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Raw
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import now_ms
-from acp_conversation.history.prompt_queue import QueueChange
+from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.prompt_queue import QueueChange
 from acphold.journal.access import SCOPES, Share, new_token, token_id
 from acphold.journal.intentions import change_queue
 from acphold.live.reading.neighbours import LiveSession, Process

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import now_ms
+from acphold.conversation.history.entries import now_ms
 from acphold.faces.cli.command_line import Exit
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.in_process import site

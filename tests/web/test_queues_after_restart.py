@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import acphold
-from acp_conversation.history.entries import now_ms
+from acphold.conversation.history.entries import now_ms
 from tests.cli.test_queue import queue
 from tests.editor import DEADLINE, received, scripted_agent
 from tests.watched_processes import until
@@ -189,7 +189,7 @@ async def test_a_session_that_cannot_be_read_stops_no_other_and_is_told_of(tmp_p
 
 def let_go(journal: Path, session_id: str) -> None:
     """Say go in a session that no process has."""
-    from acp_conversation.history.prompt_queue import QueueChange
+    from acphold.conversation.history.prompt_queue import QueueChange
     from acphold.journal.intentions import change_queue
     from acphold.journal.stores import open_journal
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.exports import page
+from acphold.conversation.exports import page
 from tests.conversations import chunk
 from tests.journal.conversations import turn
 from tests.web.in_process import site

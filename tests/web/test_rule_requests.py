@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.history.decisions import AskedQuestion, answer_entry, question_entry
-from acp_conversation.history.entries import now_ms
-from acp_safety.standing.decision import pausing_rule, read_rule
+from acphold.conversation.history.decisions import AskedQuestion, answer_entry, question_entry
+from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import Scope, Share, new_token
+from acphold.safety.standing.decision import pausing_rule, read_rule
 from tests.journal.conversations import Pieces, turn
 from tests.web.in_process import Site, site
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_conversation.reports.session_diff import session_diff
+from acphold.conversation.reports.session_diff import session_diff
 from acphold.web import bounds
 from tests.journal.conversations import Pieces, turn
 from tests.origins.kept import KeptSession, edit as shown

@@ -18,9 +18,9 @@ import pytest_asyncio
 
 import acphold
 import acphold.web as web_room
-from acp_conversation.history.entries import Origin, now_ms
 from acp_wire.transports.addresses import OWNERS
 from acp_wire.transports.known_servers import ENDPOINT
+from acphold.conversation.history.entries import Origin, now_ms
 from acphold.errors import RemoteError
 from acphold.faces.cli.command_line import Exit
 from acphold.journal.access import SCOPES, Share, new_token

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
         ToolUseBlockParam,
     )
 
-    from acp_conversation.history.timeline import Item
     from acp_wire.schema import ContentBlock
+    from acphold.conversation.history.timeline import Item
 
 __all__ = ["messages"]
 

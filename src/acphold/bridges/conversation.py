@@ -16,8 +16,14 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_conversation.history.timeline import ContextCompaction, Item, Message, ToolCall, TurnEnd
 from acp_wire import schema
+from acphold.conversation.history.timeline import (
+    ContextCompaction,
+    Item,
+    Message,
+    ToolCall,
+    TurnEnd,
+)
 
 BEGINNING: Final = "(What was said before this is not known.)"
 CANCELLED: Final = "(The person cancelled this turn.)"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         ChatCompletionMessageParam,
     )
 
-    from acp_conversation.history.timeline import Item
+    from acphold.conversation.history.timeline import Item
 
 __all__ = ["chat_messages"]
 

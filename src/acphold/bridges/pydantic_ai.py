@@ -13,7 +13,7 @@ from acp_wire.schema import AudioContent, ContentBlock
 from acphold.bridges.conversation import ModelInput, Response, conversation, image, text
 
 if TYPE_CHECKING:
-    from acp_conversation.history.timeline import Item
+    from acphold.conversation.history.timeline import Item
 
 __all__ = ["model_messages"]
 

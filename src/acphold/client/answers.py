@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 import msgspec
 from msgspec import UNSET, Struct
 
-from acp_conversation.history.timeline import ToolCall, ToolDraft
 from acp_wire.schema import (
     CREATE_ELICITATION,
     REQUEST_PERMISSION,
@@ -55,6 +54,7 @@ from acp_wire.schema.initialize import ElicitationUrlCapabilities
 from acp_wire.schema.splice import members
 from acp_wire.surroundings import Surroundings
 from acphold.client import bounds
+from acphold.conversation.history.timeline import ToolCall, ToolDraft
 from acphold.errors import DeclarationError, MethodNotFoundError, UnknownSessionError
 
 if TYPE_CHECKING:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
-from acp_conversation.history.prompt_queue import PromptQueue, QueueChange
-from acp_conversation.history.raw_update import encode_object
 from acp_wire.schema import (
     CLOSE_SESSION,
     SET_SESSION_CONFIG_OPTION,
@@ -39,14 +37,16 @@ from acp_wire.schema.updates import (
 from acp_wire.tasks import finish
 from acphold.client.remote_turn import RemoteTurn, Replay, TurnFeed, UpdateStream, as_update
 from acphold.client.session_feed import QueueReport, SessionFeed
+from acphold.conversation.history.prompt_queue import PromptQueue, QueueChange
+from acphold.conversation.history.raw_update import encode_object
 from acphold.errors import ConnectionLostError
 from acphold.live.agents.capabilities import QUEUE_METHOD
 from acphold.live.agents.extensions import FORK_METHOD, CopyRequest, SessionCopy
 
 if TYPE_CHECKING:
-    from acp_conversation.history.fold import SessionState
     from acphold.client.advertised import Content
     from acphold.client.uplink import Uplink
+    from acphold.conversation.history.fold import SessionState
 
 
 class RemoteQueue:

@@ -24,7 +24,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, overload
 
 import msgspec
 
-from acp_conversation.history.entries import (
+from acp_wire.rpc.requests import SILENCE_CHECKS, Answer
+from acp_wire.schema import PROMPT, Update, decode_update
+from acp_wire.schema.updates import UnknownUpdate
+from acp_wire.tasks import finish, timeout
+from acphold import errors
+from acphold.client.inbox import Inbox
+from acphold.conversation.history.entries import (
     CHILD,
     PARAMS,
     PROMPT as PROMPT_ENTRY,
@@ -33,8 +39,8 @@ from acp_conversation.history.entries import (
     UPDATE,
     Entry,
 )
-from acp_conversation.history.fold import Fold, SessionState
-from acp_conversation.history.raw_update import (
+from acphold.conversation.history.fold import Fold, SessionState
+from acphold.conversation.history.raw_update import (
     Role,
     encode_object,
     encode_text,
@@ -42,13 +48,7 @@ from acp_conversation.history.raw_update import (
     string,
     update_kind,
 )
-from acp_conversation.history.timeline import Item, Message, ToolCall, end_entry, shorten
-from acp_wire.rpc.requests import SILENCE_CHECKS, Answer
-from acp_wire.schema import PROMPT, Update, decode_update
-from acp_wire.schema.updates import UnknownUpdate
-from acp_wire.tasks import finish, timeout
-from acphold import errors
-from acphold.client.inbox import Inbox
+from acphold.conversation.history.timeline import Item, Message, ToolCall, end_entry, shorten
 from acphold.live.hub.annotations import repeats
 
 if TYPE_CHECKING:

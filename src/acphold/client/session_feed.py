@@ -12,9 +12,6 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from acp_conversation.history.entries import CHILD
-from acp_conversation.history.prompt_queue import NO_QUEUE, PromptQueue
-from acp_conversation.history.raw_update import PROMPT_BEGUN
 from acp_wire import schema
 from acp_wire.schema.splice import in_meta
 from acphold.client import bounds
@@ -22,12 +19,15 @@ from acphold.client.advertised import Advertised
 from acphold.client.inbox import Inbox
 from acphold.client.remote_turn import FeedStage, LiveState, Replay, TurnFeed, UpdateStream
 from acphold.client.uplink import Uplink
+from acphold.conversation.history.entries import CHILD
+from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue
+from acphold.conversation.history.raw_update import PROMPT_BEGUN
 from acphold.errors import AcpError, AgentBusyError, ConnectionLostError, InvalidParamsError
 from acphold.live.agents.capabilities import INTRODUCTION
 from acphold.live.agents.interface import update_of
 
 if TYPE_CHECKING:
-    from acp_conversation.history.timeline import ToolCall
+    from acphold.conversation.history.timeline import ToolCall
 
 NO_LIMIT = 1 << 62
 

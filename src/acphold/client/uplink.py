@@ -18,9 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from acp_conversation.history.children import child_entry, child_of_update
-from acp_conversation.history.entries import CHILD
-from acp_conversation.history.raw_update import BEGUN, update_kind
 from acp_wire import schema
 from acp_wire.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer, Transport
 from acp_wire.rpc.requests import Answer, PendingCall, Request
@@ -31,6 +28,9 @@ from acphold.client import bounds
 from acphold.client.advertised import Advertised
 from acphold.client.answers import AskingSession, Duties
 from acphold.client.inbox import Backpressure
+from acphold.conversation.history.children import child_entry, child_of_update
+from acphold.conversation.history.entries import CHILD
+from acphold.conversation.history.raw_update import BEGUN, update_kind
 from acphold.live.agents.capabilities import QUEUE, QUEUE_METHOD
 from acphold.live.agents.extensions import STEERING, is_injected, steering_params
 from acphold.live.agents.interface import Updates, runs, session_of, update_of

@@ -19,15 +19,15 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.children import within
-from acp_conversation.history.entries import PARAMS, PROMPT, UPDATE, Origin
-from acp_conversation.history.raw_update import (
+from acp_wire.schema.salvage import repair
+from acphold.conversation.history.children import within
+from acphold.conversation.history.entries import PARAMS, PROMPT, UPDATE, Origin
+from acphold.conversation.history.raw_update import (
     members,
     params_without_marks,
     update_kind,
     without_marks,
 )
-from acp_wire.schema.salvage import repair
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader
 from acphold.imports.records import readable, record_lines

@@ -18,13 +18,13 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import PARAMS, SETTINGS, UPDATE
-from acp_conversation.history.raw_update import (
+from acphold.conversation.history.entries import PARAMS, SETTINGS, UPDATE
+from acphold.conversation.history.raw_update import (
     message_without_marks,
     params_without_marks,
     without_marks,
 )
-from acp_conversation.history.timeline import end_entry
+from acphold.conversation.history.timeline import end_entry
 from acphold.imports.content_blocks import content, text_block
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.readers import Reader

@@ -13,8 +13,9 @@ from typing import Final
 
 import msgspec
 
-from acp_conversation.history.children import child_update, opencode_child
-from acp_conversation.history.entries import (
+from acp_wire.schema import items, members
+from acphold.conversation.history.children import child_update, opencode_child
+from acphold.conversation.history.entries import (
     CHILD,
     ECHO,
     PARAMS,
@@ -26,8 +27,7 @@ from acp_conversation.history.entries import (
     UPDATE,
     PastEntry,
 )
-from acp_conversation.history.raw_update import ROLES, string, update_kind
-from acp_wire.schema import items, members
+from acphold.conversation.history.raw_update import ROLES, string, update_kind
 from acphold.errors import InvalidParamsError
 from acphold.imports.content_blocks import content, text_block
 from acphold.imports.sources import Facts

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from acp_conversation.history.entries import PROMPT
+from acphold.conversation.history.entries import PROMPT
 from acphold.errors import TranscriptError
 from acphold.imports.pieces import NOTHING, first_line, pieces
 from acphold.imports.readers import Reader

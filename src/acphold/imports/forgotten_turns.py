@@ -10,7 +10,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import BACK, FORGOTTEN, PROMPT, PastEntry, now_ms, turn_spans
+from acphold.conversation.history.entries import (
+    BACK,
+    FORGOTTEN,
+    PROMPT,
+    PastEntry,
+    now_ms,
+    turn_spans,
+)
 from acphold.imports.pieces import first_line
 from acphold.imports.session_writer import IMPORTED, Forgotten, entries_of, read_known
 from acphold.imports.turns import Turn, digest_of

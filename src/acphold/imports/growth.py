@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from acp_conversation.history.entries import now_ms
 from acp_wire.transports.runtime_folder import write_private
+from acphold.conversation.history.entries import now_ms
 from acphold.errors import AcpError
 from acphold.imports.heads import enlist
 from acphold.imports.intake import ImportSelection, Intake

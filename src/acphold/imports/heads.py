@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import PROMPT
+from acphold.conversation.history.entries import PROMPT
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.pieces import first_line

@@ -25,8 +25,8 @@ from typing import Final, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import PROMPT, Origin, now_ms
 from acphold import errors
+from acphold.conversation.history.entries import PROMPT, Origin, now_ms
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
 from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, first_line, pieces
 from acphold.imports.readers import Reader, reader

@@ -19,16 +19,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import AUTHOR, PROMPT, SENT, TURN_END, Entry, PastEntry
-from acp_conversation.history.message_chunks import Messages
-from acp_safety.errors import RedactionError
-from acp_safety.redaction.redactor import UNREADABLE, Redactor
+from acphold.conversation.history.entries import AUTHOR, PROMPT, SENT, TURN_END, Entry, PastEntry
+from acphold.conversation.history.message_chunks import Messages
 from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError
 from acphold.imports.readers import Reader
 from acphold.imports.sources import WHOLE, Facts, Manner, Source
 from acphold.imports.turns import Comparison, Turn, Turns, compare, digest_of
 from acphold.imports.values import squeeze, text
+from acphold.safety.errors import RedactionError
+from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 
 PIECE_BYTES: Final = 512 << 10
 """Approximate size taken in at once: the journal's other writers wait for it."""

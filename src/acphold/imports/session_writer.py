@@ -14,8 +14,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry
 from acp_wire.schema.splice import json_value
+from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry
 from acphold.imports.pieces import MOVED, PIECE_BYTES, NewsPiece
 from acphold.imports.sources import Facts, Source
 from acphold.imports.turns import Turn, Turns

@@ -27,8 +27,8 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import Origin
 from acp_wire.workspace import regular_files
+from acphold.conversation.history.entries import Origin
 from acphold.imports.windows_folders import folder_here, is_of_windows
 
 MARK: Final = " (imported)"

@@ -21,7 +21,7 @@ from typing import Final, Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import (
+from acphold.conversation.history.entries import (
     ANSWER,
     AUTHOR,
     CHILD,
@@ -34,8 +34,8 @@ from acp_conversation.history.entries import (
     TURN_END,
     UPDATE,
 )
-from acp_conversation.history.raw_update import members, plain_chunk, string, update_kind
-from acp_conversation.history.timeline import turn_end
+from acphold.conversation.history.raw_update import members, plain_chunk, string, update_kind
+from acphold.conversation.history.timeline import turn_end
 from acphold.imports.entry_writer import BY_WORDS, prompt_text
 
 ENOUGH_CHARACTERS: Final = 40

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias, cast
 
 import msgspec
 
-from acp_conversation.history.entries import LATEST_MS
 from acp_wire.schema.salvage import repair
+from acphold.conversation.history.entries import LATEST_MS
 
 Object: TypeAlias = dict[str, object]
 """A decoded JSON object; read its values with the functions of this module."""

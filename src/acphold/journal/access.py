@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import now_ms
+from acphold.conversation.history.entries import now_ms
 from acphold.journal import bounds
 
 if TYPE_CHECKING:  # most processes never see a rule
-    from acp_safety.standing.decision import RuleChange, StandingRule
+    from acphold.safety.standing.decision import RuleChange, StandingRule
 
 Scope = Literal["watch", "prompt", "answer", "manage", "rules", "files", "node", "browser"]
 """A permission that a token gives its holder."""

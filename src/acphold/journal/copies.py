@@ -26,7 +26,11 @@ from typing import Final, Literal, TypeAlias
 from msgspec import UNSET, json
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import (
+from acp_wire.schema.splice import splice
+from acp_wire.schema.updates import kinds_about
+from acp_wire.surroundings import resolve_folder
+from acphold import errors
+from acphold.conversation.history.entries import (
     KINDS,
     PARAMS,
     PROMPT,
@@ -40,11 +44,7 @@ from acp_conversation.history.entries import (
     now_ms,
     turn_spans,
 )
-from acp_conversation.history.raw_update import may_be_chunk, members, update_kind
-from acp_wire.schema.splice import splice
-from acp_wire.schema.updates import kinds_about
-from acp_wire.surroundings import resolve_folder
-from acphold import errors
+from acphold.conversation.history.raw_update import may_be_chunk, members, update_kind
 from acphold.journal import bounds
 from acphold.journal.access import Share
 from acphold.journal.journal import Journal, Lease, history, row_of, state_of

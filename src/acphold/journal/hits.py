@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from acp_conversation.history.entries import PROMPT, Entry
-from acp_conversation.history.raw_update import (
+from acphold.conversation.history.entries import PROMPT, Entry
+from acphold.conversation.history.raw_update import (
     ROLES,
     is_the_persons,
     members,
@@ -21,8 +21,14 @@ from acp_conversation.history.raw_update import (
     string,
     update_kind,
 )
-from acp_conversation.history.replay import named_user
-from acp_conversation.history.words import Document, camel_parts, document, indexable, with_spaces
+from acphold.conversation.history.replay import named_user
+from acphold.conversation.history.words import (
+    Document,
+    camel_parts,
+    document,
+    indexable,
+    with_spaces,
+)
 from acphold.journal import bounds
 from acphold.journal.seams import Part, SearchHit, Speaker
 

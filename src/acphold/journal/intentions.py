@@ -29,9 +29,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import QUEUE, SETTINGS, Run, now_ms
-from acp_conversation.history.fold import Summary
-from acp_conversation.history.prompt_queue import (
+from acphold.conversation.history.entries import QUEUE, SETTINGS, Run, now_ms
+from acphold.conversation.history.fold import Summary
+from acphold.conversation.history.prompt_queue import (
     ELSEWHERE,
     NO_QUEUE,
     PromptQueue,

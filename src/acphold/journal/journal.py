@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from acp_conversation.history.fold import Fold, SessionState, Summary
+from acphold.conversation.history.fold import Fold, SessionState, Summary
 from acphold.errors import LeaseLostError, RewrittenError, UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.access import Access
@@ -30,7 +30,7 @@ from acphold.journal.rows import (
 from acphold.journal.seams import Index, InFile, Snapshots
 
 if TYPE_CHECKING:
-    from acp_conversation.history.entries import Entry, PastEntry, Run, Segment
+    from acphold.conversation.history.entries import Entry, PastEntry, Run, Segment
     from acphold.journal.owners import Owner, Whose
 
 

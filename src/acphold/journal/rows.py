@@ -8,8 +8,8 @@ from typing import Final, Literal
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from acp_conversation.history.entries import Origin
 from acp_wire.surroundings import is_same_folder
+from acphold.conversation.history.entries import Origin
 
 
 class NewSession(Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from acp_conversation.history.entries import TurnSpan
+from acphold.conversation.history.entries import TurnSpan
 
 Part = Literal["messages", "tools", "diffs"]
 """The part of an entry to search: messages and thoughts; titles, inputs and outputs of tool calls;

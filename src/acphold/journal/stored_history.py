@@ -21,10 +21,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.compaction import compact, snapshots
-from acp_conversation.history.entries import Run, Segment, in_one
-from acp_conversation.history.fold import EMPTY, SessionState, Summary, fold
-from acp_conversation.history.timeline import Message
+from acphold.conversation.history.compaction import compact, snapshots
+from acphold.conversation.history.entries import Run, Segment, in_one
+from acphold.conversation.history.fold import EMPTY, SessionState, Summary, fold
+from acphold.conversation.history.timeline import Message
 from acphold.journal import bounds, token_reports
 
 LEVEL: Final = 3

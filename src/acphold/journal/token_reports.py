@@ -29,7 +29,8 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import (
+from acp_wire.schema.splice import json_value
+from acphold.conversation.history.entries import (
     CHILD,
     PARAMS,
     REPLY,
@@ -40,8 +41,7 @@ from acp_conversation.history.entries import (
     Origin,
     Segment,
 )
-from acp_conversation.history.raw_update import members, string
-from acp_wire.schema.splice import json_value
+from acphold.conversation.history.raw_update import members, string
 from acphold.journal import bounds
 from acphold.journal.seams import Tokens
 

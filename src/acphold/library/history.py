@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import AsyncIterator
 from time import monotonic
 
-from acp_conversation.history.entries import PROMPT, TURN_END, Entry
-from acp_conversation.history.fold import EMPTY, Fold, SessionState
+from acphold.conversation.history.entries import PROMPT, TURN_END, Entry
+from acphold.conversation.history.fold import EMPTY, Fold, SessionState
 from acphold.errors import DeclarationError
 from acphold.journal.journal import Journal, history
 from acphold.library import bounds

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from acp_mcp_servers.servers import MCP_MESSAGE
 from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.rpc.wire_errors import as_remote, guard, incident
@@ -42,11 +41,12 @@ from acphold.live.agents.interface import (
 from acphold.live.agents.terms import Terms
 from acphold.live.hub.prompt_turn import PromptCall
 from acphold.logs import about
+from acphold.mcp_servers.servers import MCP_MESSAGE
 
 if TYPE_CHECKING:
-    from acp_mcp_servers.transports import Channel
     from acp_wire.rpc.requests import Answer
     from acphold.library.session_servers import SessionServers
+    from acphold.mcp_servers.transports import Channel
 
 log = logging.getLogger(__name__)
 
@@ -274,10 +274,10 @@ class InProcessAgent:
     def _servers(self, opened: AuthorSession, given: bytes) -> SessionServers | None:
         if given.strip() in (b"[]", b"null"):
             return None
-        from acp_mcp_servers.offers import OurSide
-        from acp_mcp_servers.servers import parse_servers
-        from acp_mcp_servers.transports import Channel
         from acphold.library.session_servers import SessionServers  # late: most name none
+        from acphold.mcp_servers.offers import OurSide
+        from acphold.mcp_servers.servers import parse_servers
+        from acphold.mcp_servers.transports import Channel
 
         if self._channel is None:  # one for all sessions: its requests have unique ids
 
@@ -297,7 +297,6 @@ class InProcessAgent:
             version=self.definition.version,
             deadline=self._mcp_timeout,
             channel=self._channel,
-            extra=("mcp", "acphold"),
         )
         can, path = self.capabilities.mcp_capabilities, self.surroundings.path
         return SessionServers(

@@ -13,10 +13,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from acp_conversation.history.entries import UPDATE, Entry
-from acp_conversation.history.fold import SessionState, fold
-from acp_conversation.history.raw_update import PROMPT_BEGUN
-from acp_conversation.history.timeline import ToolCall, shorten
 from acp_wire.rpc.wire_errors import on_incident
 from acp_wire.schema import (
     READ_TEXT_FILE,
@@ -43,6 +39,10 @@ from acphold.client.answers import (
 from acphold.client.endpoints import TransportEndpoint
 from acphold.client.remote_turn import TurnFeed, as_update, said_by
 from acphold.client.uplink import Uplink, UplinkSettings
+from acphold.conversation.history.entries import UPDATE, Entry
+from acphold.conversation.history.fold import SessionState, fold
+from acphold.conversation.history.raw_update import PROMPT_BEGUN
+from acphold.conversation.history.timeline import ToolCall, shorten
 from acphold.errors import MissingFileError, RemoteError, UnknownSessionError
 from acphold.journal.lineage import identity
 from acphold.journal.rows import ListFilter, RowChange

@@ -37,12 +37,12 @@ from acphold.library.store import Store
 from acphold.library.workspace import ClientSide, Folders, SessionFiles
 
 if TYPE_CHECKING:
-    from acp_conversation.history.fold import SessionState
-    from acp_mcp_servers.offers import Prompt
     from acp_wire.workspace.terminals import Terminals
+    from acphold.conversation.history.fold import SessionState
     from acphold.library.history import History
     from acphold.library.outbox import Outbox
     from acphold.library.session_servers import SessionServers
+    from acphold.mcp_servers.offers import Prompt
 
 
 MODE = "mode"

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from acp_mcp_servers.connections import McpListener
-from acp_mcp_servers.errors import McpError
 from acp_wire.schema import (
     CREATE_ELICITATION,
     BlobResourceContents,
@@ -25,10 +23,13 @@ from acp_wire.schema import (
 )
 from acphold.errors import AcpError
 from acphold.library.workspace import UNANSWERED, ClientSide
+from acphold.mcp_servers.connections import McpListener
+from acphold.mcp_servers.errors import McpError
 
 if TYPE_CHECKING:
-    from acp_mcp_servers.connections import McpConnection, Servers
-    from acp_mcp_servers.offers import (
+    from acphold.library.tools import Entering, RunningTool, StepKind
+    from acphold.mcp_servers.connections import McpConnection, Servers
+    from acphold.mcp_servers.offers import (
         CallResult,
         MadePrompt,
         OurSide,
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
         Resource,
         Tool,
     )
-    from acp_mcp_servers.servers import Server
-    from acphold.library.tools import Entering, RunningTool, StepKind
+    from acphold.mcp_servers.servers import Server
 
 R = TypeVar("R")
 
@@ -59,7 +59,7 @@ class SessionServers(McpListener):
         on_prompts: Callable[[tuple[Prompt, ...]], None],
         on_failure: Callable[[str, str], None],
     ) -> None:
-        from acp_mcp_servers.connections import Servers
+        from acphold.mcp_servers.connections import Servers
 
         self._client = client
         self._on_prompts = on_prompts

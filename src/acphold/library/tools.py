@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, Typed
 
 from msgspec import UNSET, Raw, UnsetType
 
-from acp_conversation.history.timeline import shorten
 from acp_wire.schema import (
     Content,
     ContentBlock,
@@ -32,6 +31,7 @@ from acp_wire.schema import (
     encode,
 )
 from acp_wire.tasks import timeout
+from acphold.conversation.history.timeline import shorten
 from acphold.errors import AcpError, DeclarationError
 from acphold.library import bounds
 from acphold.library.store import to_json

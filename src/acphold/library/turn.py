@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from msgspec import UNSET, Struct
 
-from acp_conversation.history.timeline import shorten
 from acp_wire.schema import (
     ContentBlock,
     Cost,
@@ -24,6 +23,7 @@ from acp_wire.schema import (
     encode,
 )
 from acp_wire.schema.updates import PlanEntryPriority, PlanEntryStatus
+from acphold.conversation.history.timeline import shorten
 from acphold.errors import DeclarationError
 from acphold.library import bounds
 from acphold.library.outbox import MESSAGE, THOUGHT, TurnOutbox, Utterance, Voice, fresh_id, refuse
@@ -40,7 +40,7 @@ from acphold.library.tools import Entering, Location, RunningTool, permission_vi
 from acphold.library.workspace import Command, PendingCommand, SessionFiles, TurnCommands
 
 if TYPE_CHECKING:
-    from acp_conversation.history.fold import SessionState
+    from acphold.conversation.history.fold import SessionState
     from acphold.library.session import AuthorSession, Session, Severity
     from acphold.library.session_servers import TurnServers
 

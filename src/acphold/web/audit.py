@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from acp_conversation.history.entries import now_ms
-from acp_conversation.history.raw_update import storable
 from acp_wire.tasks import beside
+from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.raw_update import storable
 from acphold.journal.access import Access, Deed
 from acphold.web import bounds
 

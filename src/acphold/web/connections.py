@@ -31,12 +31,12 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct, ValidationError
 from msgspec.json import decode, encode
 
-from acp_conversation.history.raw_update import encode_object
 from acp_wire.rpc import Transport
 from acp_wire.schema.splice import UNREADABLE, members
 from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm
 from acp_wire.tasks import beside
 from acp_wire.transports import messages
+from acphold.conversation.history.raw_update import encode_object
 from acphold.errors import InvalidParamsError
 from acphold.live.hub.frames import POSITION
 from acphold.web import bounds

@@ -26,7 +26,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import now_ms
+from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import NODE, SCOPES, Scope, token_id
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError

@@ -16,13 +16,13 @@ from urllib.parse import parse_qsl
 from msgspec import MsgspecError, Struct, ValidationError, convert, inspect
 from msgspec.json import decode, encode
 
-from acp_safety.errors import RuleError
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.tasks import end, first, timeout
 from acp_wire.transports.messages import POLICY
 from acp_wire.transports.pipes import FLUSH_SECONDS
 from acphold import errors
 from acphold.journal.access import AccessToken
+from acphold.safety.errors import RuleError
 from acphold.web import bounds
 from acphold.web.connections import STATE, Headers, Receive, Scope, Send, ServedConnection
 

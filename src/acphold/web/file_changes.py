@@ -24,12 +24,12 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from acp_conversation.history.entries import Segment, TurnSpan, turn_spans
-from acp_conversation.history.raw_update import storable
-from acp_conversation.history.words import document
-from acp_conversation.reports.file_edits import FileText
-from acp_conversation.reports.session_diff import FileDiff, Gap, on_disk
 from acp_wire.workspace.threads import Threads
+from acphold.conversation.history.entries import Segment, TurnSpan, turn_spans
+from acphold.conversation.history.raw_update import storable
+from acphold.conversation.history.words import document
+from acphold.conversation.reports.file_edits import FileText
+from acphold.conversation.reports.session_diff import FileDiff, Gap, on_disk
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.journal import Journal, Readable, history
 from acphold.journal.rows import SessionRow

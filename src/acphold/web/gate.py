@@ -32,10 +32,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import iso, now_ms
 from acp_wire.transports.known_servers import REALM
 from acp_wire.transports.messages import POLICY
 from acphold import errors
+from acphold.conversation.history.entries import iso, now_ms
 from acphold.journal.access import (
     BROWSER,
     Access,

@@ -45,8 +45,6 @@ from typing import Final, NamedTuple
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
-from acp_conversation.history.entries import LAST_SEQ
-from acp_conversation.history.raw_update import members
 from acp_wire.newest import Newest
 from acp_wire.rpc.protocol import refusal
 from acp_wire.rpc.wire_errors import wire_error
@@ -57,6 +55,8 @@ from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.tasks import END_SECONDS, TaskSet, end, timeout
 from acp_wire.transports.known_servers import ONE_STREAM
 from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER
+from acphold.conversation.history.entries import LAST_SEQ
+from acphold.conversation.history.raw_update import members
 from acphold.errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLostError, InvalidParamsError
 from acphold.live.agents.capabilities import asking_for_positions
 from acphold.live.hub.frames import PARENT

@@ -35,11 +35,11 @@ from typing import Annotated, Final
 from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder, encode
 
-from acp_conversation.history.entries import now_ms
-from acp_conversation.history.prompt_queue import describe_queue
-from acp_conversation.presentation.visible_text import on_one_line
 from acp_wire.schema import LIST_SESSIONS
 from acp_wire.tasks import end, timeout_at
+from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.prompt_queue import describe_queue
+from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.errors import JournalError
 from acphold.journal.journal import Journal
 from acphold.journal.rows import SessionRow

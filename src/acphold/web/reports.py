@@ -40,17 +40,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.json import encode
 
-from acp_conversation.history.entries import PROMPT, TURN_END, Entry
-from acp_conversation.history.raw_update import ROLES, members, string, update_kind
-from acp_conversation.history.replay import named_user
-from acp_conversation.history.timeline import turn_end
-from acp_conversation.history.words import document
-from acp_conversation.presentation.permissions import permission
-from acp_conversation.presentation.present_diffs import present_diffs, present_files
-from acp_conversation.reports.file_edits import diffs_in
 from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION
 from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
+from acphold.conversation.history.entries import PROMPT, TURN_END, Entry
+from acphold.conversation.history.raw_update import ROLES, members, string, update_kind
+from acphold.conversation.history.replay import named_user
+from acphold.conversation.history.timeline import turn_end
+from acphold.conversation.history.words import document
+from acphold.conversation.presentation.permissions import permission
+from acphold.conversation.presentation.present_diffs import present_diffs, present_files
+from acphold.conversation.reports.file_edits import diffs_in
 from acphold.errors import ForbiddenError, RewrittenError, UnknownSessionError
 from acphold.journal.hits import Held, hit, patterns_of, speaker, terms
 from acphold.journal.journal import Journal, history

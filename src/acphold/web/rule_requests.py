@@ -26,14 +26,14 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import now_ms
-from acp_safety.standing.decision import RuleChange, StandingRule
 from acp_wire.schema import LOAD_SESSION
+from acphold.conversation.history.entries import now_ms
 from acphold.journal.access import Scope
 from acphold.journal.lineage import rule_place
 from acphold.live.reading.json_facts import offer_json, rule_json
 from acphold.live.reading.requests import OFFERS, RULES, AcceptedOffer, OffersQuery
 from acphold.live.reading.rule_offers import accept_offer, rule_offers
+from acphold.safety.standing.decision import RuleChange, StandingRule
 from acphold.web import bounds
 from acphold.web.exchange import HttpExchange, RefusedError
 from acphold.web.gate import Admitted

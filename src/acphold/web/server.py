@@ -21,11 +21,11 @@ from urllib.parse import urlsplit
 import uvicorn
 from msgspec import Struct
 
-from acp_conversation.history.entries import now_ms
 from acp_wire.tasks import beside, first
 from acp_wire.transports.addresses import NODE_TOKEN
 from acp_wire.transports.known_servers import local_tokens, origin_of, remember, token_for
 from acp_wire.transports.messages import HEARTBEAT_SECONDS
+from acphold.conversation.history.entries import now_ms
 from acphold.errors import SettingsError
 from acphold.journal.access import SCOPES, Access, token_id
 from acphold.journal.stores import journal_name

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from acp_conversation.history.entries import Segment
+from acphold.conversation.history.entries import Segment
 from acphold.errors import RewrittenError
 from acphold.journal import bounds
 from acphold.journal.journal import Journal, history

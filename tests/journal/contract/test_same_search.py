@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from acp_conversation.history.entries import PastEntry
+from acphold.conversation.history.entries import PastEntry
 from acphold.journal.journal import Journal
 from acphold.journal.rows import NewSession
 from acphold.journal.seams import Part, Sought

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acp_conversation.history.entries import PastEntry
+from acphold.conversation.history.entries import PastEntry
 from acphold.journal.journal import Journal
 from tests.conversations import chunk, encode
 from tests.journal.conversations import begun

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import Origin, Segment
+from acphold.conversation.history.entries import Origin, Segment
 from acphold.errors import JournalUnavailableError, NotAJournalError
 from acphold.journal import bounds
 from acphold.journal.access import Share

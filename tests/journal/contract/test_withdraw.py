@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acp_conversation.history.entries import PastEntry
+from acphold.conversation.history.entries import PastEntry
 from acphold.journal.journal import Journal
 from tests.conversations import chunk, encode
 from tests.journal.conversations import begun

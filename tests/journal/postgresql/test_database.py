@@ -18,7 +18,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from acp_safety.standing.decision import StandingRule
 from acphold.errors import (
     JournalUnavailableError,
     LeaseLostError,
@@ -30,6 +29,7 @@ from acphold.journal.journal import Journal
 from acphold.journal.owners import At, seems_gone
 from acphold.journal.postgresql.migrations import FIRST, Line
 from acphold.journal.stores import open_journal
+from acphold.safety.standing.decision import StandingRule
 from tests.conversations import entries_of
 from tests.journal.conftest import opened
 from tests.journal.conversations import begun

@@ -7,12 +7,12 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from acp_safety.standing.decision import RuleChange, StandingRule
 from acphold.errors import UnknownSessionError
 from acphold.journal.access import NODE, Deed, Share, new_browser, new_token, token_id
 from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from acphold.journal.seams import Sought, TurnSnapshot
+from acphold.safety.standing.decision import RuleChange, StandingRule
 from tests.journal.promises.promise import promised
 
 SAID = b'[{"type":"text","text":"apples"}]'

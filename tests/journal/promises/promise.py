@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from acp_conversation.history.entries import PastEntry
+from acphold.conversation.history.entries import PastEntry
 from acphold.journal.journal import Journal, Lease
 from acphold.journal.rows import NewSession, RowChange
 from tests.conversations import chunk, encode

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import Origin, Segment
 from acphold import errors
+from acphold.conversation.history.entries import Origin, Segment
 from acphold.journal.journal import Append, Journal, Lease, history, state_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange, SessionRow
 from acphold.journal.seams import Sought

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from acp_conversation.history.entries import Entry, PastEntry
-from acp_conversation.history.fold import fold
-from acp_conversation.history.timeline import Message
+from acphold.conversation.history.entries import Entry, PastEntry
+from acphold.conversation.history.fold import fold
+from acphold.conversation.history.timeline import Message
 from acphold.errors import LeaseLostError
 from acphold.journal.journal import Journal, state_of
 from acphold.journal.rows import NewSession, RowChange

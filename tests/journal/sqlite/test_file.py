@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_conversation.history.entries import Segment
+from acphold.conversation.history.entries import Segment
 from acphold.errors import (
     JournalBusyError,
     JournalError,

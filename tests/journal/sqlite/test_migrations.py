@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_conversation.history.entries import Entry
-from acp_conversation.history.words import document
+from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.words import document
 from acphold.errors import JournalUnavailableError
 from acphold.journal.journal import state_of
 from acphold.journal.lineage import identity

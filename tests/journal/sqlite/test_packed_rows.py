@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 
-from acp_conversation.history.entries import PastEntry, Segment
+from acphold.conversation.history.entries import PastEntry, Segment
 from acphold.errors import NotAJournalError
 from acphold.journal import bounds
 from acphold.journal.compression import zstd

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from acp_conversation.history.compaction import compact
-from acp_conversation.history.entries import Entry, PastEntry
-from acp_conversation.history.words import TEXT_CHARACTERS, Document, camel_parts, document
+from acphold.conversation.history.compaction import compact
+from acphold.conversation.history.entries import Entry, PastEntry
+from acphold.conversation.history.words import TEXT_CHARACTERS, Document, camel_parts, document
 from acphold.journal import bounds
 from acphold.journal.access import Share
 from acphold.journal.hits import Term, terms

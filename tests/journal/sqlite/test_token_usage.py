@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from acp_conversation.history.entries import PastEntry, Segment
+from acphold.conversation.history.entries import PastEntry, Segment
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.seams import Grouping, Tokens
 from acphold.journal.sql.usage_sums import MOST_COST, MOST_TOKENS

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from acp_conversation.history.entries import Segment
-from acp_conversation.history.fold import fold
-from acp_conversation.history.timeline import Message
+from acphold.conversation.history.entries import Segment
+from acphold.conversation.history.fold import fold
+from acphold.conversation.history.timeline import Message
 from acphold.journal import bounds
 from acphold.journal.journal import session_of, state_of
 from acphold.journal.rows import NewSession, RowChange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acp_conversation.history.entries import Origin, PastEntry
+from acphold.conversation.history.entries import Origin, PastEntry
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.token_reports import SessionUsage

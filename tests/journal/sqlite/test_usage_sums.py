@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from acp_conversation.history.entries import Origin, PastEntry
+from acphold.conversation.history.entries import Origin, PastEntry
 from acphold.journal.journal import Journal
 from acphold.journal.rows import NewSession, RowChange
 from acphold.journal.seams import Grouping, Tokens, UsageSum

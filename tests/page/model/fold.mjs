@@ -1,5 +1,5 @@
 // Folds the sequences of a file as the page does, whole and in two halves, and says where that is
-// another fold than the one beside the sequence: see conversation/conversation/tests/history/fold_corpus.py.
+// another fold than the one beside the sequence: see tests/history/fold_corpus.py.
 import { readFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 import { printed } from "../../../src/acphold/web/page/model/display_terminals.js";

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import iso, now_ms
-from acp_conversation.history.prompt_queue import DAY_MS
+from acphold.conversation.history.entries import iso, now_ms
+from acphold.conversation.history.prompt_queue import DAY_MS
 from acphold.errors import ConnectionLostError, NoJournalError, RemoteRefusalError, SettingsError
 from acphold.extras import require
 from acphold.faces.cli import bounds, options

@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from acp_conversation.history.raw_update import encode_object, encode_text, is_our_notice, members
 from acp_wire.schema import AgentMessageChunk, TextContent, ToolCallStart
 from acp_wire.schema.updates import Notice
 from acphold.client.answers import PermissionAnswer, option_for
 from acphold.client.remote_turn import as_update
+from acphold.conversation.history.raw_update import (
+    encode_object,
+    encode_text,
+    is_our_notice,
+    members,
+)
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import Exit, UsageError
 from acphold.faces.cli.main import exit_code

@@ -15,7 +15,6 @@ from msgspec import Struct, convert
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from acp_conversation.history.timeline import turn_end
 from acp_wire.rpc import MAX_MESSAGE, Transport
 from acp_wire.schema import Implementation
 from acp_wire.schema.initialize import AuthCapabilities
@@ -25,6 +24,7 @@ from acphold.client import PermissionQuestion, RemoteAgent, RemoteSession, Remot
 from acphold.client.answers import Answers, PermissionAnswer, leave_to_others, rule_for
 from acphold.client.journal_endpoints import OwnerEndpoint
 from acphold.client.uplink import Endpoint
+from acphold.conversation.history.timeline import turn_end
 from acphold.errors import AcpError, AuthRequiredError, ConnectionLostError, UnknownSessionError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_arguments import AskArguments

@@ -10,27 +10,31 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from acp_conversation.history.decisions import (
+from acp_wire.tasks import timeout
+from acp_wire.workspace.threads import Threads
+from acphold.conversation.history.decisions import (
     AskedQuestion,
     ClosedQuestion,
     asked_question,
     closed_question,
 )
-from acp_conversation.history.entries import ANSWER, QUESTION
-from acp_conversation.history.raw_update import string
-from acp_conversation.presentation.present_diffs import PresentDiff, present_diffs, present_files
-from acp_conversation.reports.transcript import DecidedQuestion
-from acp_safety.errors import RuleError
-from acp_safety.standing.decision import allowance
-from acp_wire.tasks import timeout
-from acp_wire.workspace.threads import Threads
+from acphold.conversation.history.entries import ANSWER, QUESTION
+from acphold.conversation.history.raw_update import string
+from acphold.conversation.presentation.present_diffs import (
+    PresentDiff,
+    present_diffs,
+    present_files,
+)
+from acphold.conversation.reports.transcript import DecidedQuestion
 from acphold.errors import AcpError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.journals import existing_journal, reading
 from acphold.faces.cli.terminal_text import this_terminal
+from acphold.safety.errors import RuleError
+from acphold.safety.standing.decision import allowance
 
 if TYPE_CHECKING:
-    from acp_conversation.history.timeline import ToolCall
+    from acphold.conversation.history.timeline import ToolCall
     from acphold.faces.cli.servers import FarServer
     from acphold.live.reading.session_reader import OfferedRule, SessionReader
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from acp_conversation.history.prompt_queue import prompt_quantity
 from acp_wire.surroundings import Surroundings
 from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
+from acphold.conversation.history.prompt_queue import prompt_quantity
 from acphold.faces.cli import continuation, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal

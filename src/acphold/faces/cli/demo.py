@@ -19,14 +19,14 @@ from tempfile import TemporaryDirectory
 import msgspec
 from rich.text import Text
 
-from acp_conversation.history.fold import SessionState
-from acp_conversation.history.raw_update import text_block, update_kind
-from acp_conversation.history.timeline import Message, ToolCall
 from acp_wire.processes import process_tree
 from acp_wire.processes.own_program import own_command, start_beside
 from acp_wire.schema import Implementation
 from acphold.client import RemoteAgent, RemoteSession, RemoteTurn, connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
+from acphold.conversation.history.fold import SessionState
+from acphold.conversation.history.raw_update import text_block, update_kind
+from acphold.conversation.history.timeline import Message, ToolCall
 from acphold.errors import AcpError, AgentExitedError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command

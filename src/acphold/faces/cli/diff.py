@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from acp_conversation.history.entries import span_at, turn_spans
-from acp_conversation.history.raw_update import storable
-from acp_conversation.reports.session_diff import FileDiff, on_disk
+from acphold.conversation.history.entries import span_at, turn_spans
+from acphold.conversation.history.raw_update import storable
+from acphold.conversation.reports.session_diff import FileDiff, on_disk
 from acphold.faces.cli import options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal

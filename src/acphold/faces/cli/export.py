@@ -12,10 +12,10 @@ from typing import TextIO
 
 from msgspec import Struct
 
-from acp_conversation.exports import forms
-from acp_conversation.exports.forms import FORMS, INDEX, Form, Head, form_of
-from acp_conversation.exports.redacted import Redaction
-from acp_conversation.history.entries import Entry
+from acphold.conversation.exports import forms
+from acphold.conversation.exports.forms import FORMS, INDEX, Form, Head, form_of
+from acphold.conversation.exports.redacted import Redaction
+from acphold.conversation.history.entries import Entry
 from acphold.errors import UnknownSessionError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command

@@ -14,14 +14,11 @@ from pathlib import Path
 from msgspec import Struct
 from rich.text import Text
 
-from acp_conversation.history.entries import now_ms
-from acp_conversation.history.prompt_queue import DAY_MS
-from acp_safety.snapshots.checkouts import checkout_of
-from acp_safety.snapshots.git import program
-from acp_safety.snapshots.snapshot import is_too_high
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import timeout
 from acphold import errors
+from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.prompt_queue import DAY_MS
 from acphold.faces.cli import bounds
 from acphold.faces.cli.journals import existing_journal, file_of, sessions, unread_remark
 from acphold.faces.cli.settings import agent_keys, snapshot_settings
@@ -44,6 +41,9 @@ from acphold.journal.seams import InFile, TurnSnapshot
 from acphold.journal_location import scheme_of
 from acphold.live.hub.kept_files import remains
 from acphold.live.hub.kept_stores import relatives, stores_of, tidy
+from acphold.safety.snapshots.checkouts import checkout_of
+from acphold.safety.snapshots.git import program
+from acphold.safety.snapshots.snapshot import is_too_high
 
 GUTTER = 5
 """Columns for the marks."""

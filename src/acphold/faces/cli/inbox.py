@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from acp_conversation.history.entries import now_ms
-from acp_conversation.history.timeline import ToolCall
+from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import NoJournalError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
@@ -98,7 +98,7 @@ async def _history(
     if as_json:
         sys.stdout.writelines(f"{question_json(it)}\n" for it in found)
         return
-    from acp_conversation.reports.transcript import DecidedQuestion
+    from acphold.conversation.reports.transcript import DecidedQuestion
     from acphold.faces.screen.layout import passage
 
     layout = transcript_layout()
@@ -224,7 +224,7 @@ def question_passage(found: InboxQuestion, *, reads_files: bool) -> Passage:
     """
     from rich.text import Text
 
-    from acp_conversation.presentation.present_diffs import present_diffs, present_files
+    from acphold.conversation.presentation.present_diffs import present_diffs, present_files
     from acphold.faces.screen.layout import Passage
     from acphold.faces.screen.panels import call_details
 

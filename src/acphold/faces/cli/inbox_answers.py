@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import now_ms
-from acp_conversation.history.timeline import ToolCall
 from acp_wire.tasks import timeout
 from acp_wire.transports.known_servers import names_no_agent
 from acphold.client import PermissionQuestion, RemoteAgent, connected_to
 from acphold.client.answers import Answers, PermissionAnswer
 from acphold.client.journal_endpoints import OwnerEndpoint
 from acphold.client.uplink import Endpoint
+from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.timeline import ToolCall
 from acphold.errors import ConnectionLostError, UnknownSessionError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.ask_person import TerminalPerson

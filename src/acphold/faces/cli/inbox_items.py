@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
-from acp_conversation.history.prompt_queue import describe_queue
+from acphold.conversation.history.prompt_queue import describe_queue
 from acphold.faces.cli.settings import agent_name
 from acphold.faces.cli.terminal_text import folder, on_one_line, quantity, this_terminal
 from acphold.journal.rows import SessionRow

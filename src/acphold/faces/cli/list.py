@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, TextIO
 import msgspec
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import iso, now_ms
-from acp_conversation.history.prompt_queue import ELSEWHERE, moment
 from acp_wire.tasks import beside
+from acphold.conversation.history.entries import iso, now_ms
+from acphold.conversation.history.prompt_queue import ELSEWHERE, moment
 from acphold.errors import ConnectionLostError, NoJournalError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, command

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from acp_mcp_servers.bridge import run_bridge
 from acphold.extras import require
 from acphold.faces.cli.command_line import command
+from acphold.mcp_servers.bridge import run_bridge
 
 
 @command("mcp-bridge", "")

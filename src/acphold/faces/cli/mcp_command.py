@@ -25,11 +25,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import Entry, iso
-from acp_conversation.history.replay import named_user
-from acp_conversation.history.words import document
 from acp_wire.processes.own_program import own_command
 from acp_wire.schema import McpServerStdio
+from acphold.conversation.history.entries import Entry, iso
+from acphold.conversation.history.replay import named_user
+from acphold.conversation.history.words import document
 from acphold.errors import AcpError
 from acphold.extras import require
 from acphold.faces.cli import bounds, options
@@ -68,8 +68,8 @@ async def mcp(*, cwd: str | None = options.CWD) -> None:
             "acphold mcp: this is an MCP server, waiting for an agent on stdin; add `acphold mcp` "
             "to the MCP servers in your agent's settings"
         )
-    from acp_mcp_servers.messages import serve
     from acp_wire.transports.stdio import stdio_transport
+    from acphold.mcp_servers.messages import serve
 
     serving = asyncio.ensure_future(serve(make_server(cwd), stdio_transport()))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -171,7 +171,7 @@ def a_moment(text: str) -> int:
 
 def a_later_moment(text: str) -> int:
     """Parse an option that takes a moment to come; returns ms since the epoch."""
-    from acp_conversation.history.prompt_queue import moment_meant
+    from acphold.conversation.history.prompt_queue import moment_meant
 
     try:
         return moment_meant(text)

@@ -13,7 +13,11 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from acp_conversation.history.prompt_queue import (
+from acp_wire.schema import RESUME_SESSION, encode
+from acp_wire.schema.initialize import PromptCapabilities
+from acphold.client.advertised import content_blocks
+from acphold.client.endpoints import ProgramEndpoint, ProgramStart
+from acphold.conversation.history.prompt_queue import (
     QueueChange,
     WaitingPrompt,
     describe_queue,
@@ -22,10 +26,6 @@ from acp_conversation.history.prompt_queue import (
     rules,
     why_held,
 )
-from acp_wire.schema import RESUME_SESSION, encode
-from acp_wire.schema.initialize import PromptCapabilities
-from acphold.client.advertised import content_blocks
-from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import (
     AUTH_REQUIRED,
     AcpError,

@@ -9,19 +9,7 @@ from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import now_ms
-from acp_safety.errors import RuleError
-from acp_safety.standing.asked_actions import RunAction, Unclear
-from acp_safety.standing.decision import (
-    DAY,
-    RuleChange,
-    StandingRule,
-    flaw,
-    meaning_now,
-    read_rule,
-    rule_text,
-)
-from acp_safety.standing.folders import real
+from acphold.conversation.history.entries import now_ms
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.journals import existing_journal, journal_if_any
@@ -48,6 +36,18 @@ from acphold.live.reading.rule_offers import (
     past_question,
     past_questions,
 )
+from acphold.safety.errors import RuleError
+from acphold.safety.standing.asked_actions import RunAction, Unclear
+from acphold.safety.standing.decision import (
+    DAY,
+    RuleChange,
+    StandingRule,
+    flaw,
+    meaning_now,
+    read_rule,
+    rule_text,
+)
+from acphold.safety.standing.folders import real
 
 DEEDS = ("list", "add", "rm", "off", "on", "why", "try", "suggest")
 

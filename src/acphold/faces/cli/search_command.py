@@ -8,7 +8,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import iso, now_ms
+from acphold.conversation.history.entries import iso, now_ms
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
 from acphold.faces.cli.index_beside import list_growth, unread_and_resumed

@@ -44,7 +44,7 @@ from acphold.faces.cli.terminal_text import tell, visible
 from acphold.journal.stores import journal_name
 
 if TYPE_CHECKING:
-    from acp_conversation.history.entries import Entry
+    from acphold.conversation.history.entries import Entry
     from acphold.journal.rows import SessionRow
     from acphold.web.relay import ReachedDaemon, RelayedAgent
     from acphold.web.server import Listening, ServerOutput, Serving
@@ -249,7 +249,7 @@ def _agents(
 
 def export_page(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, AsyncIterator[str]]:
     """Return a session as a page to keep: the file's name, and its text."""
-    from acp_conversation.exports.page import page  # late: few clients export
+    from acphold.conversation.exports.page import page  # late: few clients export
     from acphold.faces.cli.export import head_of
 
     head = head_of(row)

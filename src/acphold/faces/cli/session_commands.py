@@ -6,8 +6,8 @@ import asyncio
 import sys
 from contextlib import suppress
 
-from acp_conversation.history.entries import now_ms
 from acp_wire.transports.addresses import unix_address
+from acphold.conversation.history.entries import now_ms
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from functools import cache
 from typing import TYPE_CHECKING
 
-from acp_conversation.history.entries import milliseconds, now_ms
-from acp_conversation.reports.transcript import at_present, turn_scenes
 from acp_wire.surroundings import resolve_folder
+from acphold.conversation.history.entries import milliseconds, now_ms
+from acphold.conversation.reports.transcript import at_present, turn_scenes
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.index_beside import list_growth

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from acp_conversation.history import entries
-from acp_conversation.history.decisions import AskedQuestion, asked_question, closed_question
-from acp_conversation.history.entries import Entry, now_ms
-from acp_conversation.history.prompt_queue import describe_queue
-from acp_conversation.history.timeline import turn_end
-from acp_conversation.reports.transcript import (
+from acphold.conversation.history import entries
+from acphold.conversation.history.decisions import AskedQuestion, asked_question, closed_question
+from acphold.conversation.history.entries import Entry, now_ms
+from acphold.conversation.history.prompt_queue import describe_queue
+from acphold.conversation.history.timeline import turn_end
+from acphold.conversation.reports.transcript import (
     DecidedQuestion,
     at_present,
     entries_by_turn,

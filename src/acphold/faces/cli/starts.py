@@ -114,7 +114,7 @@ def write_start(start: Start) -> None:
         return
     # If it cannot be written, the person will be asked for the command.
     with suppress(OSError):
-        from acp_safety.redaction.detector import secrets  # late: an editor waits for this
+        from acphold.safety.redaction.detector import secrets  # late: an editor waits for this
 
         words = " ".join((*start.options, *start.command))
         if "\ufffd" in words or secrets(words):  # words that were not text cannot be repeated

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TextIO
 
 # Offered here too: all output of commands goes through these.
-from acp_conversation.presentation.visible_text import (
+from acphold.conversation.presentation.visible_text import (
     local as local,
     on_one_line as on_one_line,
     quantity as quantity,

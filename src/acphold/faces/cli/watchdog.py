@@ -29,9 +29,7 @@ async def keep_own_code() -> None:
     """Keep our code, whose files an upgrade takes, once the first client has its agent."""
     await asyncio.sleep(bounds.KEEP_CODE_SECONDS)
     try:
-        await asyncio.to_thread(
-            keep_code, "acphold", "acp_wire", "acp_safety", "acp_conversation", "acp_mcp_servers"
-        )
+        await asyncio.to_thread(keep_code, "acphold", "acp_wire")
     except OSError as exc:
         log.warning("the code cannot be kept; end this process before an upgrade: %s", exc)
 

@@ -11,9 +11,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from acp_safety.snapshots.checkouts import Checkout, checkout_of, object_format
-from acp_safety.snapshots.comparison import CommitReader, bare_folder
-from acp_safety.snapshots.git import GitError
 from acp_wire.markdown_text import plain
 from acp_wire.processes.program_group import ProgramGroup
 from acp_wire.workspace.regular_files import contents
@@ -26,6 +23,9 @@ from acphold.journal.journal import Journal
 from acphold.live.origins.why import LineRun, Lines, TurnFacts, below, folder_around, prompts
 from acphold.live.reading.json_facts import facts_json, place_name
 from acphold.live.reading.local_reader import LocalReader, entries_of
+from acphold.safety.snapshots.checkouts import Checkout, checkout_of, object_format
+from acphold.safety.snapshots.comparison import CommitReader, bare_folder
+from acphold.safety.snapshots.git import GitError
 
 HOW = {
     "shown": "shown by the agent",
@@ -150,7 +150,7 @@ def _lines_of_file(checkout: Checkout, named: re.Match[str]) -> Lines:
 
 async def _redact(journal: Journal, facts: TurnFacts) -> TurnFacts:
     """Return the facts without secrets, as exports have them; RedactionError."""
-    from acp_conversation.exports.redacted import redactor_of  # late: few need it
+    from acphold.conversation.exports.redacted import redactor_of  # late: few need it
 
     texts = {"title": facts.title, "prompt": facts.prompt, "allowed": [*facts.allowed]}
     redactor = await redactor_of(texts, partial(entries_of, journal, facts.session_id))

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from msgspec.structs import replace
 from rich.text import Text
 
-from acp_conversation.history.decisions import Came
-from acp_conversation.history.prompt_queue import PromptQueue
-from acp_conversation.presentation.present_diffs import PresentDiff
-from acp_conversation.presentation.visible_text import exact, on_one_line, visible
-from acp_conversation.reports.transcript import DecidedQuestion
 from acp_wire.processes.foreground import ForegroundProgram
 from acp_wire.schema import ElicitationContentValue
 from acp_wire.tasks import TaskSet, end, timeout
+from acphold.conversation.history.decisions import Came
+from acphold.conversation.history.prompt_queue import PromptQueue
+from acphold.conversation.presentation.present_diffs import PresentDiff
+from acphold.conversation.presentation.visible_text import exact, on_one_line, visible
+from acphold.conversation.reports.transcript import DecidedQuestion
 from acphold.errors import AcpError, DeclarationError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.flow import Flow
@@ -39,9 +39,9 @@ from acphold.faces.screen.panels import (
 from acphold.live.reading.session_reader import OfferedRule
 
 if TYPE_CHECKING:
-    from acp_conversation.history.timeline import ToolCall
     from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
     from acphold.client.answers import Filled
+    from acphold.conversation.history.timeline import ToolCall
 
 log = logging.getLogger(__name__)
 

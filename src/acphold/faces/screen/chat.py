@@ -18,9 +18,9 @@ from contextlib import suppress
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Any, Final
 
-from acp_conversation.history.children import child_entry
-from acp_conversation.presentation.visible_text import on_one_line, quantity
 from acp_wire.tasks import timeout
+from acphold.conversation.history.children import child_entry
+from acphold.conversation.presentation.visible_text import on_one_line, quantity
 from acphold.errors import AcpError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.answers import Face

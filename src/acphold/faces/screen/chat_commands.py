@@ -9,11 +9,11 @@ from tempfile import mkstemp
 
 from rich.text import Text
 
-from acp_conversation.history.prompt_queue import moment_first
-from acp_conversation.presentation.visible_text import visible
 from acp_wire.processes.clipboard import picture
 from acp_wire.processes.foreground import ForegroundProgram
 from acp_wire.schema import ImageContent, TextContent
+from acphold.conversation.history.prompt_queue import moment_first
+from acphold.conversation.presentation.visible_text import visible
 from acphold.faces.screen import session_options
 from acphold.faces.screen.layout import Passage
 from acphold.faces.screen.queued_prompts import change_by_words, page, prompt_at

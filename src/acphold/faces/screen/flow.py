@@ -24,10 +24,11 @@ from typing import Literal
 from msgspec.structs import replace
 from rich.text import Text
 
-from acp_conversation.history.children import MOST_CHILDREN, SPEAKS_OF_CHILDREN, child_of_update
-from acp_conversation.history.entries import CHILD, UPDATE, Entry
-from acp_conversation.history.fold import Fold
-from acp_conversation.history.raw_update import (
+from acp_wire.schema.updates import ATTRIBUTE_KINDS
+from acphold.conversation.history.children import MOST_CHILDREN, SPEAKS_OF_CHILDREN, child_of_update
+from acphold.conversation.history.entries import CHILD, UPDATE, Entry
+from acphold.conversation.history.fold import Fold
+from acphold.conversation.history.raw_update import (
     MESSAGES,
     METHOD,
     ROLES,
@@ -41,8 +42,8 @@ from acp_conversation.history.raw_update import (
     text_block,
     update_kind,
 )
-from acp_conversation.history.replay import CLIENT_MARK, turn_end_in
-from acp_conversation.history.timeline import (
+from acphold.conversation.history.replay import CLIENT_MARK, turn_end_in
+from acphold.conversation.history.timeline import (
     FINAL_STATUSES,
     CompactionDraft,
     Message,
@@ -52,10 +53,9 @@ from acp_conversation.history.timeline import (
     ToolDraft,
     TurnEnd,
 )
-from acp_conversation.presentation.scenes import PAGE
-from acp_conversation.presentation.visible_text import on_one_line, quantity
-from acp_conversation.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
-from acp_wire.schema.updates import ATTRIBUTE_KINDS
+from acphold.conversation.presentation.scenes import PAGE
+from acphold.conversation.presentation.visible_text import on_one_line, quantity
+from acphold.conversation.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import Passage, passage
 from acphold.faces.screen.markdown import ParagraphPiece, Paragraphs

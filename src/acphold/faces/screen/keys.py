@@ -35,7 +35,7 @@ from prompt_toolkit.filters import Always, Condition, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from acp_conversation.history.prompt_queue import NO_QUEUE, PromptQueue
+from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.panels import Choice, Field, Pick
 from acphold.faces.screen.typed import continue_line

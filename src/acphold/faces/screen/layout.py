@@ -16,8 +16,9 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from acp_conversation.history.raw_update import string
-from acp_conversation.history.timeline import (
+from acp_wire import schema
+from acphold.conversation.history.raw_update import string
+from acphold.conversation.history.timeline import (
     ContextCompaction,
     Message,
     SubAgent,
@@ -25,11 +26,11 @@ from acp_conversation.history.timeline import (
     TurnEnd,
     TurnOutcome,
 )
-from acp_conversation.presentation import scenes
-from acp_conversation.presentation.blocks import Block, diff_block
-from acp_conversation.presentation.scenes import blocks_of, describe_block, without_fence
-from acp_conversation.presentation.visible_text import on_one_line, quantity, visible
-from acp_conversation.reports.transcript import (
+from acphold.conversation.presentation import scenes
+from acphold.conversation.presentation.blocks import Block, diff_block
+from acphold.conversation.presentation.scenes import blocks_of, describe_block, without_fence
+from acphold.conversation.presentation.visible_text import on_one_line, quantity, visible
+from acphold.conversation.reports.transcript import (
     DecidedQuestion,
     ModeChanged,
     Noticed,
@@ -37,7 +38,6 @@ from acp_conversation.reports.transcript import (
     Scene,
     TurnOpen,
 )
-from acp_wire import schema
 from acphold.faces.screen.markdown import Prose, without_margins
 
 OUTPUT_LINES = 20

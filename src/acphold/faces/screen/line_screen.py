@@ -22,9 +22,9 @@ from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.output import ColorDepth
 from rich.console import Console
 
-from acp_conversation.history.prompt_queue import PromptQueue
-from acp_conversation.reports.transcript import Noticed
 from acp_wire.processes.foreground import ForegroundProgram, run_in_front
+from acphold.conversation.history.prompt_queue import PromptQueue
+from acphold.conversation.reports.transcript import Noticed
 from acphold.faces.screen import bounds
 from acphold.faces.screen.bottom import LIGHT_STYLE, STYLE, Bottom
 from acphold.faces.screen.flow import Flow

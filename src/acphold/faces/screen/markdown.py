@@ -26,7 +26,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from acp_conversation.presentation.visible_text import visible
+from acphold.conversation.presentation.visible_text import visible
 from acphold.faces.screen import bounds
 
 

@@ -21,26 +21,26 @@ from enum import Enum
 from msgspec import Struct
 from rich.text import Text
 
-from acp_conversation.history.timeline import ToolCall
-from acp_conversation.presentation.permissions import (
-    OUTSIDE,
-    blocks_of_call,
-    folders_outside,
-    offer,
-    without_repetition,
-)
-from acp_conversation.presentation.present_diffs import PresentDiff
-from acp_conversation.presentation.visible_text import on_one_line
-from acp_safety.standing.decision import allowance
 from acp_wire import schema
 from acp_wire.schema.client_services import (
     ElicitationPropertySchema,
     StringMultiSelectItems,
     TitledMultiSelectItems,
 )
+from acphold.conversation.history.timeline import ToolCall
+from acphold.conversation.presentation.permissions import (
+    OUTSIDE,
+    blocks_of_call,
+    folders_outside,
+    offer,
+    without_repetition,
+)
+from acphold.conversation.presentation.present_diffs import PresentDiff
+from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.errors import DeclarationError
 from acphold.faces.screen.layout import Passage, block_lines, call_head
 from acphold.live.reading.session_reader import OfferedRule
+from acphold.safety.standing.decision import allowance
 
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
 """Keys for the first option of each kind; the others have a number."""

@@ -10,10 +10,10 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from acp_conversation.history.prompt_queue import NO_QUEUE, PromptQueue
-from acp_conversation.presentation.visible_text import visible
 from acp_wire.processes.foreground import ForegroundProgram, run_in_front
 from acp_wire.tasks import beside, first, timeout
+from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue
+from acphold.conversation.presentation.visible_text import visible
 from acphold.errors import AgentStartError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.flow import Flow

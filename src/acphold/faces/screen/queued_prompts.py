@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 from rich.text import Text
 
-from acp_conversation.history.entries import now_ms
-from acp_conversation.history.prompt_queue import (
+from acp_wire.schema import ContentBlock, encode
+from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.prompt_queue import (
     NO_QUEUE,
     PromptQueue,
     QueueChange,
@@ -24,8 +25,7 @@ from acp_conversation.history.prompt_queue import (
     rules,
     why_held,
 )
-from acp_conversation.presentation.visible_text import on_one_line
-from acp_wire.schema import ContentBlock, encode
+from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.faces.screen.layout import Passage
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from acp_conversation.presentation.visible_text import on_one_line
 from acp_wire.schema import SessionConfigSelect
 from acp_wire.schema.session_requests import SessionConfigSelectGroup
+from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.faces.screen.answers import Face
 from acphold.faces.screen.panels import Choice, Key
 from acphold.faces.screen.turns import ChatScreen

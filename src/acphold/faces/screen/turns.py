@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from acp_conversation.history.entries import now_ms
-from acp_conversation.history.raw_update import PROMPT_BEGUN
-from acp_conversation.history.timeline import TurnEnd, TurnOutcome, turn_end
-from acp_conversation.presentation.visible_text import on_one_line
 from acp_wire.schema import ContentBlock, ResourceLink, TextContent, encode
 from acp_wire.tasks import TaskSet, timeout
+from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.raw_update import PROMPT_BEGUN
+from acphold.conversation.history.timeline import TurnEnd, TurnOutcome, turn_end
+from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.errors import AcpError, AuthRequiredError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.answers import Face

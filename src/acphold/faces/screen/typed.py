@@ -17,11 +17,11 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from rich.text import Text
 
-from acp_conversation.presentation.visible_text import on_one_line
 from acp_wire.schema import ResourceLink
 from acp_wire.schema.initialize import PromptCapabilities
 from acp_wire.schema.updates import AvailableCommand
 from acphold.client.advertised import content_blocks
+from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.errors import MissingFileError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.layout import GUTTER, Passage

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any, Final
 
-from acp_conversation.history.words import Document, document, indexable
+from acphold.conversation.history.words import Document, document, indexable
 from acphold.journal import bounds
 from acphold.journal.hits import Held, Term, Tokenizer
 from acphold.journal.seams import Sought

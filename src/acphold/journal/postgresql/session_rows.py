@@ -14,7 +14,7 @@ from zlib import crc32
 
 import msgspec
 
-from acp_conversation.history.entries import Segment
+from acphold.conversation.history.entries import Segment
 from acphold.errors import RewrittenError
 from acphold.journal import bounds
 from acphold.journal.journal import Identity, Lease

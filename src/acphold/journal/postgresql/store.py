@@ -26,8 +26,8 @@ from typing import Any, Final, TypeVar
 
 from psycopg.errors import UniqueViolation
 
-from acp_conversation.history.entries import Segment
 from acphold import errors
+from acphold.conversation.history.entries import Segment
 from acphold.journal import bounds
 from acphold.journal.journal import Append, Lease
 from acphold.journal.owners import Here, Whose

@@ -25,7 +25,7 @@ from acphold.journal.access import KINDS, AccessToken, Deed, Share
 from acphold.journal.sql.tables import Tables
 
 if TYPE_CHECKING:  # imported late: most processes never see a rule
-    from acp_safety.standing.decision import RuleChange, StandingRule
+    from acphold.safety.standing.decision import RuleChange, StandingRule
 
 _TOKEN = tuple(name for name in AccessToken.__struct_fields__ if name != "is_held")
 _DEED = Deed.__struct_fields__
@@ -127,7 +127,7 @@ def rules(tables: Tables, person: str | None) -> list[StandingRule]:
     ).fetchall()
     if not rows:
         return []
-    from acp_safety.standing.decision import StandingRule
+    from acphold.safety.standing.decision import StandingRule
 
     return [msgspec.json.decode(raw, type=StandingRule) for (raw,) in rows]
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import (
+from acphold.conversation.history.entries import (
     PROMPT,
     TURN_END,
     UPDATE,
@@ -23,8 +23,8 @@ from acp_conversation.history.entries import (
     Segment,
     in_segments,
 )
-from acp_conversation.history.fold import Fold, SessionState, Summary
-from acp_conversation.history.prompt_queue import NO_QUEUE
+from acphold.conversation.history.fold import Fold, SessionState, Summary
+from acphold.conversation.history.prompt_queue import NO_QUEUE
 from acphold.errors import RewrittenError
 from acphold.journal import bounds
 from acphold.journal.intentions import queue_change, summary_for

@@ -12,9 +12,9 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
-from acp_conversation.history.compaction import compact
-from acp_conversation.history.entries import PROMPT, Entry
 from acp_wire.surroundings import resolve_folder
+from acphold.conversation.history.compaction import compact
+from acphold.conversation.history.entries import PROMPT, Entry
 from acphold.journal import bounds
 from acphold.journal.hits import Held, Term, fitting, hit, patterns_of, query, terms
 from acphold.journal.rows import ListFilter

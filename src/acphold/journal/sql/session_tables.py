@@ -17,9 +17,9 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict, fields
 
-from acp_conversation.history.entries import Entry
-from acp_conversation.history.raw_update import storable
 from acp_wire.surroundings import resolve_folder
+from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.raw_update import storable
 from acphold.errors import HistoryLostError, LeaseLostError, SessionExistsError, UnknownSessionError
 from acphold.journal import bounds, list_places
 from acphold.journal.intentions import row_for

@@ -12,7 +12,7 @@ from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from acp_conversation.history.entries import Run, Segment, now_ms
+from acphold.conversation.history.entries import Run, Segment, now_ms
 from acphold.errors import JournalError, LeaseLostError
 from acphold.journal import bounds
 from acphold.journal.access import Access

@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, closing
 from itertools import islice
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
-from acp_conversation.history.entries import KINDS, Segment
-from acp_conversation.history.fold import Fold, SessionState, Summary, fold
-from acp_conversation.history.raw_update import CHUNK_STARTS
+from acphold.conversation.history.entries import KINDS, Segment
+from acphold.conversation.history.fold import Fold, SessionState, Summary, fold
+from acphold.conversation.history.raw_update import CHUNK_STARTS
 from acphold.errors import UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.journal import Identity, Lease

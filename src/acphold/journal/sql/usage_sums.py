@@ -14,8 +14,8 @@ from typing import Final, overload
 import msgspec
 from msgspec.structs import astuple
 
-from acp_conversation.history.entries import TURN_END, clamp_moment
 from acp_wire.surroundings import resolve_folder
+from acphold.conversation.history.entries import TURN_END, clamp_moment
 from acphold.journal import bounds
 from acphold.journal.seams import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.sql.tables import Tables, batches

@@ -26,9 +26,9 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from acp_conversation.history.compaction import snapshots
-from acp_conversation.history.entries import now_ms
-from acp_conversation.history.fold import Fold
+from acphold.conversation.history.compaction import snapshots
+from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.fold import Fold
 from acphold.errors import JournalUnavailableError
 from acphold.journal import bounds, stored_history
 from acphold.journal.seams import Large, Repaired, Sizes

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 import msgspec
 
-from acp_conversation.history.entries import now_ms
+from acphold.conversation.history.entries import now_ms
 from acphold.errors import HeldElsewhereError, JournalUnavailableError, UnknownSessionError
 from acphold.journal import bounds, owners
 from acphold.journal.journal import Identity, Lease

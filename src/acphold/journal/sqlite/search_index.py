@@ -29,8 +29,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from acp_conversation.history.entries import Segment
-from acp_conversation.history.words import document
+from acphold.conversation.history.entries import Segment
+from acphold.conversation.history.words import document
 from acphold.journal import bounds
 from acphold.journal.hits import TOKENIZER, columns
 from acphold.journal.sql.entry_rows import index_lags, not_indexed, note_indexed

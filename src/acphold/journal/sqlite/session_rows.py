@@ -15,7 +15,7 @@ from zlib import crc32
 
 import msgspec
 
-from acp_conversation.history.entries import Segment, now_ms
+from acphold.conversation.history.entries import Segment, now_ms
 from acphold.journal.journal import Identity
 from acphold.journal.rows import ListFilter, ListKey, NewSession, RowChanges, SessionRow
 from acphold.journal.sql import session_tables

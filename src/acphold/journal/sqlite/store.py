@@ -16,9 +16,9 @@ from functools import cache, cached_property, partial
 from time import perf_counter
 from typing import Final, TypeVar
 
-from acp_conversation.history.entries import Run, Segment, now_ms
-from acp_conversation.history.fold import Summary
 from acphold import errors
+from acphold.conversation.history.entries import Run, Segment, now_ms
+from acphold.conversation.history.fold import Summary
 from acphold.journal import bounds
 from acphold.journal.journal import Append, Lease
 from acphold.journal.owners import Owner, Whose

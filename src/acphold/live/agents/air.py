@@ -21,9 +21,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from acp_conversation.history.raw_update import encode_text, members
 from acp_wire.schema.methods import ARCHIVE_SESSION
 from acp_wire.schema.splice import array, json_value, splice
+from acphold.conversation.history.raw_update import encode_text, members
 
 INDEX: Final = "sessionIndex"
 REPLAY_END: Final = "loadReplayEnd"

@@ -35,11 +35,11 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from acp_conversation.history.display_terminals import PRINTED
-from acp_conversation.history.raw_update import BEGUN, members, meta_without_marks, string
 from acp_wire import schema
 from acp_wire.schema.splice import splice, with_meta
 from acp_wire.schema.updates import kinds_to_withhold
+from acphold.conversation.history.display_terminals import PRINTED
+from acphold.conversation.history.raw_update import BEGUN, members, meta_without_marks, string
 from acphold.extras import is_installed
 from acphold.live.agents import air
 from acphold.live.agents.air import object_in, within

@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from acp_conversation.history.prompt_queue import QueueChange
-from acp_conversation.history.raw_update import members, string
 from acp_wire.schema.content import ContentBlock
+from acphold.conversation.history.prompt_queue import QueueChange
+from acphold.conversation.history.raw_update import members, string
 
 FORK_METHOD: Final = "_acphold/fork"
 """See docs/protocol.md."""

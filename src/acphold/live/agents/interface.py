@@ -21,7 +21,12 @@ from typing import Protocol
 import msgspec
 from msgspec import Raw, Struct, field
 
-from acp_conversation.history.raw_update import (
+from acp_wire.rpc import CutNotification, NotificationReceived
+from acp_wire.rpc.requests import Answer, PendingCall
+from acp_wire.schema import CREATE_ELICITATION, REQUEST_PERMISSION, UPDATE, AgentCapabilities
+from acp_wire.schema.splice import json_value, session_id_in, splice
+from acp_wire.surroundings import Surroundings
+from acphold.conversation.history.raw_update import (
     OUR_METHODS,
     may_have_marks,
     members,
@@ -29,11 +34,6 @@ from acp_conversation.history.raw_update import (
     params_without_marks,
     without_marks,
 )
-from acp_wire.rpc import CutNotification, NotificationReceived
-from acp_wire.rpc.requests import Answer, PendingCall
-from acp_wire.schema import CREATE_ELICITATION, REQUEST_PERMISSION, UPDATE, AgentCapabilities
-from acp_wire.schema.splice import json_value, session_id_in, splice
-from acp_wire.surroundings import Surroundings
 from acphold.errors import AgentExitedError, AgentStartError, AgentTimeoutError
 from acphold.live.agents.capabilities import answer_without_agent
 from acphold.live.agents.terms import Terms

@@ -25,13 +25,13 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from acp_conversation.history.raw_update import members, string
 from acp_wire.rpc import Peer
 from acp_wire.schema import AUTHENTICATE, LOGOUT
 from acp_wire.schema.methods import OPENING
 from acp_wire.tasks import timeout
 from acp_wire.visible_text import visible
 from acphold import errors
+from acphold.conversation.history.raw_update import members, string
 from acphold.errors import AcpError, TermsRefusedError
 from acphold.known_agents import TERMS_VARIABLES
 

@@ -31,9 +31,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from acp_conversation.history.raw_update import members, string
 from acp_wire.rpc.requests import Answer
 from acp_wire.schema.splice import json_value
+from acphold.conversation.history.raw_update import members, string
 from acphold.errors import RemoteError
 from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.live.agents import air

@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from acp_conversation.history import raw_update
-from acp_conversation.history.raw_update import OUR_METHODS, message_without_marks, string
 from acp_wire import schema
 from acp_wire.processes.begun import take
 from acp_wire.processes.exit_status import describe
@@ -37,6 +35,8 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, finish, timeout
 from acp_wire.transports.child import ChildProcess
 from acphold import errors
+from acphold.conversation.history import raw_update
+from acphold.conversation.history.raw_update import OUR_METHODS, message_without_marks, string
 from acphold.journal.lineage import identity
 from acphold.known_agents import TERMS_VARIABLES
 from acphold.live.agents.air import index_methods

@@ -15,10 +15,10 @@ from contextlib import suppress
 
 from msgspec import UNSET
 
-from acp_conversation.history.entries import now_ms
 from acp_wire.schema import LOAD_SESSION, RESUME_SESSION
 from acp_wire.tasks import TaskSet
 from acphold import errors
+from acphold.conversation.history.entries import now_ms
 from acphold.journal.journal import Lease, is_forgotten, row_of, session_of
 from acphold.journal.owners import other_owner
 from acphold.journal.rows import NewSession, RowChange

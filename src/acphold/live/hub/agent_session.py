@@ -39,9 +39,12 @@ from enum import Enum
 
 from msgspec import Struct
 
-from acp_conversation.history import children
-from acp_conversation.history.attributes import Attributes, fold_update
-from acp_conversation.history.raw_update import (
+from acp_wire.schema import encode
+from acp_wire.schema.splice import session_id_in, splice
+from acp_wire.schema.updates import ATTRIBUTE_KINDS, kinds_about
+from acphold.conversation.history import children
+from acphold.conversation.history.attributes import Attributes, fold_update
+from acphold.conversation.history.raw_update import (
     encode_text,
     members,
     meta_without_marks,
@@ -49,9 +52,6 @@ from acp_conversation.history.raw_update import (
     update_kind,
     without_marks,
 )
-from acp_wire.schema import encode
-from acp_wire.schema.splice import session_id_in, splice
-from acp_wire.schema.updates import ATTRIBUTE_KINDS, kinds_about
 from acphold.errors import INTERNAL_ERROR, RemoteError
 from acphold.journal.journal import Sessions, row_of
 from acphold.live.agents.capabilities import params_for_author

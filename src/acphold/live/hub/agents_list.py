@@ -26,13 +26,13 @@ from time import monotonic
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import Segment, milliseconds
-from acp_conversation.history.raw_update import may_have_marks, members, meta_without_marks
 from acp_wire.newest import Newest
 from acp_wire.schema import LIST_SESSIONS, SessionInfo, decode, encode
 from acp_wire.schema.splice import splice
 from acp_wire.surroundings import resolve_folder
 from acp_wire.tasks import timeout
+from acphold.conversation.history.entries import Segment, milliseconds
+from acphold.conversation.history.raw_update import may_have_marks, members, meta_without_marks
 from acphold.errors import AcpError, InvalidParamsError, UnknownSessionError
 from acphold.journal.journal import Journal
 from acphold.journal.rows import NO_CHANGE, ListKey, SessionRow

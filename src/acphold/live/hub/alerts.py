@@ -28,8 +28,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.decisions import AskedQuestion
-from acp_conversation.history.timeline import TurnOutcome
+from acphold.conversation.history.decisions import AskedQuestion
+from acphold.conversation.history.timeline import TurnOutcome
 from acphold.errors import JournalError
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub.annotations import first_line

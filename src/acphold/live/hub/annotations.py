@@ -13,10 +13,12 @@ from uuid import uuid4
 import msgspec
 from msgspec import Raw, Struct
 
-from acp_conversation.history.children import OpenChild
-from acp_conversation.history.entries import PROMPT, UPDATE, Segment, iso
-from acp_conversation.history.fold import Fold
-from acp_conversation.history.raw_update import (
+from acp_wire.schema import encode
+from acp_wire.schema.splice import items, json_value, splice
+from acphold.conversation.history.children import OpenChild
+from acphold.conversation.history.entries import PROMPT, UPDATE, Segment, iso
+from acphold.conversation.history.fold import Fold
+from acphold.conversation.history.raw_update import (
     MESSAGES,
     METHOD,
     NOTICE,
@@ -26,10 +28,8 @@ from acp_conversation.history.raw_update import (
     string,
     update_kind,
 )
-from acp_conversation.history.replay import CLIENT_MARK
-from acp_conversation.history.timeline import Message, ToolCall
-from acp_wire.schema import encode
-from acp_wire.schema.splice import items, json_value, splice
+from acphold.conversation.history.replay import CLIENT_MARK
+from acphold.conversation.history.timeline import Message, ToolCall
 from acphold.errors import INTERNAL_ERROR, InvalidParamsError
 from acphold.journal.copies import TITLE
 

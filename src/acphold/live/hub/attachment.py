@@ -25,8 +25,8 @@ from enum import Enum
 from itertools import count
 from typing import Protocol
 
-from acp_conversation.history.entries import PROMPT, TURN_END, Segment
-from acp_conversation.history.prompt_queue import PromptQueue
+from acphold.conversation.history.entries import PROMPT, TURN_END, Segment
+from acphold.conversation.history.prompt_queue import PromptQueue
 from acphold.errors import ConnectionLostError, LeaseLostError, UnknownSessionError
 from acphold.journal.access import Scope
 from acphold.live.agents.capabilities import ClientOffer

@@ -10,10 +10,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from acp_conversation.history.attributes import Attributes
-from acp_conversation.history.raw_update import items
 from acp_wire.schema import encode
 from acp_wire.schema.splice import array, json_value, members, splice
+from acphold.conversation.history.attributes import Attributes
+from acphold.conversation.history.raw_update import items
 from acphold.errors import InvalidParamsError
 from acphold.live.hub.annotations import CHOICE
 

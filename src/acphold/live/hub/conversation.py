@@ -9,18 +9,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from acp_conversation.history.attributes import fold_update
-from acp_conversation.history.entries import CHILD
-from acp_conversation.history.raw_update import (
+from acp_wire.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode
+from acp_wire.schema.splice import array, json_value, members, splice
+from acp_wire.schema.updates import OPENCODE_CHILD, kinds_about
+from acphold import errors
+from acphold.conversation.history.attributes import fold_update
+from acphold.conversation.history.entries import CHILD
+from acphold.conversation.history.raw_update import (
     CHUNK_STARTS,
     members as members_of,
     string,
     update_kind,
 )
-from acp_wire.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode
-from acp_wire.schema.splice import array, json_value, members, splice
-from acp_wire.schema.updates import OPENCODE_CHILD, kinds_about
-from acphold import errors
 from acphold.live.agents import air
 from acphold.live.agents.interface import AgentRequest, Notified, Updates, update_of, with_update
 from acphold.live.hub import choices

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from acp_conversation.history.entries import TurnSpan, span_at, turn_spans
+from acphold.conversation.history.entries import TurnSpan, span_at, turn_spans
 from acphold.errors import NothingSaidError, UnknownSessionError
 from acphold.journal.copies import copy
 from acphold.journal.journal import Journal, history, session_of

@@ -39,8 +39,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as Abstra
 import msgspec
 from msgspec import Struct, field
 
-from acp_conversation.history import children
-from acp_conversation.history.display_terminals import (
+from acp_wire.newest import Newest
+from acp_wire.schema import UPDATE
+from acp_wire.schema.splice import splice
+from acp_wire.schema.updates import CHILD as CHILD_KIND, OPENCODE_CHILD, TOOL_KINDS
+from acphold.conversation.history import children
+from acphold.conversation.history.display_terminals import (
     CUT,
     INFO,
     PRINTED,
@@ -52,7 +56,7 @@ from acp_conversation.history.display_terminals import (
     take_apart,
     texts,
 )
-from acp_conversation.history.entries import (
+from acphold.conversation.history.entries import (
     AUTHOR,
     CHILD,
     PROMPT,
@@ -61,7 +65,7 @@ from acp_conversation.history.entries import (
     Segment,
     id_of_sent,
 )
-from acp_conversation.history.raw_update import (
+from acphold.conversation.history.raw_update import (
     PROMPT_BEGUN,
     content_text,
     encode_object,
@@ -72,12 +76,8 @@ from acp_conversation.history.raw_update import (
     tool_id,
     update_kind,
 )
-from acp_conversation.history.replay import NOBODY, Replayed, replay
-from acp_conversation.history.timeline import FINAL_STATUSES, without_terminals
-from acp_wire.newest import Newest
-from acp_wire.schema import UPDATE
-from acp_wire.schema.splice import splice
-from acp_wire.schema.updates import CHILD as CHILD_KIND, OPENCODE_CHILD, TOOL_KINDS
+from acphold.conversation.history.replay import NOBODY, Replayed, replay
+from acphold.conversation.history.timeline import FINAL_STATUSES, without_terminals
 from acphold.live.agents.capabilities import ClientOffer
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import NOTICE_START, notice_as_message

@@ -32,10 +32,16 @@ from itertools import takewhile
 import msgspec
 from msgspec import Struct
 
-from acp_conversation.history.fold import SessionState
-from acp_conversation.history.raw_update import is_the_persons, members, string, update_kind
-from acp_conversation.history.timeline import Item, Message, SubAgent, ToolCall, with_those_inside
 from acp_wire.schema.splice import splice
+from acphold.conversation.history.fold import SessionState
+from acphold.conversation.history.raw_update import is_the_persons, members, string, update_kind
+from acphold.conversation.history.timeline import (
+    Item,
+    Message,
+    SubAgent,
+    ToolCall,
+    with_those_inside,
+)
 from acphold.live.hub import bounds
 
 MARK_BYTES = 40

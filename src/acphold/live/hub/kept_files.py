@@ -9,10 +9,9 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import span_at, turn_spans
-from acp_safety.snapshots import worktree
 from acp_wire.surroundings import Surroundings, resolve_folder
 from acp_wire.workspace.threads import Checkpoint, Threads
+from acphold.conversation.history.entries import span_at, turn_spans
 from acphold.errors import WorkspaceError
 from acphold.journal.journal import Journal, history
 from acphold.journal.moves import mark_of
@@ -21,6 +20,7 @@ from acphold.journal.seams import TurnSnapshot, with_numbers
 from acphold.live.hub import bounds
 from acphold.live.hub.forks import Forked, fork, turns_to_copy
 from acphold.live.hub.kept_stores import store_of, stores_of
+from acphold.safety.snapshots import worktree
 
 log = logging.getLogger(__name__)
 

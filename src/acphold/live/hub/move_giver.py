@@ -14,12 +14,10 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import MOVED
-from acp_safety.snapshots.checkouts import ProjectMarks, checkout_of, marks
-from acp_safety.snapshots.packs import here, make_pack
 from acp_wire.rpc.transport import Transport
 from acp_wire.surroundings import resolve_folder
 from acp_wire.workspace.threads import Threads
+from acphold.conversation.history.entries import MOVED
 from acphold.errors import ConnectionLostError, LeaseLostError, MoveRefusedError, WorkspaceError
 from acphold.journal.journal import Journal, Lease, take_lease
 from acphold.journal.lineage import identity
@@ -29,6 +27,8 @@ from acphold.journal.seams import TurnSnapshot
 from acphold.live.hub import bounds, moves
 from acphold.live.hub.kept_files import folder_at, has_folder, snapshot_at
 from acphold.live.hub.kept_stores import store_of
+from acphold.safety.snapshots.checkouts import ProjectMarks, checkout_of, marks
+from acphold.safety.snapshots.packs import here, make_pack
 
 
 async def give(

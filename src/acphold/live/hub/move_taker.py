@@ -21,17 +21,11 @@ from typing import Final, TypeAlias, get_args
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import MOVED, Entry, PastEntry
-from acp_conversation.history.raw_update import members, string
-from acp_safety.snapshots.bounds import PACK_LIMITS, STASHES
-from acp_safety.snapshots.checkouts import checkout_of, same_project
-from acp_safety.snapshots.packs import has_base, here, pack_file, unpack, whole
-from acp_safety.snapshots.snapshot import NotTaken, take as take_snapshot
-from acp_safety.snapshots.store import SnapshotStore, Stores
-from acp_safety.snapshots.worktree import beside, lay, make_inside, note_unused, unlay
 from acp_wire.rpc.transport import Transport
 from acp_wire.surroundings import Surroundings, resolve_folder
 from acp_wire.workspace.threads import Threads
+from acphold.conversation.history.entries import MOVED, Entry, PastEntry
+from acphold.conversation.history.raw_update import members, string
 from acphold.errors import MoveRefusedError, WorkspaceError
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.journal import Journal, Lease, Sessions, row_of, take_lease
@@ -42,6 +36,12 @@ from acphold.journal.seams import TurnSnapshot
 from acphold.live.hub import bounds, moves
 from acphold.live.hub.kept_files import remove_remains
 from acphold.live.hub.kept_stores import stores_of
+from acphold.safety.snapshots.bounds import PACK_LIMITS, STASHES
+from acphold.safety.snapshots.checkouts import checkout_of, same_project
+from acphold.safety.snapshots.packs import has_base, here, pack_file, unpack, whole
+from acphold.safety.snapshots.snapshot import NotTaken, take as take_snapshot
+from acphold.safety.snapshots.store import SnapshotStore, Stores
+from acphold.safety.snapshots.worktree import beside, lay, make_inside, note_unused, unlay
 
 SHORT_ID: Final = 6
 """Letters of the session's id in the name of a new folder."""

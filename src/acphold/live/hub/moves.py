@@ -43,19 +43,19 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from acp_conversation.history import entries
-from acp_conversation.history.entries import Entry, Origin, PastEntry
-from acp_conversation.history.raw_update import UNREADABLE
-from acp_safety.snapshots.checkouts import COMMIT, ProjectMarks
-from acp_safety.snapshots.packs import OBJECT
 from acp_wire.rpc.framing import LineBuffer, Oversize
 from acp_wire.rpc.transport import Transport
 from acp_wire.tasks import timeout
 from acphold import errors
+from acphold.conversation.history import entries
+from acphold.conversation.history.entries import Entry, Origin, PastEntry
+from acphold.conversation.history.raw_update import UNREADABLE
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.journal import Journal, history
 from acphold.journal.seams import TurnSnapshot
 from acphold.live.hub import bounds
+from acphold.safety.snapshots.checkouts import COMMIT, ProjectMarks
+from acphold.safety.snapshots.packs import OBJECT
 
 if TYPE_CHECKING:
     from hashlib import _Hash

@@ -21,10 +21,10 @@ from itertools import chain
 
 from msgspec import Struct, field
 
-from acp_conversation.history.decisions import closed_question
-from acp_conversation.history.entries import ANSWER, SENT, TURN_END, Entry, id_of_sent
 from acp_wire.tasks import END_SECONDS, TaskSet, beside, tick
 from acphold import errors
+from acphold.conversation.history.decisions import closed_question
+from acphold.conversation.history.entries import ANSWER, SENT, TURN_END, Entry, id_of_sent
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.intentions import marks
 from acphold.journal.journal import Journal, Lease, Readable

@@ -20,9 +20,9 @@ from time import monotonic
 
 from msgspec import Struct, field
 
-from acp_conversation.history.entries import AUTHOR, SENT
 from acp_wire.rpc.requests import Answer
 from acp_wire.schema import PROMPT, encode
+from acphold.conversation.history.entries import AUTHOR, SENT
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.routes import AgentTurn
 

@@ -15,11 +15,11 @@ from typing import TypeAlias
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.attributes import Attributes, fold_settings, fold_update
-from acp_conversation.history.entries import QUEUE, TURN_END, milliseconds, now_ms
-from acp_conversation.history.prompt_queue import NO_QUEUE, PromptQueue, after_entry, after_turn
-from acp_conversation.history.raw_update import CHUNK_STARTS, ROLES, update_kind
 from acp_wire.surroundings import is_same_folder
+from acphold.conversation.history.attributes import Attributes, fold_settings, fold_update
+from acphold.conversation.history.entries import QUEUE, TURN_END, milliseconds, now_ms
+from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue, after_entry, after_turn
+from acphold.conversation.history.raw_update import CHUNK_STARTS, ROLES, update_kind
 from acphold.errors import JournalError, LeaseLostError
 from acphold.journal.journal import Append, Lease, Sessions
 from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow

@@ -27,16 +27,6 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct, field
 
-from acp_conversation.history.decisions import (
-    AskedQuestion,
-    Outcome,
-    answer_entry,
-    asked_question,
-    closed_question,
-    rejecting_option,
-)
-from acp_conversation.history.entries import ANSWER, QUESTION, id_of_sent
-from acp_conversation.history.raw_update import string
 from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.schema.initialize import ElicitationCapabilities
@@ -44,6 +34,16 @@ from acp_wire.schema.splice import in_meta, members, splice, with_meta, without_
 from acp_wire.schema.updates import CHILD
 from acp_wire.tasks import end, timeout
 from acphold import errors
+from acphold.conversation.history.decisions import (
+    AskedQuestion,
+    Outcome,
+    answer_entry,
+    asked_question,
+    closed_question,
+    rejecting_option,
+)
+from acphold.conversation.history.entries import ANSWER, QUESTION, id_of_sent
+from acphold.conversation.history.raw_update import string
 from acphold.live.agents.interface import AgentRequest
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession

@@ -54,14 +54,14 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from acp_conversation.history.attributes import Attributes, fold_settings
-from acp_conversation.history.entries import Origin
 from acp_wire import schema
 from acp_wire.schema.methods import FORK_SESSION
 from acp_wire.schema.splice import array, items, members, splice
 from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.threads import Threads
 from acphold import errors
+from acphold.conversation.history.attributes import Attributes, fold_settings
+from acphold.conversation.history.entries import Origin
 from acphold.journal.journal import Journal, session_of, state_of
 from acphold.journal.rows import RowChange
 from acphold.live.agents.interface import AgentExchange

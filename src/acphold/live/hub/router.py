@@ -23,14 +23,13 @@ from weakref import WeakSet
 
 from msgspec import Struct, field
 
-from acp_conversation.history.raw_update import members, string
-from acp_mcp_servers.servers import MCP_MESSAGE
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.schema import encode
 from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.schema.updates import OPENCODE_CHILD
 from acp_wire.tasks import end, timeout
 from acphold import errors
+from acphold.conversation.history.raw_update import members, string
 from acphold.journal.journal import Journal, row_of, session_of
 from acphold.live.agents import air
 from acphold.live.agents.interface import (
@@ -51,6 +50,7 @@ from acphold.live.hub.publication import Publication
 from acphold.live.hub.questions import can_answer, refusal, unanswerable
 from acphold.live.hub.routes import Routes
 from acphold.live.hub.session import publish_together
+from acphold.mcp_servers.servers import MCP_MESSAGE
 
 log = logging.getLogger(__name__)
 

@@ -22,17 +22,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from acp_conversation.history.display_terminals import CUT, TEXT_BYTES, from_next_line, newest
-from acp_conversation.history.entries import TERMINAL
-from acp_conversation.history.raw_update import (
-    encode_text,
-    items,
-    members,
-    string,
-    tool_id,
-    update_kind,
-)
-from acp_conversation.history.timeline import terminal_entry
 from acp_wire import schema
 from acp_wire.newest import Newest
 from acp_wire.schema.updates import TOOL_KINDS
@@ -40,6 +29,17 @@ from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold import errors
+from acphold.conversation.history.display_terminals import CUT, TEXT_BYTES, from_next_line, newest
+from acphold.conversation.history.entries import TERMINAL
+from acphold.conversation.history.raw_update import (
+    encode_text,
+    items,
+    members,
+    string,
+    tool_id,
+    update_kind,
+)
+from acphold.conversation.history.timeline import terminal_entry
 from acphold.live.agents.interface import AgentRequest, HubAgent, update_of
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Client

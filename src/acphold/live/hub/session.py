@@ -19,15 +19,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from acp_conversation.history import entries as entries_of
-from acp_conversation.history.children import child_entry
-from acp_conversation.history.decisions import AskedQuestion, question_entry
-from acp_conversation.history.entries import Entry, Segment
-from acp_conversation.history.fold import Summary
-from acp_conversation.history.prompt_queue import PromptQueue
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.tasks import END_SECONDS, TaskSet
 from acphold import errors
+from acphold.conversation.history import entries as entries_of
+from acphold.conversation.history.children import child_entry
+from acphold.conversation.history.decisions import AskedQuestion, question_entry
+from acphold.conversation.history.entries import Entry, Segment
+from acphold.conversation.history.fold import Summary
+from acphold.conversation.history.prompt_queue import PromptQueue
 from acphold.journal.intentions import queue_change
 from acphold.journal.journal import Append, Entries, Journal, Lease
 from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow, merge_changes

@@ -31,14 +31,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, json
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import iso
-from acp_conversation.history.raw_update import update_kind
 from acp_wire.newest import Newest
 from acp_wire.schema import SessionInfo, encode
 from acp_wire.schema.splice import array, json_value, splice
 from acp_wire.surroundings import Surroundings, is_same_folder, resolve_folder
 from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.threads import Threads
+from acphold.conversation.history.entries import iso
+from acphold.conversation.history.raw_update import update_kind
 from acphold.errors import InvalidParamsError
 from acphold.journal import list_places
 from acphold.journal.copies import TITLE

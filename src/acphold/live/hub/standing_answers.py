@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
-from acp_conversation.history.decisions import AskedQuestion
-from acp_conversation.history.entries import Entry, now_ms
-from acp_conversation.history.raw_update import items, members, string
 from acp_wire.schema import REQUEST_PERMISSION, encode
 from acp_wire.schema.splice import array, splice, with_meta
 from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
+from acphold.conversation.history.decisions import AskedQuestion
+from acphold.conversation.history.entries import Entry, now_ms
+from acphold.conversation.history.raw_update import items, members, string
 from acphold.errors import JournalError
 from acphold.journal.access import Deed
 from acphold.journal.journal import Journal
@@ -36,8 +36,8 @@ from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import calls_since
 
 if TYPE_CHECKING:  # imported late: most sessions never see a rule
-    from acp_safety.standing.asked_actions import EditAction, RunAction
-    from acp_safety.standing.decision import RuleDecision, StandingRule
+    from acphold.safety.standing.asked_actions import EditAction, RunAction
+    from acphold.safety.standing.decision import RuleDecision, StandingRule
 
     class Spoken(Protocol):
         """Knows who has spoken in the running turn."""
@@ -160,15 +160,15 @@ class StandingAnswers(Struct, eq=False):
     async def _consider(
         self, rules: Sequence[StandingRule], question: AskedQuestion, before: int, pauses: int
     ) -> Considered | None:
-        from acp_safety.standing.asked_actions import (
+        from acphold.safety.standing.asked_actions import (
             RunAction,
             Unclear,
             decode_call,
             read_action,
         )
-        from acp_safety.standing.decision import Circumstances, decide
-        from acp_safety.standing.folders import paths_outside_rules
-        from acp_safety.standing.repositories import PersonalSettings
+        from acphold.safety.standing.decision import Circumstances, decide
+        from acphold.safety.standing.folders import paths_outside_rules
+        from acphold.safety.standing.repositories import PersonalSettings
 
         session = self._session
         earlier: Mapping[str, object] = {}
@@ -214,8 +214,8 @@ class StandingAnswers(Struct, eq=False):
         verdict, action = considered.verdict, considered.action
         if action is None or not verdict.allows:
             return None
-        from acp_safety.standing.asked_actions import allow_once
-        from acp_safety.standing.decision import revoke_words
+        from acphold.safety.standing.asked_actions import allow_once
+        from acphold.safety.standing.decision import revoke_words
 
         if (option := allow_once(question.params)) is None:
             return None
@@ -265,7 +265,7 @@ class StandingAnswers(Struct, eq=False):
 
         A use that could not be noted is none: then nothing else could be written either.
         """
-        from acp_safety.standing.decision import MOST_ANSWERS, RuleChange
+        from acphold.safety.standing.decision import MOST_ANSWERS, RuleChange
 
         if self._is_paused_since(considered) or self._answer_count(before) >= MOST_ANSWERS:
             return None
@@ -310,8 +310,8 @@ class StandingAnswers(Struct, eq=False):
 
     async def look(self, update: bytes) -> None:
         """Pause the rules if an update reports something else for a call that was allowed."""
-        from acp_safety.standing.asked_actions import decode_call, differs
-        from acp_safety.standing.decision import pausing_rule, revoke_words
+        from acphold.safety.standing.asked_actions import decode_call, differs
+        from acphold.safety.standing.decision import pausing_rule, revoke_words
 
         parts = members(update)
         id_ = string(parts.get("toolCallId")) or ""
@@ -358,8 +358,8 @@ class StandingAnswers(Struct, eq=False):
         return self._has_moved
 
     def _look_for_cd(self, entries: Iterable[Entry]) -> None:
-        from acp_safety.standing.asked_actions import decode_call, ran_lines
-        from acp_safety.standing.moved_shells import leads_away
+        from acphold.safety.standing.asked_actions import decode_call, ran_lines
+        from acphold.safety.standing.moved_shells import leads_away
 
         for entry in entries:
             if b'"rawInput"' in entry.raw and (update := entry.update):

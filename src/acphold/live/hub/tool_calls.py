@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from acp_conversation.history.children import OpenChild, child_entry, opencode_entry
-from acp_conversation.history.entries import CHILD, UPDATE
-from acp_conversation.history.fold import Fold
-from acp_conversation.history.raw_update import (
+from acphold.conversation.history.children import OpenChild, child_entry, opencode_entry
+from acphold.conversation.history.entries import CHILD, UPDATE
+from acphold.conversation.history.fold import Fold
+from acphold.conversation.history.raw_update import (
     encode_object,
     encode_text,
     is_same_json,
@@ -25,7 +25,7 @@ from acp_conversation.history.raw_update import (
     string,
     update_kind,
 )
-from acp_conversation.history.timeline import FINAL_STATUSES, ToolCall, with_those_inside
+from acphold.conversation.history.timeline import FINAL_STATUSES, ToolCall, with_those_inside
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import end_child, end_compaction, fail_tool
 from acphold.live.hub.session import HubSession

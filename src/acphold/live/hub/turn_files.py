@@ -29,12 +29,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import now_ms
-from acp_conversation.history.raw_update import CHUNK_STARTS
-from acp_safety.snapshots import bounds as snapshot_bounds
 from acp_wire.schema import READ_TEXT_FILE
 from acp_wire.tasks import TaskSet, end
 from acp_wire.workspace.threads import Checkpoint, Threads
+from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.raw_update import CHUNK_STARTS
 from acphold.errors import AcpError
 from acphold.journal import bounds as journal_bounds
 from acphold.journal.journal import Journal
@@ -43,11 +42,12 @@ from acphold.live.agents.interface import AgentRequest, HubAgent, Updates
 from acphold.live.hub import bounds
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.session import HubSession
+from acphold.safety.snapshots import bounds as snapshot_bounds
 
 if TYPE_CHECKING:  # late below: an editor waits for the start, and most sessions keep no files
-    from acp_safety.snapshots.checkouts import Checkout
-    from acp_safety.snapshots.snapshot import NotTaken, Taken
-    from acp_safety.snapshots.store import Stores
+    from acphold.safety.snapshots.checkouts import Checkout
+    from acphold.safety.snapshots.snapshot import NotTaken, Taken
+    from acphold.safety.snapshots.store import Stores
 
 Edge: TypeAlias = Literal["begin", "end"]
 
@@ -93,7 +93,7 @@ class FileKeeper(Struct, eq=False):
 
     def roots(self, folders: tuple[str, ...]) -> list[Checkout]:
         """The work trees of these folders that are kept; blocks."""
-        from acp_safety.snapshots.checkouts import Checkout, checkout_of
+        from acphold.safety.snapshots.checkouts import Checkout, checkout_of
 
         found: dict[str, Checkout] = {}
         for folder in folders:
@@ -171,7 +171,7 @@ class FileKeeper(Struct, eq=False):
 
     async def _take(self, stores: Stores, root: Checkout, moment: Moment) -> _TakenRow:
         """Take the snapshot of a folder at a moment."""
-        from acp_safety.snapshots.snapshot import NotTaken, take
+        from acphold.safety.snapshots.snapshot import NotTaken, take
 
         file = self._journal.file
         own = () if file is None else (file.path, f"{file.path}-wal", f"{file.path}-shm")

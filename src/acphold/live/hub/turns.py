@@ -35,7 +35,6 @@ from time import monotonic
 
 from msgspec import Struct, field
 
-from acp_conversation.history.timeline import TurnOutcome, end_entry, turn_end
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.rpc.requests import Answer
 from acp_wire.rpc.wire_errors import incident
@@ -43,6 +42,7 @@ from acp_wire.schema import CANCEL, ClientCapabilities
 from acp_wire.schema.splice import splice
 from acp_wire.tasks import TaskSet, timeout
 from acphold import errors
+from acphold.conversation.history.timeline import TurnOutcome, end_entry, turn_end
 from acphold.journal.journal import Journal
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds

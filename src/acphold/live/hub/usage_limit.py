@@ -13,11 +13,11 @@ from uuid import uuid4
 
 import msgspec
 
-from acp_conversation.history import prompt_queue
-from acp_conversation.history.entries import QUEUE
-from acp_conversation.history.timeline import with_limit
 from acp_wire.rpc.requests import Answer
 from acp_wire.schema import encode
+from acphold.conversation.history import prompt_queue
+from acphold.conversation.history.entries import QUEUE
+from acphold.conversation.history.timeline import with_limit
 from acphold.live.agents.interface import HubAgent
 from acphold.live.agents.vendor_limits import VENDOR_LIMITS, Limit, limit_of
 from acphold.live.hub import bounds

@@ -22,8 +22,12 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import AUTHOR, QUEUE, now_ms
-from acp_conversation.history.prompt_queue import (
+from acp_wire.rpc.requests import Answer
+from acp_wire.schema import encode
+from acp_wire.schema.splice import items
+from acp_wire.tasks import TaskSet
+from acphold.conversation.history.entries import AUTHOR, QUEUE, now_ms
+from acphold.conversation.history.prompt_queue import (
     ON_TERMS,
     REOPENED,
     STOPPED,
@@ -33,11 +37,7 @@ from acp_conversation.history.prompt_queue import (
     content_in,
     fitting,
 )
-from acp_conversation.history.raw_update import members, string, text_block
-from acp_wire.rpc.requests import Answer
-from acp_wire.schema import encode
-from acp_wire.schema.splice import items
-from acp_wire.tasks import TaskSet
+from acphold.conversation.history.raw_update import members, string, text_block
 from acphold.errors import InvalidParamsError, JournalError
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession

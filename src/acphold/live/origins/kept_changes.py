@@ -24,20 +24,20 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import TurnSpan
-from acp_conversation.history.raw_update import storable
-from acp_conversation.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
-from acp_conversation.reports.session_diff import FileDiff, relative, session_diff
-from acp_safety.snapshots.comparison import FileChange, SnapshotReader, ranges, reading
-from acp_safety.snapshots.git import GitError
-from acp_safety.snapshots.sieve import as_text
 from acp_wire.workspace.threads import Checkpoint, Threads
+from acphold.conversation.history.entries import TurnSpan
+from acphold.conversation.history.raw_update import storable
+from acphold.conversation.reports.file_edits import ABSENT, Edit, FileText, edits, state_after
+from acphold.conversation.reports.session_diff import FileDiff, relative, session_diff
 from acphold.errors import WorkspaceError
 from acphold.journal.journal import Journal, Readable, history
 from acphold.journal.rows import SessionRow
 from acphold.journal.seams import Numbered, TurnSnapshot, with_numbers
 from acphold.live.hub.kept_files import folder_at
 from acphold.live.hub.kept_stores import stores_of
+from acphold.safety.snapshots.comparison import FileChange, SnapshotReader, ranges, reading
+from acphold.safety.snapshots.git import GitError
+from acphold.safety.snapshots.sieve import as_text
 
 
 class SnapshotStep(Struct, frozen=True):

@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
 
-from acp_safety.snapshots.checkouts import Checkout, branch_commits
-from acp_safety.snapshots.comparison import LineCommit, SnapshotReader, blame
-from acp_safety.snapshots.git import Git, GitError
 from acp_wire.processes.program_group import ProgramGroup
 from acphold.live.origins.versions import GitStep, is_distinct
+from acphold.safety.snapshots.checkouts import Checkout, branch_commits
+from acphold.safety.snapshots.comparison import LineCommit, SnapshotReader, blame
+from acphold.safety.snapshots.git import Git, GitError
 
 STASHED = "it came in from git: it was in a stash before that turn"
 COMMIT_GONE = "a commit came in during that turn, and is no longer in the repository"

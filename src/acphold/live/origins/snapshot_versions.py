@@ -15,15 +15,15 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import TurnSpan
-from acp_conversation.reports.file_edits import ABSENT, Edit, FileText, between
-from acp_safety.snapshots import bounds
-from acp_safety.snapshots.comparison import FileChange, SnapshotReader, reading
-from acp_safety.snapshots.store import SnapshotStore
+from acphold.conversation.history.entries import TurnSpan
+from acphold.conversation.reports.file_edits import ABSENT, Edit, FileText, between
 from acphold.journal.rows import SessionRow
 from acphold.journal.seams import TurnSnapshot, with_numbers
 from acphold.live.origins.kept_changes import SnapshotStep, steps
 from acphold.live.origins.versions import MOST_BYTES, MOST_VERSIONS, Claim, GitStep, Versions
+from acphold.safety.snapshots import bounds
+from acphold.safety.snapshots.comparison import FileChange, SnapshotReader, reading
+from acphold.safety.snapshots.store import SnapshotStore
 
 MOST_NAMES: Final = 50
 """Most former names of files that one question follows."""

@@ -14,9 +14,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from acp_safety.snapshots.comparison import blame
-from acp_safety.snapshots.git import Git
 from acp_wire.processes.program_group import ProgramGroup
+from acphold.safety.snapshots.comparison import blame
+from acphold.safety.snapshots.git import Git
 
 MOST_VERSIONS: Final = 2000
 MOST_BYTES: Final = 64 << 20

@@ -23,19 +23,17 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from acp_conversation.history.decisions import (
+from acp_wire.processes.program_group import ProgramGroup
+from acp_wire.workspace.threads import Threads
+from acphold.conversation.history.decisions import (
     AskedQuestion,
     ClosedQuestion,
     asked_question,
     closed_question,
 )
-from acp_conversation.history.entries import ANSWER, QUESTION, turn_spans
-from acp_conversation.history.raw_update import items, members, storable, string
-from acp_conversation.history.words import document
-from acp_safety.snapshots.checkouts import Checkout, checkout_at, checkout_of, object_format
-from acp_safety.snapshots.comparison import bare_folder
-from acp_wire.processes.program_group import ProgramGroup
-from acp_wire.workspace.threads import Threads
+from acphold.conversation.history.entries import ANSWER, QUESTION, turn_spans
+from acphold.conversation.history.raw_update import items, members, storable, string
+from acphold.conversation.history.words import document
 from acphold.errors import UnknownSessionError
 from acphold.journal.journal import Journal, history, row_of
 from acphold.journal.seams import TurnSnapshot
@@ -44,6 +42,8 @@ from acphold.live.origins.kept_changes import edits_by_turn, root_around
 from acphold.live.origins.project_lines import COMMIT_GONE, STASH_GONE, ProjectLines
 from acphold.live.origins.snapshot_versions import FolderHistory, VersionBuilder, read_files
 from acphold.live.origins.versions import Claim, Versions, is_distinct
+from acphold.safety.snapshots.checkouts import Checkout, checkout_at, checkout_of, object_format
+from acphold.safety.snapshots.comparison import bare_folder
 
 SECONDS: Final = 60.0
 """Seconds that asking `git blame` may take."""

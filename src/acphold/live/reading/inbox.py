@@ -17,16 +17,16 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.decisions import (
+from acphold.conversation.history.decisions import (
     AskedQuestion,
     Came,
     ClosedQuestion,
     asked_question,
     closed_question,
 )
-from acp_conversation.history.entries import ANSWER, CHILD, PARAMS, QUESTION, UPDATE, Entry
-from acp_conversation.history.raw_update import members, string, tool_id, update_kind
-from acp_conversation.history.timeline import ToolDraft
+from acphold.conversation.history.entries import ANSWER, CHILD, PARAMS, QUESTION, UPDATE, Entry
+from acphold.conversation.history.raw_update import members, string, tool_id, update_kind
+from acphold.conversation.history.timeline import ToolDraft
 from acphold.errors import RewrittenError, UnknownSessionError
 from acphold.journal.journal import Entries, Journal, rows_of
 from acphold.journal.rows import ListFilter, SessionRow

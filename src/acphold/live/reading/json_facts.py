@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
-from acp_conversation.history.entries import Entry, exact_entry_json, iso
-from acp_conversation.presentation.visible_text import visible_json
 from acp_wire.schema import REQUEST_PERMISSION
+from acphold.conversation.history.entries import Entry, exact_entry_json, iso
+from acphold.conversation.presentation.visible_text import visible_json
 from acphold.journal.moves import destination
 from acphold.journal.rows import SessionRow
 from acphold.journal.seams import SearchHit, UsageSum
 from acphold.known_agents import short_name
 
 if TYPE_CHECKING:
-    from acp_safety.standing.decision import StandingRule
     from acphold.live.reading.inbox import InboxQuestion
     from acphold.live.reading.rule_offers import RuleOffer
     from acphold.live.reading.session_reader import ListedSession
+    from acphold.safety.standing.decision import StandingRule
 
 
 def facts_json(facts: Mapping[str, object]) -> str:
@@ -94,7 +94,9 @@ def queue_json(session: ListedSession) -> str:
 
 def question_line(found: InboxQuestion) -> str:
     """Return what a question asks, for a list or a notice."""
-    from acp_conversation.presentation.permissions import in_a_line  # late: a list starts without
+    from acphold.conversation.presentation.permissions import (
+        in_a_line,  # late: a list starts without
+    )
 
     call = found.call or found.question.tool_call
     return in_a_line(found.asks, call) if call else found.asks
@@ -116,7 +118,7 @@ def question_json(found: InboxQuestion) -> str:
         call = {name: Raw(value) for name, value in found.call.items()}
         facts |= {"params": Raw(question.params), "toolCall": call or None}
         if question.method == REQUEST_PERMISSION.name:
-            from acp_conversation.presentation.permissions import permission  # late
+            from acphold.conversation.presentation.permissions import permission  # late
 
             facts["shows"] = permission(found.call or question.tool_call, question.params)
     else:
@@ -133,7 +135,7 @@ def question_json(found: InboxQuestion) -> str:
 
 def rule_json(rule: StandingRule, place: str) -> str:
     """Return a standing answer, as it is at this place; blocks, as `meaning_now` does."""
-    from acp_safety.standing.decision import meaning_now  # late: few programs list rules
+    from acphold.safety.standing.decision import meaning_now  # late: few programs list rules
 
     facts = {
         "number": rule.number,

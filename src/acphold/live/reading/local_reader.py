@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import Entry, iso, now_ms
-from acp_conversation.history.timeline import TurnOutcome, turn_end
+from acphold.conversation.history.entries import Entry, iso, now_ms
+from acphold.conversation.history.timeline import TurnOutcome, turn_end
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.journal import list_places
 from acphold.journal.access import Deed
@@ -209,8 +209,8 @@ class LocalReader:
     async def make_rules(
         self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
     ) -> str:
-        from acp_safety.standing.decision import revoke_words
         from acphold.live.reading.rule_offers import accept_offer
+        from acphold.safety.standing.decision import revoke_words
 
         made = await accept_offer(
             self.journal,

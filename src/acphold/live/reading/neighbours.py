@@ -16,7 +16,6 @@ from contextlib import suppress
 import msgspec
 from msgspec import Raw, Struct
 
-from acp_conversation.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, after_turn
 from acp_wire.processes.installation import is_kept, is_replaced
 from acp_wire.processes.process_tree import condition
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
@@ -27,6 +26,7 @@ from acp_wire.transports.addresses import connect, paths_here, unix_address
 from acp_wire.transports.runtime_folder import holder, is_background, is_held, locked_names, sockets
 from acp_wire.transports.unix import pid_at
 from acphold import errors
+from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, after_turn
 from acphold.journal.intentions import change_queue
 from acphold.journal.journal import Journal, Owners
 from acphold.journal.owners import Owner, Whose, is_free, other_owner

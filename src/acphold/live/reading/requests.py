@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from msgspec import Meta, Struct, field
 
-from acp_conversation.history.entries import LAST_SEQ
+from acphold.conversation.history.entries import LAST_SEQ
 from acphold.journal.rows import Archived
 from acphold.journal.seams import Grouping, Part
 

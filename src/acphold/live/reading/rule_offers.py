@@ -15,12 +15,19 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.decisions import AskedQuestion, asked_question
-from acp_conversation.history.entries import CHILD, now_ms
-from acp_conversation.history.raw_update import members, string, update_kind
-from acp_conversation.history.timeline import ToolDraft
-from acp_safety.errors import RuleError
-from acp_safety.standing.asked_actions import (
+from acp_wire.surroundings import Surroundings
+from acphold.conversation.history.decisions import AskedQuestion, asked_question
+from acphold.conversation.history.entries import CHILD, now_ms
+from acphold.conversation.history.raw_update import members, string, update_kind
+from acphold.conversation.history.timeline import ToolDraft
+from acphold.journal.journal import Entries, Journal
+from acphold.journal.lineage import rule_place
+from acphold.journal.rows import SessionRow
+from acphold.known_agents import short_name
+from acphold.live.reading import bounds
+from acphold.live.reading.inbox import InboxQuestion, Whose, call_entries, decisions, question_of
+from acphold.safety.errors import RuleError
+from acphold.safety.standing.asked_actions import (
     Action,
     EditAction,
     RunAction,
@@ -29,7 +36,7 @@ from acp_safety.standing.asked_actions import (
     decode_call,
     read_action,
 )
-from acp_safety.standing.decision import (
+from acphold.safety.standing.decision import (
     DAY,
     USUAL,
     Circumstances,
@@ -38,16 +45,9 @@ from acp_safety.standing.decision import (
     decide,
     flaw,
 )
-from acp_safety.standing.folders import paths_outside_rules, real
-from acp_safety.standing.programs import UnreadableLine, read_line, row_of
-from acp_safety.standing.repositories import PersonalSettings
-from acp_wire.surroundings import Surroundings
-from acphold.journal.journal import Entries, Journal
-from acphold.journal.lineage import rule_place
-from acphold.journal.rows import SessionRow
-from acphold.known_agents import short_name
-from acphold.live.reading import bounds
-from acphold.live.reading.inbox import InboxQuestion, Whose, call_entries, decisions, question_of
+from acphold.safety.standing.folders import paths_outside_rules, real
+from acphold.safety.standing.programs import UnreadableLine, read_line, row_of
+from acphold.safety.standing.repositories import PersonalSettings
 
 
 class PastQuestion(Struct, frozen=True):

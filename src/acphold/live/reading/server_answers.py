@@ -7,10 +7,10 @@ from typing import Annotated
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import asdict
 
-from acp_conversation.history.decisions import AskedQuestion, Came, ClosedQuestion
-from acp_conversation.history.entries import PROMPT, Entry, Origin, milliseconds
-from acp_conversation.history.timeline import TurnOutcome
 from acp_wire.schema.splice import members
+from acphold.conversation.history.decisions import AskedQuestion, Came, ClosedQuestion
+from acphold.conversation.history.entries import PROMPT, Entry, Origin, milliseconds
+from acphold.conversation.history.timeline import TurnOutcome
 from acphold.journal.moves import MoveMark, mark_text
 from acphold.journal.rows import SessionRow
 from acphold.journal.seams import SearchHit, Speaker

@@ -24,15 +24,14 @@ import httpx2
 from msgspec import MsgspecError, Raw, Struct, json, to_builtins
 from msgspec.json import Decoder
 
-from acp_conversation.history.entries import Entry, iso
-from acp_conversation.history.raw_update import string
-from acp_safety.errors import RuleError
 from acp_wire.schema.splice import members
 from acp_wire.tasks import timeout
 from acp_wire.transports.http_client import beginning, http_client
 from acp_wire.transports.known_servers import ca_for, origin_of, token_for
 from acp_wire.transports.route import Route, explanation, why
 from acphold import errors
+from acphold.conversation.history.entries import Entry, iso
+from acphold.conversation.history.raw_update import string
 from acphold.extras import require
 from acphold.journal.access import token_id
 from acphold.journal.journal import PageBack
@@ -50,6 +49,7 @@ from acphold.live.reading.session_reader import (
     last_entries,
     session_pages,
 )
+from acphold.safety.errors import RuleError
 
 C = TypeVar("C", str, int)
 T = TypeVar("T")
@@ -232,7 +232,7 @@ class ServerReader:
     async def make_rules(
         self, session_id: str, question_id: str, text: str, *, all_agents: bool, made_with: str
     ) -> str:
-        from acp_safety.standing.decision import revoke_words
+        from acphold.safety.standing.decision import revoke_words
 
         accepted = requests.AcceptedOffer(session_id, question_id, text, all_agents)
         made = (await self.post(requests.RULES, accepted, answers.RemoteRules)).rules

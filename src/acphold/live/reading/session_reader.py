@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_conversation.history.prompt_queue import BY_PERSON
+from acphold.conversation.history.prompt_queue import BY_PERSON
 from acphold.errors import ConnectionLostError, JournalBusyError, RewrittenError
 from acphold.journal.journal import PageBack
 from acphold.journal.rows import ListFilter, SessionRow
@@ -21,8 +21,8 @@ from acphold.known_agents import short_name
 from acphold.live.reading import bounds
 
 if TYPE_CHECKING:
-    from acp_conversation.history.entries import Entry
-    from acp_conversation.history.timeline import TurnOutcome
+    from acphold.conversation.history.entries import Entry
+    from acphold.conversation.history.timeline import TurnOutcome
     from acphold.journal.seams import Grouping, UsageSums
     from acphold.live.reading.inbox import InboxQuestion
     from acphold.live.reading.neighbours import LiveSession

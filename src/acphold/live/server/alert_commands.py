@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_conversation.history.prompt_queue import describe_queue
 from acp_wire.schema import encode
 from acp_wire.tasks import TaskSet, beside, timeout
+from acphold.conversation.history.prompt_queue import describe_queue
 from acphold.errors import AcpError
 from acphold.known_agents import short_name
 from acphold.live.hub.alerts import Alert, Alerts, LookUp

@@ -14,7 +14,6 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from acp_mcp_servers.servers import ProvidedServers, check_server
 from acp_wire import schema
 from acp_wire.schema.session_requests import (
     ListSessionsRequest,
@@ -31,6 +30,7 @@ from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.waiting_prompts import SAYING
 from acphold.live.server import bounds
 from acphold.live.server.open_params import OpenParams
+from acphold.mcp_servers.servers import ProvidedServers, check_server
 
 T = TypeVar("T")
 
@@ -75,8 +75,8 @@ def read_setup(
                     type_ = schema.McpServerSse
             if type_ is not None:
                 require("mcp", f"mcpServers[{index}]: a bridge to a server behind a URL")
-                from acp_mcp_servers.bridge import bridge_server  # late: few agents need one
                 from acp_wire.processes.own_program import own_command
+                from acphold.mcp_servers.bridge import bridge_server  # late: few agents need one
 
                 far = schema.decode(type_, entry).value
                 entry = bridge_server(far, own_command("mcp-bridge"))

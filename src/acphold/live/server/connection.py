@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from acp_conversation.history.raw_update import members, string
-from acp_mcp_servers.servers import MCP_MESSAGE, ProvidedServers
 from acp_wire import schema
 from acp_wire.newest import Newest
 from acp_wire.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
@@ -24,6 +22,7 @@ from acp_wire.rpc.requests import Request
 from acp_wire.schema.methods import REOPENING
 from acp_wire.schema.splice import session_id_in
 from acphold import errors
+from acphold.conversation.history.raw_update import members, string
 from acphold.journal.access import SCOPES, Scope
 from acphold.journal.journal import row_of
 from acphold.live.agents import capabilities
@@ -49,6 +48,7 @@ from acphold.live.server.remote_sessions import AttendHere, RemoteSessions
 from acphold.live.server.session_opener import SessionOpener
 from acphold.live.server.session_requests import Handler, SessionRequests
 from acphold.live.server.unstable import UnstableMethods, archive_filter
+from acphold.mcp_servers.servers import MCP_MESSAGE, ProvidedServers
 
 if TYPE_CHECKING:
     from acphold.live.server.session_index import SessionIndex

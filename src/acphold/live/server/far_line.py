@@ -27,7 +27,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from acp_conversation.history.replay import Replayed
 from acp_wire import schema
 from acp_wire.rpc import CutNotification, NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Answer, Request, hand_on
@@ -35,6 +34,7 @@ from acp_wire.schema.methods import CANCEL_REQUEST, OPENING
 from acp_wire.schema.splice import session_id_in, splice
 from acp_wire.tasks import beside, first
 from acphold import errors
+from acphold.conversation.history.replay import Replayed
 from acphold.live.agents.capabilities import asking_for_positions, keeps_positions
 from acphold.live.hub import bounds as hub_bounds
 from acphold.live.hub.annotations import missing_update, notice

@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Final, Union, get_args, get_origin
 
 from msgspec import Raw, Struct
 
-from acp_conversation.history.display_terminals import PRINTED
-from acp_conversation.history.prompt_queue import QueueChange
 from acp_wire import schema
 from acp_wire.schema.methods import CLIENT_METHODS, Method
 from acp_wire.schema.splice import Paring, Shape, Variant
 from acp_wire.schema.updates import OFFERS
+from acphold.conversation.history.display_terminals import PRINTED
+from acphold.conversation.history.prompt_queue import QueueChange
 from acphold.live.server import bounds
 from acphold.live.server.methods import method_of
 from acphold.live.server.open_params import names_trace

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.json import encode
 
-from acp_conversation.history.raw_update import encode_object, string
 from acp_wire.schema.splice import members
+from acphold.conversation.history.raw_update import encode_object, string
 from acphold.errors import InvalidParamsError
 from acphold.live.agents.capabilities import KEPT_IN_FRONT
 from acphold.live.hub.annotations import AGENT

@@ -29,8 +29,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from acp_conversation.history.entries import LAST_SEQ
-from acp_conversation.history.raw_update import string
 from acp_wire.rpc import CutNotification
 from acp_wire.schema import UPDATE
 from acp_wire.schema.splice import (
@@ -43,6 +41,8 @@ from acp_wire.schema.splice import (
     without_meta,
 )
 from acp_wire.schema.updates import OPENCODE_CHILD
+from acphold.conversation.history.entries import LAST_SEQ
+from acphold.conversation.history.raw_update import string
 from acphold.errors import InvalidParamsError
 from acphold.live.agents.interface import session_of
 from acphold.live.hub.frames import EMPTY_UPDATE, PARENT, POSITION

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from acp_conversation.history.raw_update import members
 from acp_wire import schema
 from acp_wire.processes.limits import shortfalls
 from acp_wire.rpc.requests import Request
+from acphold.conversation.history.raw_update import members
 from acphold.errors import MethodNotFoundError
 from acphold.live.hub.attachment import Client
 from acphold.live.reading import neighbours

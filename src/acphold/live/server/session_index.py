@@ -26,14 +26,13 @@ from uuid import uuid4
 
 from msgspec import Raw, Struct
 
-from acp_conversation.history.raw_update import items, members, string
-from acp_safety.snapshots.checkouts import in_other_work_trees
 from acp_wire.newest import Newest
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import encode
 from acp_wire.schema.splice import array, splice, without_meta
 from acp_wire.tasks import TaskSet, end, first_of
 from acp_wire.workspace.threads import Threads
+from acphold.conversation.history.raw_update import items, members, string
 from acphold.errors import (
     AcpError,
     ConnectionLostError,
@@ -51,6 +50,7 @@ from acphold.live.reading.followed_list import Changed, follow_list
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import decode_params, list_request, require_absolute
 from acphold.live.server.principals import Entrance
+from acphold.safety.snapshots.checkouts import in_other_work_trees
 
 log = logging.getLogger(__name__)
 

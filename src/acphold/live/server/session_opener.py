@@ -21,8 +21,6 @@ from functools import partial
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_conversation.history.entries import milliseconds
-from acp_mcp_servers.servers import ProvidedServers, server_ids
 from acp_wire import schema
 from acp_wire.rpc.requests import Request
 from acp_wire.schema import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest, encode
@@ -31,6 +29,7 @@ from acp_wire.surroundings import is_same_folder
 from acp_wire.tasks import end
 from acp_wire.transports.addresses import can_be_tried
 from acphold import errors
+from acphold.conversation.history.entries import milliseconds
 from acphold.journal.lineage import identity
 from acphold.journal.owners import other_owner
 from acphold.live.agents import air
@@ -63,6 +62,7 @@ from acphold.live.server.positions import (
 )
 from acphold.live.server.principals import Entrance, Principal
 from acphold.live.server.remote_sessions import RemoteSessions
+from acphold.mcp_servers.servers import ProvidedServers, server_ids
 
 log = logging.getLogger(__name__)
 

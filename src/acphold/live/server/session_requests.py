@@ -15,13 +15,13 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from acp_conversation.history.timeline import answer_in
 from acp_wire import schema
 from acp_wire.rpc import Peer
 from acp_wire.rpc.requests import Request
 from acp_wire.schema.methods import LEAVING
 from acp_wire.schema.splice import session_id_in
 from acphold import errors
+from acphold.conversation.history.timeline import answer_in
 from acphold.journal.owners import Free, Whose
 from acphold.live.agents import capabilities
 from acphold.live.hub.attachment import Client

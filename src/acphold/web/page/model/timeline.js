@@ -2,7 +2,7 @@
 // come. An item is changed in its place; its `version` tells a view that it was.
 //
 // The rules are those of `history/fold.py`: one corpus of sequences is folded by both
-// (conversation/conversation/tests/history/fold_corpus.py). Beside what the core has on its timeline there are plans, notes
+// (tests/history/fold_corpus.py). Beside what the core has on its timeline there are plans, notes
 // and questions here, which part no message.
 //
 // A timeline begins anywhere: a page of the journal may begin in the middle of a message or of a

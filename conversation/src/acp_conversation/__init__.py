@@ -1,1 +1,0 @@
-"""A conversation of ACP as values: recorded, folded, shown, and written to files."""

@@ -1,0 +1,309 @@
+"""File changes of a session or a turn: a patch for `git apply`, or the reason for none.
+
+Source: git-diff(1), "Generating patch text with -p"; git's apply.c for its use of line numbers: a
+hunk that begins with line 1, or has no line after its change, must be at the beginning, or the end,
+of the file; any other is searched for by its lines.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import AsyncIterable, Callable, Iterator, Sequence
+from difflib import SequenceMatcher
+from enum import Enum
+from functools import partial
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from acp_wire.surroundings import resolve_folder
+from acp_wire.workspace.regular_files import contents
+from acp_wire.workspace.threads import Checkpoint, Threads
+from acphold.conversation.history.entries import Segment, TurnSpan
+from acphold.conversation.reports.file_edits import (
+    ABSENT,
+    Absent,
+    Edit,
+    FileText,
+    around,
+    edits,
+    state_after,
+)
+
+Opcode = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
+
+
+FILE_BYTES: Final = 16 << 20
+"""Longer files on disk are not read: no edit of an agent is in one."""
+
+
+class Gap(Enum):
+    """The reason why a patch is incomplete, in words that follow the name of a file."""
+
+    UNKNOWN = "the journal has only parts of it, and the file as it is now does not show the rest"
+    OUTSIDE = "it is outside of the session's folder"
+    GIT = "it belongs to git itself, which patches nothing there"
+    UNFINISHED = "a change was begun and never reported as done; it is left out"
+    BINARY = "it is no text"
+    PLACE = "the journal has only these lines of it, and does not say where they stand"
+
+
+class FileDiff(Struct, frozen=True):
+    """A changed file: `path` is relative to the session's folder, if it is inside.
+
+    `patch` is empty if there is none, and if the file is unchanged. With Gap.PLACE there is a patch
+    all the same: git searches for the lines. `turns` are the numbers of the turns that changed it.
+    """
+
+    path: str
+    patch: str = ""
+    gap: Gap | None = None
+    turns: tuple[int, ...] = ()
+
+    @property
+    def is_missing(self) -> bool:
+        """True if the patch lacks some of the changes."""
+        return self.gap not in (None, Gap.PLACE)
+
+
+async def session_diff(
+    segments: AsyncIterable[Segment],
+    folder: str,
+    spans: Sequence[TurnSpan],
+    turn: int | None,
+    on_disk: Callable[[str], FileText | None],
+    threads: Threads | None = None,
+) -> list[FileDiff]:
+    """Return the files changed by turn number `turn`, None for all turns, in order of their edits.
+
+    `on_disk` returns the present state of a path, None if that is of no use. Comparing long texts
+    takes a while, and a disk may hang: that is done in one of `threads`.
+    """
+    reported = await edits(segments, spans)
+
+    def compare(checkpoint: Checkpoint) -> list[FileDiff]:
+        by_file: dict[str, list[Edit]] = {}
+        for edit in reported:
+            checkpoint()
+            by_file.setdefault(relative(edit.path, folder), []).append(edit)
+        found: list[FileDiff] = []
+        for path, every in by_file.items():
+            checkpoint()
+            found += _diffs(path, every, turn, on_disk)
+        return found
+
+    return await (threads or Threads(1)).run_in_steps(compare)
+
+
+def _diffs(
+    path: str,
+    every: Sequence[Edit],
+    turn: int | None,
+    on_disk: Callable[[str], FileText | None],
+) -> Iterator[FileDiff]:
+    """Yield what one turn, or all, changed in the file of these edits."""
+    wanted = [edit for edit in every if turn in (None, edit.turn)]
+    if not wanted:
+        return
+    file = partial(FileDiff, path, turns=tuple(dict.fromkeys(edit.turn for edit in wanted)))
+    if path.startswith(("/", "../")) or path in (".", ".."):
+        yield file(gap=Gap.OUTSIDE)
+        return
+    if _is_in_git(path):
+        yield file(gap=Gap.GIT)
+        return
+    if not all(edit.is_over for edit in wanted):
+        yield file(gap=Gap.UNFINISHED)
+    done = [edit for edit in every if edit.is_over]
+    if places := [place for place, edit in enumerate(done) if turn in (None, edit.turn)]:
+        first, last = places[0], places[-1]
+        if all(edit.old == edit.new != "" for edit in done[first : last + 1]):
+            yield file()  # wherever the text stands, it stays
+        elif known := around(done, first, last, partial(on_disk, path)):
+            yield file(patch=whole_patch(path, *known))
+        else:
+            # The lines in the first edit, if the others are all within these.
+            edit = done[first]
+            patch = None
+            if edit.old and not edit.is_piece and not edit.deletes:
+                new = state_after(done[first + 1 : last + 1], edit.new)
+                if isinstance(new, str):
+                    patch = part_patch(path, edit.old, new, edit.line)
+            if patch is None:
+                yield file(gap=Gap.UNKNOWN)
+            else:
+                yield file(patch=patch, gap=Gap.PLACE if edit.line is None else None)
+
+
+def on_disk(path: str, folder: str, most: int = FILE_BYTES) -> FileText | None:
+    """Read the file at `path` in the session's folder; None if it is outside, git's own, not
+    text, or longer than `most` bytes."""
+    whole = resolve_folder(os.path.join(folder, path))
+    inside = relative(whole, folder)
+    if inside.startswith(("/", "../")) or _is_in_git(inside):
+        return None  # a link leads there
+    try:
+        raw = contents(whole, most)
+        return None if b"\0" in raw else raw.decode()
+    except FileNotFoundError:
+        return ABSENT
+    except (OSError, ValueError):
+        return None
+
+
+def _is_in_git(path: str) -> bool:
+    """Return True if this is a part of a repository's own folder, on any file system."""
+    return ".git" in path.casefold().split("/")
+
+
+def relative(path: str, folder: str) -> str:
+    """Return `path` relative to `folder`, resolving links, if it is inside; else unchanged."""
+    whole = os.path.normpath(os.path.join(folder, path))
+    for place, base in ((whole, folder), (resolve_folder(whole), resolve_folder(folder))):
+        found = os.path.relpath(place, os.path.normpath(base))
+        if found != ".." and not found.startswith("../"):
+            return found
+    return path
+
+
+# -- patches ---------------------------------------------------------------------------------
+
+CONTEXT: Final = 3
+"""Lines around a change."""
+
+COMPARED_LINES: Final = 10_000
+"""Most lines compared one by one; a longer run of differing lines counts as changed entirely.
+
+The time for comparing grows with the square of their number.
+"""
+
+COMPARED_PAIRS: Final = 500_000
+"""Most pairs of equal lines in what is compared: with the same line thousands of times on both
+sides, comparing would take hours."""
+
+NO_NEWLINE: Final = "\\ No newline at end of file\n"
+
+_MODE: Final = "100644"
+_EMPTY: Final = "e69de29"
+"""The hash of the empty file: a patch that creates or removes one has no lines to show."""
+
+
+def whole_patch(path: str, before: FileText, after: FileText) -> str:
+    """Return the patch of a file, `path` relative to where it is applied; "" if nothing changed."""
+    if before == after:
+        return ""
+    old, new = _lines(before), _lines(after)
+    head = [f"diff --git {_name('a/', path)} {_name('b/', path)}\n"]
+    if isinstance(before, Absent):
+        head.append(f"new file mode {_MODE}\n")
+    if isinstance(after, Absent):
+        head.append(f"deleted file mode {_MODE}\n")
+    if not old and not new:
+        names = ("0000000", _EMPTY) if isinstance(before, Absent) else (_EMPTY, "0000000")
+        return "".join((*head, f"index {names[0]}..{names[1]}\n"))
+    from_, to = _mark("a/", path, before), _mark("b/", path, after)
+    return "".join((*head, f"--- {from_}\n+++ {to}\n", *_hunks(old, new, 1)))
+
+
+def part_patch(path: str, before: str, after: str, line: int | None) -> str | None:
+    """Return the patch of a run of whole lines of a file, which begin with `line`, if known.
+
+    None if it is unclear whether the last of them ends the file: agents that show lines around a
+    change cut off the last newline.
+    """
+    if before == after:
+        return ""
+    old, new = _lines(before), _lines(after)
+    if old and new and not before.endswith("\n") and not after.endswith("\n"):
+        if len(old) > 2 and old[-2:] == new[-2:]:
+            old, new = old[:-1], new[:-1]  # not needed
+        elif line is None:
+            return None
+        else:  # agents that number lines show those around a change
+            old[-1], new[-1] = f"{old[-1]}\n", f"{new[-1]}\n"
+    first = line or 1
+    if line is None and old[:1] == new[:1]:
+        first = 2  # searched for, from the second line on, in both directions
+    name = f"diff --git {_name('a/', path)} {_name('b/', path)}\n"
+    from_, to = _mark("a/", path, before), _mark("b/", path, after)
+    return "".join((name, f"--- {from_}\n+++ {to}\n", *_hunks(old, new, first)))
+
+
+def _lines(text: FileText) -> list[str]:
+    """Return the lines with their ends; only a newline ends one."""
+    if isinstance(text, Absent) or not text:
+        return []
+    *lines, last = text.split("\n")
+    return [f"{line}\n" for line in lines] + ([last] if last else [])
+
+
+def _hunks(old: Sequence[str], new: Sequence[str], first: int) -> Iterator[str]:
+    least = min(len(old), len(new))  # common ends are not compared
+    head = next((n for n in range(least) if old[n] != new[n]), least)
+    least -= head
+    tail = next((n for n in range(least) if old[-1 - n] != new[-1 - n]), least)
+    i, j = len(old) - tail, len(new) - tail
+    one, other = old[head:i], new[head:j]
+    counts = Counter(other)
+    pairs = sum(count * counts[line] for line, count in Counter(one).items())
+    if max(len(one), len(other)) > COMPARED_LINES or pairs > COMPARED_PAIRS:
+        middle: list[Opcode] = [("replace", head, i, head, j)]
+    else:
+        matcher = SequenceMatcher(None, one, other, autojunk=False)
+        middle = [
+            (tag, i1 + head, i2 + head, j1 + head, j2 + head)
+            for tag, i1, i2, j1, j2 in matcher.get_opcodes()
+        ]
+    opcodes: list[Opcode] = [
+        ("equal", 0, head, 0, head),
+        *middle,
+        ("equal", i, len(old), j, len(new)),
+    ]
+    for group in _KnownOpcodes(opcodes).get_grouped_opcodes(CONTEXT):
+        (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
+        yield f"@@ -{_range(i1, i2, first)} +{_range(j1, j2, first)} @@\n"
+        for tag, o1, o2, n1, n2 in group:
+            if tag == "equal":
+                yield from (_line(" ", line) for line in old[o1:o2])
+            else:
+                yield from (_line("-", line) for line in old[o1:o2])
+                yield from (_line("+", line) for line in new[n1:n2])
+
+
+def _line(sign: str, line: str) -> str:
+    return f"{sign}{line}" if line.endswith("\n") else f"{sign}{line}\n{NO_NEWLINE}"
+
+
+def _range(start: int, end: int, first: int) -> str:
+    """Return the line range of a hunk; for none, the line before it."""
+    return f"{start + first if end > start else start + first - 1},{end - start}"
+
+
+class _KnownOpcodes(SequenceMatcher[str]):
+    """Groups opcodes that are known already."""
+
+    def __init__(self, known: list[Opcode]) -> None:
+        self._known = known
+
+    def get_opcodes(self) -> list[Opcode]:
+        return self._known
+
+
+def _mark(side: str, path: str, state: FileText) -> str:
+    """Return a name for `---` or `+++`: one with a space is followed by a tab."""
+    if isinstance(state, Absent):
+        return "/dev/null"
+    name = _name(side, path)
+    return f"{name}\t" if " " in name and not name.startswith('"') else name
+
+
+_ESCAPES: Final = {code: f"\\{code:03o}" for code in (*range(0x20), 0x7F)} | str.maketrans(
+    {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+)
+
+
+def _name(side: str, path: str) -> str:
+    """Return a path as git writes it: quoted if it has special characters."""
+    quoted = path.translate(_ESCAPES)
+    return f"{side}{path}" if quoted == path else f'"{side}{quoted}"'
