@@ -143,7 +143,7 @@ def is_written(tables: Tables, lease: Lease, segments: Sequence[Segment]) -> int
         f"SELECT {COLUMNS} FROM acphold.segments WHERE session_id = %s AND last_seq >= %s"
         " AND EXISTS (SELECT FROM acphold.leases WHERE session_id = %s AND epoch = %s)"
         " ORDER BY last_seq LIMIT %s",
-        (lease.session_id, lease.next_seq, lease.session_id, lease.epoch, len(segments)),
+        (lease.session_id, segments[0].first_seq, lease.session_id, lease.epoch, len(segments)),
     ).fetchall()
     found = [segment_of_row(*row) for row in rows]
     wanted = [(one.first_seq, one.last_seq, one.kind, one.raw) for one in segments]

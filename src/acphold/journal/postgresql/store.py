@@ -87,7 +87,11 @@ class RecentAppends:
         if through == end:
             for made, change in due:
                 statement = session_rows.append_statement(lease, made, change)
-                if tables.execute(*statement).fetchone() is None:
+                try:
+                    done: object = tables.execute(*statement).fetchone()
+                except UniqueViolation:  # a renewal and an append saw the same: the other was first
+                    done = session_rows.is_written(tables, lease, made)
+                if done is None:
                     break
             else:
                 log.warning(
