@@ -101,10 +101,10 @@ class Owners(Protocol):
         """
 
     async def owner(self, session_id: str) -> Whose:
-        """Return the owner of the session now; raises UnknownSessionError.
+        """Return the owner of the session now; raises UnknownSessionError."""
 
-        For a session of ours it is quick enough to ask before every prompt.
-        """
+    async def holds(self, lease: Lease) -> bool:
+        """True while the lease stands. Quick: it is asked before every prompt."""
 
     async def owners(self) -> list[Owner]:
         """The live owners that have an address, as far as is known without asking them."""

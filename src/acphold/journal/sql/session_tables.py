@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any, Final, get_origin
 
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import asdict, fields
 
 from acp_wire.surroundings import resolve_folder
@@ -80,8 +79,8 @@ def assignments(change: RowChange | None) -> tuple[list[str], list[Any]]:
 
     A title is set only if no person gave one. Raises OverflowError for a number beyond 64 bits.
     """
-    columns = {} if change is None else asdict(change)
-    columns = {name: value for name, value in columns.items() if value is not UNSET}
+    # Without what is UNSET.
+    columns = {} if change is None else msgspec.to_builtins(change, builtin_types=(bytes,))
     is_given = "given" in columns
     if is_given:
         columns["title"] = columns.pop("given")

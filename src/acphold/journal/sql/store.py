@@ -7,13 +7,14 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from acphold.conversation.history.entries import Run, Segment, now_ms
-from acphold.errors import JournalError, LeaseLostError
+from acphold.errors import JournalError, LeaseLostError, UnknownSessionError
 from acphold.journal import bounds
 from acphold.journal.access import Access
 from acphold.journal.journal import Append, Journal, Lease, Links
@@ -269,6 +270,11 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
             self._addresses = (*addresses,)
         self._retired = self._retired or retiring
         return await self._report([*leases])
+
+    async def holds(self, lease: Lease) -> bool:
+        with suppress(UnknownSessionError):
+            return (await self.owner(lease.session_id)).epoch == lease.epoch
+        return False
 
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
         began, at = perf_counter(), now_ms()

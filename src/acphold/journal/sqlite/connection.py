@@ -251,18 +251,27 @@ def connect(
     return connection
 
 
-@contextmanager
-def writing(connection: Connection) -> Iterator[Connection]:
-    """Run a transaction that commits at the end of the block; an exception rolls it back.
+class writing:
+    """A transaction that commits at the end of the block; an exception rolls it back.
 
     It holds `connection.alone`, so long work has to give way.
     """
-    connection.begin()
-    try:
-        yield connection
-        connection.execute("COMMIT")
-    finally:
-        connection.end()
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> Connection:
+        self._connection.begin()
+        return self._connection
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._connection.execute("COMMIT")
+        finally:
+            self._connection.end()
 
 
 @contextmanager

@@ -63,13 +63,18 @@ class JournalFile:
     `was_open_to_others` is True if anybody else could read it before it was opened now.
     """
 
-    def __init__(self, path: str, connection: Connection, *, was_open: bool) -> None:
+    def __init__(
+        self, path: str, connection: Connection, held: file_system.HeldJournal, *, was_open: bool
+    ) -> None:
         self.path = path
+        self._held = held
         self.connection = connection
         self.was_open_to_others = was_open
         self._has_log = connection.access is READ_WRITE
         self._identity = _identity(path)
         self._own_log = {file: _identity(file) for file in log_files(path)}
+        self._log_path = f"{path}-wal"
+        self._log = self._own_log.get(self._log_path) if self._has_log else None
         self._has_foreign_log = False
         self._changes = 0
 
@@ -82,7 +87,7 @@ class JournalFile:
         NotAJournalError and NewerJournalError; then only the file's mode may have changed.
         """
         with ExitStack() as undo:
-            file_system.hold(path)
+            held = file_system.hold(path)
             undo.callback(file_system.let_go, path)
             fresh = _inspect(path, create=create)
             was_open = _make_private(path)
@@ -125,7 +130,7 @@ class JournalFile:
             except FAULTS as error:
                 raise failure(error, path) from error
             undo.pop_all()
-        return cls(path, connection, was_open=was_open)
+        return cls(path, connection, held, was_open=was_open)
 
     def verify(self) -> None:
         """Raise JournalUnavailableError unless this is still the file at its path, and
@@ -144,7 +149,7 @@ class JournalFile:
                 f"the journal {self.path} was deleted or replaced while it was in use, so acphold "
                 "no longer writes to it; put it back, or restart acphold"
             )
-        if self.is_overwritten():
+        if self._has_other_content():
             self._set_own_log_aside()
             raise errors.JournalUnavailableError(
                 f"the journal {self.path} was overwritten while it was in use, so acphold no "
@@ -161,10 +166,9 @@ class JournalFile:
         JournalBusyError while a reader delays the copying, and JournalUnavailableError if the
         index, too, is another: then the two logs go apart.
         """
-        log_path, index_path = f"{self.path}-wal", f"{self.path}-shm"
-        own = self._own_log.get(log_path)
-        if not self._has_log or own is None or (found := _identity(log_path)) == own:
+        if self._log is None or (found := _identity(self._log_path)) == self._log:
             return
+        log_path, index_path = self._log_path, f"{self.path}-shm"
         self._verify_file()  # the log of a file that was overwritten is set aside
         if found is not None and os.path.getsize(log_path):
             self._has_foreign_log = True
@@ -191,11 +195,15 @@ class JournalFile:
         journal itself has a lower change counter, which otherwise only goes up. Source: sqlite.org,
         Database File Format, 1.3.3 and 1.3.7.
         """
-        if not self._has_log or _identity(self.path) != self._identity:
+        return _identity(self.path) == self._identity and self._has_other_content()
+
+    def _has_other_content(self) -> bool:
+        """The same, for the file that is at its path."""
+        if not self._has_log or self._identity is None:
             return False
         changes = self._changes  # before the file is read: another thread may raise it meanwhile
         try:
-            header = file_system.read_beside(self.path, _HEADER_BYTES)
+            header = self._held.read(self.path, self._identity, _HEADER_BYTES)
         except OSError:
             return True
         found = _changes(header)
@@ -215,7 +223,7 @@ class JournalFile:
     def stand_alone(self) -> None:
         """Make the file complete without other files beside it; nobody else may have it open."""
         self.connection.execute("PRAGMA journal_mode = DELETE")
-        self._has_log = False
+        self._has_log, self._log = False, None
 
     def close(self) -> None:
         """Close the file, and leave any file that has replaced it untouched.

@@ -77,7 +77,7 @@ Identity = tuple[int, int]
 """Device and inode of a file."""
 
 
-class _Journal(Struct):
+class HeldJournal(Struct):
     """A journal that is open in this process: the count of `users`, `descriptors` for reading, and
     the `births` of its files."""
 
@@ -85,15 +85,24 @@ class _Journal(Struct):
     descriptors: dict[Identity, int] = {}
     births: dict[Identity, str] = {}
 
+    def read(self, file: str, identity: Identity, size: int) -> bytes:
+        """The first `size` bytes of this file, which has just been found at this path; raises
+        OSError."""
+        with _changing:
+            known = self.descriptors.get(identity)
+            return os.pread(_descriptor(self, file) if known is None else known, size, 0)
 
-_journals: dict[str, _Journal] = {}
+
+_journals: dict[str, HeldJournal] = {}
 _changing = threading.Lock()
 
 
-def hold(path: str) -> None:
+def hold(path: str) -> HeldJournal:
     """Register a user that is about to open the journal at `path`."""
     with _changing:
-        _journals.setdefault(os.path.realpath(path), _Journal()).users += 1
+        held = _journals.setdefault(os.path.realpath(path), HeldJournal())
+        held.users += 1
+        return held
 
 
 def let_go(path: str) -> None:
@@ -114,7 +123,7 @@ def read_beside(path: str, size: int, suffix: str = "") -> bytes:
         return os.pread(_descriptor(_journals[os.path.realpath(path)], path + suffix), size, 0)
 
 
-def _descriptor(journal: _Journal, file: str) -> int:
+def _descriptor(journal: HeldJournal, file: str) -> int:
     """Return a descriptor of a file of a held journal, opened if there is none yet."""
     found = os.stat(file)
     descriptor = journal.descriptors.get((found.st_dev, found.st_ino))

@@ -205,6 +205,15 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         own_id = None if self._owner is None else self._owner.id
         return await self._ask(lambda tables: leases.whose(tables.connection, session_id, own_id))
 
+    async def holds(self, lease: Lease) -> bool:
+        return await self._when_free(partial(self._holds, lease))
+
+    def _holds(self, lease: Lease) -> bool:
+        connection = (self._file or self._connect(0.0)).connection
+        connection.refuse_newer()
+        stands = "SELECT 1 FROM leases WHERE session = ? AND epoch = ?"
+        return connection.execute(stands, (lease.number, lease.epoch)).fetchone() is not None
+
     async def _report(self, held: Sequence[Lease]) -> list[errors.LeaseLostError]:
         if self._owner is None:
             return []
@@ -397,6 +406,7 @@ class SqliteJournal(SqlJournal[SqliteTables]):
         def attempt() -> T:
             file = self._file or self._connect(0.0)
             file.verify()
+            self._verify_at = now_ms() + bounds.VERIFY_MS
             with writing(file.connection) as connection:
                 return work(SqliteTables(connection))
 
