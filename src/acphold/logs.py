@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Final
 
@@ -37,12 +37,17 @@ def listener() -> logging.Handler | None:
     return _listener.get()
 
 
-@contextmanager
-def heard_by(listener: logging.Handler | None) -> Iterator[None]:
+_AS_IT_IS: Final = nullcontext()
+
+
+def heard_by(listener: logging.Handler | None) -> AbstractContextManager[None]:
     """Have this handler listen to what is logged in the block, and in tasks that begin in it."""
-    if listener is _listener.get():  # tasks of another context cost more
-        yield
-        return
+    # Tasks of another context cost more.
+    return _AS_IT_IS if listener is _listener.get() else _hear_with(listener)
+
+
+@contextmanager
+def _hear_with(listener: logging.Handler | None) -> Iterator[None]:
     token = _listener.set(listener)
     try:
         yield

@@ -179,6 +179,9 @@ class Settling:
         await self.may_end.wait()
         return True
 
+    def look(self) -> None:
+        """There is nothing to write."""
+
 
 async def test_of_many_that_come_to_rest_at_once_some_are_settled_and_nobody_waits_for_the_others(
     monkeypatch: pytest.MonkeyPatch,
@@ -186,7 +189,7 @@ async def test_of_many_that_come_to_rest_at_once_some_are_settled_and_nobody_wai
     monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     room = asyncio.Semaphore(1)
     one, two = Settling(), Settling()
-    first, second = Rest(one.settle, room), Rest(two.settle, room)
+    first, second = Rest(one.settle, one.look, room), Rest(two.settle, two.look, room)
     async with asyncio.timeout(DEADLINE):
         first.begin(positions=False)
         await one.begun.wait()
@@ -205,7 +208,7 @@ async def test_what_comes_to_rest_while_it_is_settled_is_settled_behind_that_but
 ) -> None:
     monkeypatch.setattr(bounds, "REST_SECONDS", 0.0)
     settling = Settling()
-    resting = Rest(settling.settle, asyncio.Semaphore(1))
+    resting = Rest(settling.settle, settling.look, asyncio.Semaphore(1))
     async with asyncio.timeout(DEADLINE):
         resting.begin(positions=False)
         await settling.begun.wait()
@@ -224,7 +227,7 @@ async def test_what_comes_to_rest_while_it_is_settled_is_settled_behind_that_but
 
 async def test_nothing_is_put_together_while_somebody_reads() -> None:
     settling = Settling()
-    resting = Rest(settling.settle, asyncio.Semaphore(1))
+    resting = Rest(settling.settle, settling.look, asyncio.Semaphore(1))
     async with asyncio.timeout(DEADLINE):
         async with resting.reading():
             resting.settle_now()

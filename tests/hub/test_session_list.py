@@ -47,8 +47,9 @@ async def test_a_session_of_the_agent_whose_id_has_a_nul_or_is_none_is_not_taken
         assert sorted(found) == sorted([session, "theirs"])
 
 
+@pytest.mark.parametrize("is_over", [False, True])
 async def test_who_follows_the_list_is_told_of_a_prompt_right_behind_another(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Path, monkeypatch: pytest.MonkeyPatch, is_over: bool
 ) -> None:
     monkeypatch.setattr(
         "acphold.live.hub.bounds.REST_SECONDS", 600.0
@@ -57,7 +58,9 @@ async def test_who_follows_the_list_is_told_of_a_prompt_right_behind_another(
         client, session = await house.opened()
         await house.turn(client, session, "one")
         before = (await house.journal.changes(None)).last
-        await house.turn(client, session, "two")
+        await house.begun(client, session, "two")
+        if is_over:
+            await house.agent.end(session)
         while session not in (await house.journal.changes(before)).session_ids:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

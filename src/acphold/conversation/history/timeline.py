@@ -247,8 +247,10 @@ class _AnswerInEnd(Struct):
 def end_entry(answer: bytes | AcpError) -> bytes:
     """Return the `turn_end` entry of a turn with this answer."""
     if isinstance(answer, bytes):  # it tells neither a failure of ours nor a crash
-        is_plain = members(answer).keys().isdisjoint(("error", "interrupted"))
-        return answer if is_plain else splice(answer, {"error": None, "interrupted": None})
+        may_tell = b"error" in answer or b"interrupted" in answer or b"\\" in answer
+        if not may_tell or members(answer).keys().isdisjoint(("error", "interrupted")):
+            return answer
+        return splice(answer, {"error": None, "interrupted": None})
     return msgspec.json.encode({"error": {"code": answer.code, "message": str(answer)}})
 
 

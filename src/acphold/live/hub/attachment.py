@@ -259,8 +259,9 @@ class Attachment:
                 self.client.send(lines)
             else:  # one message per write: some clients merge or cut text when several updates
                 # arrive in one read
+                send = self.client.send
                 for line in lines[:-1].split(b"\n"):
-                    self.client.send(line + b"\n")
+                    send(line + b"\n")
         self._advance(segment.last_seq)
 
     def lines_of(self, segment: Segment) -> list[bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 
 from acp_wire.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode
 from acp_wire.schema.splice import array, json_value, members, splice
@@ -132,7 +133,8 @@ class Conversation:
 
     async def hear(self, updates: Updates) -> None:
         """Publish the updates that count; if the journal fails, the turn ends with that reason."""
-        self.turns.files.hear(updates)
+        speaks = is_speech(updates.kind, updates.raws)
+        self.turns.files.hear(updates, is_speech=speaks)
         is_own = updates.session_id == self.side.id
         child = None if is_own else self.shared.routes.child(updates.session_id)
         try:
@@ -143,7 +145,7 @@ class Conversation:
                 raws = self.side.counting(updates)
                 if self.side.voice is not Voice.COUNTS:
                     await self.children.look(updates)
-                if is_speech(updates.kind, raws):
+                if speaks:
                     if raws and updates.are_last:
                         self.session.hold("update", raws)  # with the end of the turn
                     elif raws:
@@ -166,7 +168,7 @@ class Conversation:
             or not is_speech(updates.kind, updates.raws)
         ):
             return None
-        self.turns.files.hear(updates)
+        self.turns.files.hear(updates, is_speech=True)
         return Publication("update", updates.raws, is_speech=True)
 
     async def fail(self, error: errors.JournalError) -> None:
@@ -477,14 +479,12 @@ class Conversation:
         self.side.close()
 
 
+_is_chunk = methodcaller("startswith", CHUNK_STARTS)
+
+
 def is_speech(kind: str, raws: Sequence[bytes]) -> bool:
     """Return True if these are only pieces of the agent's messages and thoughts."""
-    if kind != "update":
-        return False
-    for raw in raws:  # noqa: SIM110 — runs for every piece, and a generator takes longer
-        if not raw.startswith(CHUNK_STARTS):
-            return False
-    return True
+    return kind == "update" and all(map(_is_chunk, raws))
 
 
 def _string(raw: bytes | None, field: str) -> str:

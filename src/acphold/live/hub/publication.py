@@ -1,16 +1,13 @@
 """Entries on their way into a session, and the row of the list that changes with them.
 
 Most changes are committed together with the entries that cause them, so they are returned here and
-written by the session's next publication. The time of a prompt is not worth a commit each second;
-a late one is written by itself.
+written by the session's next publication. The time of a prompt is not worth a second write within
+TOUCH_MS: see `HubSession._move_up`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -20,21 +17,19 @@ from acphold.conversation.history.attributes import Attributes, fold_settings, f
 from acphold.conversation.history.entries import QUEUE, TURN_END, milliseconds, now_ms
 from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue, after_entry, after_turn
 from acphold.conversation.history.raw_update import CHUNK_STARTS, ROLES, update_kind
-from acphold.errors import JournalError, LeaseLostError
 from acphold.journal.journal import Append, Lease, Sessions
 from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow
 from acphold.live.agents.interface import HubAgent, update_of
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment
 
-log = logging.getLogger(__name__)
-
-OnLost: TypeAlias = Callable[[LeaseLostError], None]
+FOLDED = frozenset({"update", "params", "settings", QUEUE, TURN_END})
+"""Kinds of entries that may change the attributes or the queue of a session."""
 
 
 class Publication(Struct, frozen=True):
     """Entries of one kind; see `HubSession.publish`. `is_speech` is set if they are known to be
-    speech only: then they change no attributes."""
+    speech only: then they change neither attributes nor queue."""
 
     kind: str
     raws: Sequence[bytes]
@@ -46,8 +41,6 @@ class Publication(Struct, frozen=True):
 
     def after(self, attributes: Attributes) -> Attributes:
         """Return the attributes of the session after these entries, given those before."""
-        if self.is_speech:
-            return attributes
         if self.kind in ("update", "params"):
             for item in self.raws:
                 raw = update_of(self.kind, item)
@@ -86,17 +79,10 @@ class ListedRow:
     """The row of a session that is live here, as the list of sessions shows it.
 
     `untitled` is True until the session has had a title. `is_listed_elsewhere` means that an
-    acphold in front keeps the session in the same journal, too: no list shows it here. `lose` is
-    called if the lease turns out to be lost while nobody awaits a change of the row.
+    acphold in front keeps the session in the same journal, too: no list shows it here.
     """
 
-    def __init__(
-        self,
-        journal: Sessions,
-        lease: Lease,
-        row: SessionRow,
-        lose: OnLost,
-    ) -> None:
+    def __init__(self, journal: Sessions, lease: Lease, row: SessionRow) -> None:
         self.cwd = row.cwd
         self.untitled = False
         self.is_listed_elsewhere = False
@@ -107,12 +93,10 @@ class ListedRow:
         self._ruled = row.ruled
         self._journal = journal
         self._lease = lease
-        self._lose = lose
         self._active = 0  # the time to show, in ms since the epoch; 0 while it is the row's
         self._touched = 0  # as the row has it
         self._is_changed_elsewhere = False  # since the last prompt: it may have been archived
         self._is_agents = False  # the agent has told it, and nothing has begun since
-        self._touching: asyncio.Task[None] | None = None
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -146,14 +130,12 @@ class ListedRow:
 
         How `agent` was started is noted if the session belongs to it.
 
-        Within TOUCH_MS of the last written change nothing is returned; the new time is written
-        later, once for all prompts. `title` stands in the list until a turn has ended.
+        Within TOUCH_MS of the last written change nothing is returned: see the module. `title`
+        stands in the list until a turn has ended.
         """
         self.note_activity()
         is_recent = self._touched <= self._active <= self._touched + bounds.TOUCH_MS
         if is_recent and not self._is_changed_elsewhere:
-            if self._touching is None or self._touching.done():
-                self._touching = asyncio.create_task(self._touch_late(), name="touch")
             return NO_CHANGE
         self._touched, self._is_changed_elsewhere = self._active, False
         shown = UNSET if title is None or not self.untitled else title
@@ -228,17 +210,6 @@ class ListedRow:
             await self.change(RowChange(updated_at=active))
             self._touched = active
 
-    async def _touch_late(self) -> None:
-        """Write the time of a prompt that changed no row, so that followers of the list hear of it
-        before the session comes to rest."""
-        await asyncio.sleep(bounds.TOUCH_MS / 1000)
-        try:
-            await self.move_up()
-        except LeaseLostError as exc:
-            self._lose(exc)
-        except JournalError as exc:  # it is written when the session comes to rest
-            log.info("session %s: cannot move it up in the list yet: %s", self._row.session_id, exc)
-
     # -- times ----------------------------------------------------------------------------
 
     def note_activity(self) -> None:
@@ -259,8 +230,3 @@ class ListedRow:
         """Seconds since the last activity that the journal had when the session was opened here."""
         # Not negative: a clock was set back, or the agent has told a time of its own.
         return max(0, now_ms() - self._row.updated_at) / 1000
-
-    def stop(self) -> None:
-        """Write nothing more by itself."""
-        if self._touching is not None:
-            self._touching.cancel()

@@ -35,13 +35,18 @@ class Rest:
     off.
 
     It is settled once at a time: `settle` returns True if that was possible. That waits for `room`,
-    shared with other sessions: hundreds may come to rest at one moment.
+    shared with other sessions: hundreds may come to rest at one moment. `look` is called TOUCH_MS
+    after a turn, also in the next turn, unless it is settled by then.
     """
 
     def __init__(
-        self, settle: Callable[[], Coroutine[None, None, bool]], room: asyncio.Semaphore
+        self,
+        settle: Callable[[], Coroutine[None, None, bool]],
+        look: Callable[[], None],
+        room: asyncio.Semaphore,
     ) -> None:
         self._settle = settle
+        self._look = look
         self._room = room
         self._failed = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -57,19 +62,19 @@ class Rest:
     def begin(self, *, positions: bool) -> None:
         """Start resting after the last turn; `positions` says that an attached client asks for
         them."""
-        # One timer serves many turns: setting and cancelling it is expensive beside a short turn.
         loop = asyncio.get_running_loop()
-        delay = bounds.UNNOTICED_SECONDS if positions else bounds.REST_SECONDS
-        until = loop.time() + delay
+        now = loop.time()
+        self._until = now + (bounds.UNNOTICED_SECONDS if positions else bounds.REST_SECONDS)
         if self._bookmarks:
-            self._bookmarks = [mark for mark in self._bookmarks if mark.late > loop.time()]
-            until = max([until, *(mark.late for mark in self._bookmarks)])
-        self._until = until
-        if self._timer is not None and self._timer.when() > until:
-            self._timer.cancel()  # it was to wait for a client that has come back
+            self._bookmarks = [mark for mark in self._bookmarks if mark.late > now]
+            self._until = max([self._until, *(mark.late for mark in self._bookmarks)])
+        # One timer serves many turns: setting and cancelling it is expensive beside a short turn.
+        soon = min(self._until, now + bounds.TOUCH_MS / 1000)
+        if self._timer is not None and self._timer.when() > soon:
+            self._timer.cancel()
             self._timer = None
         if self._timer is None:
-            self._timer = loop.call_at(until, self._over)
+            self._timer = loop.call_at(soon, self._over)
 
     def end(self) -> None:
         """Stop resting: a turn begins."""
@@ -80,10 +85,11 @@ class Rest:
 
     def _over(self) -> None:
         self._timer = None
-        if self._until is None:
-            return  # a turn runs; its end begins the next rest
         loop = asyncio.get_running_loop()
-        if self._until > loop.time():
+        if self._until is None:  # a turn runs; its end begins the next rest
+            self._look()
+        elif self._until > loop.time():
+            self._look()
             self._timer = loop.call_at(self._until, self._over)
         elif self._settling is None:
             self.settle_now()

@@ -34,7 +34,7 @@ from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow, merge_changes
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.attachments import Attachments
-from acphold.live.hub.publication import ListedRow, Prepared, Publication
+from acphold.live.hub.publication import FOLDED, ListedRow, Prepared, Publication
 from acphold.live.hub.rest import Rest
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class HubSession:
         self.queue = summary.queue
         self.last_seq = lease.next_seq - 1
         self.attachments = Attachments(self)
-        self.row = ListedRow(journal, lease, row, self.lose)
+        self.row = ListedRow(journal, lease, row)
         self.row.untitled = not row.prompted and summary.attributes.title is None
         self._journal = journal
         self.lease = lease
@@ -73,7 +73,8 @@ class HubSession:
         self.writing = asyncio.Lock()
         """Held by each publication while it commits."""
         self._held: list[Publication] = []
-        self.rest = Rest(self.settle, settling)
+        self.rest = Rest(self.settle, self._move_up, settling)
+        self._moving_up = TaskSet()
 
     # -- publishing -----------------------------------------------------------------------
 
@@ -207,9 +208,11 @@ class HubSession:
         runs: list[entries_of.Run] = []
         for each in publications:
             runs.append((each.kind, each.raws))
-            attributes = each.after(attributes)
-            queue = each.queue_after(queue, last_seq)
-            change = merge_changes(change, each.change)
+            if each.kind in FOLDED and not each.is_speech:
+                attributes = each.after(attributes)
+                queue = each.queue_after(queue, last_seq)
+            if each.change is not NO_CHANGE:
+                change = merge_changes(change, each.change)
             last_seq += len(each.raws)
         if tells_queue := queue is not self.queue:
             change = merge_changes(change, queue_change(queue))
@@ -281,11 +284,7 @@ class HubSession:
 
     async def verify(self) -> None:
         """Raise LeaseLostError unless this process still owns the session."""
-        try:
-            epoch = (await self._journal.owner(self.id)).epoch
-        except errors.UnknownSessionError:
-            epoch = None
-        if epoch == self.lease.epoch:
+        if await self._journal.holds(self.lease):
             return
         for lost in await self._journal.renew([self.lease]):  # tells how it was lost
             self.lose(lost)
@@ -376,10 +375,26 @@ class HubSession:
             return False
         return True
 
+    def _move_up(self) -> None:
+        """Write the time of a prompt that changed no row: followers of the list hear of it before
+        the session comes to rest."""
+
+        async def move_up() -> None:
+            try:
+                await self.row.move_up()
+            except errors.LeaseLostError as exc:
+                self.lose(exc)
+            except errors.JournalError as exc:  # it is written when the session comes to rest
+                log.info("session %s: cannot move it up in the list yet: %s", self.id, exc)
+
+        if self.row.late_time is not None:
+            self._moving_up.start(move_up(), "move up")
+
     def stop(self) -> None:
         """Stop background writes: the session leaves this process."""
         self.rest.stop()
-        self.row.stop()
+        for task in self._moving_up:
+            task.cancel()
 
     async def aclose(self) -> None:
         """Detach all clients, settle for a moment, release the lease."""

@@ -277,11 +277,11 @@ class TurnFiles(Struct, eq=False):
     _last_turn: int = -1  # the one before
     _news: AgentNews = AgentNews.NOTHING
 
-    def hear(self, updates: Updates) -> None:
+    def hear(self, updates: Updates, *, is_speech: bool) -> None:
         """Note what the agent says."""
         if self._news is AgentNews.NOTHING:
             self._news = AgentNews.WORDS
-        if self._news is AgentNews.WORDS:
+        if self._news is AgentNews.WORDS and not is_speech:
             for raw in updates.raws:
                 if not raw.startswith(CHUNK_STARTS) and b'"tool_call' in raw:
                     self._news = AgentNews.WORK

@@ -354,11 +354,9 @@ class Turns(Struct, eq=False):
         Before that, close what is open in it and give the session a title: they are part of the
         turn.
         """
-        if turn.is_over:
-            return  # answered for already
         async with turn.ending:
             if turn.is_over:
-                return  # ended meanwhile
+                return
             try:
                 if self._unrecorded is not None:
                     await self.record_failure()
@@ -392,8 +390,7 @@ class Turns(Struct, eq=False):
                 )
                 if title is not None:
                     self._shared.follow_title(self._session.row.cwd)
-                if not turn.is_over:  # the session may have been lost meanwhile
-                    self._dequeue(turn, lambda: turn_end(entry, 0).outcome)
+                self._dequeue(turn, lambda: turn_end(entry, 0).outcome)
             except errors.JournalError as exc:
                 self._unrecorded = exc
                 self._conclude(turn, exc)
@@ -426,6 +423,8 @@ class Turns(Struct, eq=False):
             self._dequeue(turn, lambda: outcome)
 
     def _dequeue(self, turn: PromptTurn, how: Callable[[], TurnOutcome]) -> None:
+        if turn.is_over:  # the session may have been lost meanwhile
+            return
         turn.conclude()
         if log.isEnabledFor(logging.DEBUG):
             self.log_step("%s after %.3f s", how(), monotonic() - turn.arrived, turn=turn)

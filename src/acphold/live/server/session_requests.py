@@ -98,9 +98,11 @@ class SessionRequests(Struct, eq=False):
                 request.reply(answer)
 
             turn = PromptTurn(params, prompt, author, reply, "" if sent is None else sent.id)
-            self._give_up_on_cancel(conversation, request, turn)
+            is_cancelled = request.is_answered
+            if not is_cancelled:
+                self._give_up_on_cancel(conversation, request, turn)
             with heard_by(conversation.shared.heard):  # also if it is of another desk
-                conversation.turns.begin(turn, is_cancelled=request.is_answered)
+                conversation.turns.begin(turn, is_cancelled=is_cancelled)
 
         if sent is None or sent.after is None:
             if sent is not None and conversation.turns.find(sent.id) is not None:
@@ -153,7 +155,8 @@ class SessionRequests(Struct, eq=False):
             raise errors.InvalidParamsError(f"another client has sent the prompt {sent.id!r}")
         turn.author = conversation.session.attachments.of(self._client)
         turn.reply = request.reply
-        self._give_up_on_cancel(conversation, request, turn)
+        if not request.is_answered:
+            self._give_up_on_cancel(conversation, request, turn)
         return True
 
     async def _repeat(
@@ -184,8 +187,7 @@ class SessionRequests(Struct, eq=False):
             if not self._peer.is_lost:  # the turn of a client that has gone continues
                 conversation.turns.give_up(turn)
 
-        if not request.is_answered:
-            request.on_cancel = give_up
+        request.on_cancel = give_up
 
     async def cancel(self, params: bytes) -> None:
         """Handle `session/cancel`, for one prompt if the params name it."""
