@@ -42,6 +42,9 @@ def _run(arguments: list[str]) -> None:
         from acphold.faces.cli.start import start_named, start_wrap
 
         sys.exit(start_wrap(words) if "--" in words else start_named(words))
+    import gc
+
+    gc.disable()  # imported modules stay; looking for garbage in them is a tenth of `acphold list`
     if arguments[:1] == ["daemon"] and len(arguments) in (2, 3):
         if len(arguments) == 3:  # systemd has started us
             from acp_wire.processes.transient_service import take_streams
@@ -58,16 +61,15 @@ def _run(arguments: list[str]) -> None:
             held = lock_and_begin(arguments[1])
         except OSError:
             held = None  # it is tried again below, where the reason is reported
-        from acp_wire.transports.late_tls import load_asyncio
+        from acp_wire.transports.late_tls import load_asyncio, load_msgspec
 
         load_asyncio()  # before anything else imports it
+        load_msgspec()
         from acphold.faces.cli.daemon import start_daemon
 
         sys.exit(start_daemon(arguments[1], held))
-    import gc
     import signal
 
-    gc.disable()  # imported modules stay; looking for garbage in them is a tenth of `acphold list`
     # Before a command has begun there is nothing to clean up: Ctrl-C ends us without a word, even
     # in the middle of an import. If SIGINT is ignored, as after `nohup`, it stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

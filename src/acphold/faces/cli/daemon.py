@@ -10,6 +10,7 @@ runs.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -72,6 +73,8 @@ def start_daemon(path: str, held: int | None) -> int:
         _normalise()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal and the login may end before us
         start_daemon_log()
+        gc.freeze()
+        gc.enable()
         asyncio.run(_serve(path, held, default_location(), is_in_background=True))
     except (AcpError, OSError) as exc:
         report(f"{JOURNAL_FAILED if isinstance(exc, JournalError) else FAILED} {exc}")
