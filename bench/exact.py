@@ -2,7 +2,7 @@
 
 A hub, or an agent of the library, runs in a process of its own. Its client, and the program of the
 agent, are at the other end of connections in memory: each message is answered in a later step of
-the loop, and its clock stands still while anything works, so every run takes the same steps. A
+the loop, and its clocks stand still while anything works, so every run takes the same steps. A
 tracer counts bytecodes, except those of this module: of the loop until the answer, and of all
 threads in the BEHIND_SECONDS after it. `python -m bench.exact KIND WORK` prints them as JSON.
 """
@@ -54,8 +54,14 @@ UPDATE: Final = (
     b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"%b"}}}}\n'
 ) % TEXT.encode()
 
+PAUSE: Final = "prompt after a pause"
+"""Behind more than a second: the session moves up in the list, which is written."""
+
 KINDS: Final = ("hub", "library")
-WORK: Final = ("prompt", "prompt with ten updates", "load of 1,000", "one more client")
+WORK: Final = (
+    *("prompt", PAUSE, "prompt with ten updates", "prompt with ten updates apart"),
+    *("load of 1,000", "one more client"),
+)
 GOALS: Final = {
     ("hub", "prompt"): 5_800,
     ("hub", "prompt with ten updates"): 8_800,
@@ -131,9 +137,16 @@ CONNECT: Final = sqlite3.connect
 
 class QuickClock(selectors.DefaultSelector):
     """The selector and the clock of a loop that waits for no timer: if nothing else happens within
-    THREAD_SECONDS, its time has come."""
+    THREAD_SECONDS, its time has come. The clock on the wall goes with it only if it `has_pauses`;
+    otherwise all happens in one moment of that."""
 
     now = 0.0
+    has_pauses = False
+    began = time.time_ns()
+
+    def wall(self) -> int:
+        """Return the time on the wall; see `time.time_ns`."""
+        return self.began + int(self.now * 1e9) * self.has_pauses
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return what is ready; see `selectors.BaseSelector.select`."""
@@ -144,9 +157,11 @@ class QuickClock(selectors.DefaultSelector):
         return ready
 
 
-def _quick_loop() -> asyncio.AbstractEventLoop:
+def quick_loop(work: str) -> asyncio.AbstractEventLoop:
     """Return a loop with such a clock; acphold, which is imported later, has the same."""
     clock = QuickClock()
+    clock.has_pauses = work == PAUSE
+    time.time_ns = clock.wall
     loop = asyncio.SelectorEventLoop(clock)
     loop.time = time.monotonic = lambda: clock.now  # type: ignore[method-assign]
     return loop
@@ -200,13 +215,15 @@ class LockStep:
 
 
 class ScriptedProgram:
-    """The program of an agent without a process; a prompt says how many updates it wants."""
+    """The program of an agent without a process; a prompt says how many updates it wants, and
+    whether in one read or `apart`."""
 
     pid, returncode = 1, None
 
     def __init__(self, *_: object, **__: object) -> None:
         self.transport = LockStep(self._answer)
-        self._end = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.create_future()
 
     def _answer(self, data: bytes) -> bytes:
         answers = []
@@ -218,7 +235,10 @@ class ScriptedProgram:
                 case "session/new":
                     result = {"sessionId": "scripted"}
                 case "session/prompt":
-                    answers.append(UPDATE * int(message["params"]["prompt"][0]["text"]))
+                    updates, apart = _wanted(message["params"]["prompt"][0]["text"])
+                    for _ in range(updates * apart):
+                        self._loop.call_soon(self.transport.deliver, UPDATE)
+                    answers.append(UPDATE * (updates * (not apart)))
                 case _:
                     continue
             answers.append(_line(id=message["id"], result=result))
@@ -237,6 +257,11 @@ class ScriptedProgram:
     def last_words(self) -> str:
         """Return what it said last: nothing."""
         return ""
+
+
+def _wanted(text: str) -> tuple[int, bool]:
+    number, _, apart = text.partition(" ")
+    return int(number), bool(apart)
 
 
 def _line(**members: object) -> bytes:
@@ -269,9 +294,9 @@ class Client:
         self.transport.deliver(_line(id=self._last, method=method, params=params))
         return await answer
 
-    async def prompt(self, session_id: str, updates: int) -> None:
-        """Run a turn with this number of updates."""
-        block = {"type": "text", "text": str(updates)}
+    async def prompt(self, session_id: str, updates: str) -> None:
+        """Run a turn with so many updates, "10" or "10 apart"."""
+        block = {"type": "text", "text": updates}
         await self.call("session/prompt", sessionId=session_id, prompt=[block])
 
 
@@ -289,8 +314,11 @@ def _service(kind: str, journal: str) -> Service:
 
         @agent.prompt
         async def answer(turn: acphold.Turn) -> None:
-            for _ in range(int(turn.text)):
+            updates, apart = _wanted(turn.text)
+            for _ in range(updates):
                 await turn.say(TEXT)
+                if apart:
+                    await asyncio.sleep(0)
 
         return service_of(agent._definition, AgentOptions(journal=journal, snapshots=False))
     here = Surroundings.here()
@@ -318,7 +346,8 @@ async def _measure(kind: str, work: str, folder: str) -> Cost:
         await client.call("initialize", protocolVersion=1, clientCapabilities={})
         opened = await client.call("session/new", cwd=folder, mcpServers=[])
         session_id = opened["sessionId"]
-        updates = 10 if work in ("prompt with ten updates", "one more client") else 0
+        updates = "10" if work in ("prompt with ten updates", "one more client") else "0"
+        updates = "10 apart" if work.endswith("apart") else updates
         for _ in range(WARM_UP):
             await client.prompt(session_id, updates)
         others: list[asyncio.Task[None]] = []
@@ -334,7 +363,7 @@ async def _measure(kind: str, work: str, folder: str) -> Cost:
             other = await come()
             await other.call("session/load", sessionId=session_id, cwd=folder, mcpServers=[])
         elif work == "load of 1,000":
-            await client.prompt(session_id, HISTORY)
+            await client.prompt(session_id, str(HISTORY))
             other = await come()
             opening = {"sessionId": session_id, "cwd": folder, "mcpServers": []}
             run = partial(other.call, "session/load", **opening)
@@ -394,6 +423,9 @@ def figures(run: Run) -> Iterator[Figure]:
 
 if __name__ == "__main__":
     (given_kind, given_work) = sys.argv[1:]
-    with TemporaryDirectory() as place, asyncio.Runner(loop_factory=_quick_loop) as runner:
+    with (
+        TemporaryDirectory() as place,
+        asyncio.Runner(loop_factory=partial(quick_loop, given_work)) as runner,
+    ):
         found = runner.run(_measure(given_kind, given_work, place))
         print(msgspec.json.encode(found).decode())
