@@ -14,6 +14,7 @@ from bench.table import Figure, Table
 MEASUREMENTS = (
     "last_release",
     "exact",
+    "exact_processes",
     "cold_start",
     "latency",
     "throughput",

@@ -74,7 +74,7 @@ def _first_answer(command: Command) -> float:
 
 def _at_rest(run: Run, journal: Path, wire: Wire) -> Iterator[Figure]:
     wait_until_settled(journal, wire)
-    daemon = _daemon()
+    daemon = daemon_pid()
     yield Figure("daemon with one session: memory", "MiB", [resident(daemon)], goals=(Goal(34.0),))
     sleep(run.size(45, 2))  # the agents of the fronts above end half a minute after these
     before = _processor_seconds(daemon)
@@ -114,7 +114,7 @@ def _eight(run: Run, front: Command, alone: Command) -> Iterator[Figure]:
                 wires = [stack.enter_context(session_with(command)) for _ in range(EDITORS)]
                 sleep(2.0)  # their turns have come to rest
                 pids = [wire.process.pid for wire in wires]
-                pids += [_daemon()] if name == "daemon" else []
+                pids += [daemon_pid()] if name == "daemon" else []
                 memory[name].append(sum(map(_share_of_memory, pids)))
                 before = sum(map(_processor_seconds, pids))
                 for wire in wires * PROMPTS:
@@ -149,6 +149,7 @@ def _processes() -> list[dict[str, int]]:
     return [json.loads(line) for line in told.stdout.splitlines()]
 
 
-def _daemon() -> int:
+def daemon_pid() -> int:
+    """Return the process of the daemon that has a front."""
     [process] = [it for it in _processes() if it["fronts"]]
     return process["pid"]

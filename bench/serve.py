@@ -68,6 +68,7 @@ class Server:
         self.url = url
         self.token = token
         self.pair = pair
+        self.pids = pids
         self._processes = [psutil.Process(pid) for pid in pids]
 
     @property
