@@ -47,6 +47,8 @@ class MemoryProgram:
             message = json.loads(line)
             if "id" in message and "method" in message:
                 self._take(message["id"], message["method"], message["params"])
+            elif message.get("method") == "session/cancel":
+                self._ours.send({"id": self.long, "result": {"stopReason": "cancelled"}})
         self.ended.set()
 
     def _take(self, id_: int, method: str, params: dict[str, Any]) -> None:
@@ -70,6 +72,7 @@ class MemoryProgram:
             self.world.prompts.append((text, self, dict(self.where)))
             self.world.news.set()
             if text == "long":
+                self.long = id_
                 return
             result = {"stopReason": "end_turn"}
         self._ours.send({"id": id_, "result": result})

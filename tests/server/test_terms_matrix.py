@@ -3,7 +3,8 @@ that its sender did not choose, and a program knows its terms before a session i
 
     kind        what the first editor has chosen
     who         the client that prompts, which another editor has chosen otherwise
-    how         it opens the session after what happened, or has it open before
+    how         it opens the session after what happened, or has it open before, or opens it in a
+                turn of the first
     happened    to the agent, to the background process, or to the sign-in
     can         what the agent offers
 """
@@ -31,7 +32,7 @@ from tests.server.agents_in_memory import KEY, TELLING, Where, World
 
 KINDS: Final = ("nothing", "variable", "authenticate", "providers")
 WHO: Final = ("first", "reloaded", "second", "queue", "token", "page", "ask", "gone")
-HOW: Final = ("opens", "prompts")
+HOW: Final = ("opens", "prompts", "opens in a turn")
 HAPPENED: Final = ("nothing", "killed idle", "killed in a turn", "daemon killed", "logged out")
 CAN: Final[dict[str, dict[str, Any]]] = {
     "nothing": {},
@@ -42,6 +43,9 @@ CAN: Final[dict[str, dict[str, Any]]] = {
 }
 
 GUEST: Final = Principal(name="a token", tenant="", scopes=frozenset({"watch", "prompt"}))
+
+TAKING: Final = "take a session at rest"
+"""The task that has a session come to another desk once nothing runs in it."""
 
 REFUSALS: Final = ("terms of another client", "stood on")
 
@@ -166,10 +170,19 @@ async def play(case: Case, journal: Path, patch: pytest.MonkeyPatch) -> None:
         first = await houses.come("first")
         session = await first.new()
         assert await try_prompt(first, session, "one") == ""
-        if case.how == "prompts" and case.happened != "daemon killed":
+        if case.how != "opens" and case.happened != "daemon killed":
             comer = first if case.who in ("first", "queue") else await houses.come(case.who)
+            turn = None
+            if case.how == "opens in a turn":
+                turn = asyncio.ensure_future(try_prompt(first, session, "long"))
+                await world.until_prompted("long")
             if comer is not first:
                 await comer.load(session)
+            if turn is not None:
+                first.tell("session/cancel", {"sessionId": session})
+                assert await turn == ""
+                taking = [it for it in asyncio.all_tasks() if it.get_name() == TAKING]
+                await asyncio.gather(*taking)
         if case.happened == "daemon killed":
             if case.who == "queue":
                 turn = asyncio.ensure_future(try_prompt(first, session, "long"))
@@ -234,17 +247,21 @@ def judge(case: Case, world: World, before: int) -> None:
     is_chosen_and_lost = is_lost and case.kind in ("authenticate", "providers")
     must_be_answered = (
         (case.who in ("page", "token", "ask", "gone") and not is_chosen_and_lost)
-        or (case.who == "reloaded" and not (logged_out and case.how == "prompts"))
+        or (case.who == "reloaded" and not (logged_out and case.how != "opens"))
         or (case.who == "first" and case.how == "opens")
         or (case.who == "second" and case.kind == "nothing")
-        or (case.who == "second" and case.how == "opens" and case.can.startswith(("load,", "res")))
+        or (
+            case.who == "second"
+            and (case.how == "opens" or (case.how != "prompts" and case.happened == "nothing"))
+            and case.can.startswith(("load,", "res"))
+        )
         or (case.who == "queue" and not is_lost)
     )
     assert got or not must_be_answered, case
     for program in world.programs[before:]:
         assert program.told_late == [], (case, program.asked)
     # A prompt starts nothing but what had ended.
-    if case.how == "prompts" and not is_lost:
+    if case.how != "opens" and not is_lost:
         assert len(world.programs) - before <= (1 if "killed" in case.happened else 0), case
 
 

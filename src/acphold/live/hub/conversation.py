@@ -71,6 +71,8 @@ class Conversation:
 
     def _come_to(self, shared: SharedParts, setup: Setup, *, cut_off: bool) -> None:
         session = self.session
+        self.when_at_rest: Callable[[], None] | None = None
+        """What another desk has to be told once less runs here: the session may come to it."""
         agent, journal, routes = shared.agent, shared.journal, shared.routes
         self.side = side = AgentSession(agent, routes, session.id, setup)
         self.children = Children(session, side, routes, journal)
@@ -81,6 +83,8 @@ class Conversation:
 
         def go_on() -> None:  # a turn or a question has ended
             self.waiting.look()
+            if self.when_at_rest is not None:
+                self.when_at_rest()
 
         self.questions = questions = Questions(
             *(session, side, shared.options, alerts, shared.tasks, self.standing),

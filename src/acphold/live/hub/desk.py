@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from uuid import uuid4
 
 from acp_wire import schema
@@ -99,6 +100,7 @@ class Desk:
             self._follow_title,
         )
         self._following = TaskSet()
+        self._taking = TaskSet()
         self._adoption = Adoption(hub, agents, self._shared)
         self.listed = ListedSessions(
             journal, self.keep, hub.closing, hub.look_at, self.agent.surroundings
@@ -148,7 +150,7 @@ class Desk:
         await self.hub.end_closing()
         # The agent ends right after its turns: it must not run on meanwhile.
         await self.hub.end_turns(self.conversations)
-        await end(*self._following)  # the end of a first turn begins one
+        await end(*self._following, *self._taking)  # the end of a turn begins them
         for conversation in self.conversations:
             # A restoring that starts the agent would hold up the agent's end until it has
             # started.
@@ -547,6 +549,10 @@ class Desk:
                 log.warning("session %s: %s", conversation.id, exc)
             if starts and not setup.joins:
                 conversation.side.open_with(setup)
+            if starts and client is not None and self.agent.key in client.terms:
+                is_here = self._is_own(conversation)
+                again = None if is_here else partial(self._take_at_rest, client, session_id, setup)
+                conversation.when_at_rest = again
         if not setup.joins:
             await conversation.session.row.open_in(setup.cwd, setup.additional_directories)
         if starts:
@@ -555,6 +561,23 @@ class Desk:
             is_moved = moves and row.agent != self.agent.key and self._is_own(conversation)
             await conversation.waiting.note_terms(anew=is_moved)
         return conversation
+
+    def _take_at_rest(self, client: Client, session_id: str, setup: Setup) -> None:
+        """Have a session come here that was busy when a client with other terms opened it, if
+        nothing runs in it now, and the client still has it open."""
+
+        async def take() -> None:
+            async with self.hub.alone(session_id):
+                live = self.hub.live.get(session_id)
+                if live is None or self.is_closing or not takes_over(live, self, client):
+                    return
+                if any(it.client is client for it in live.session.attachments):
+                    try:
+                        await self._wake(client, session_id, setup, starts=True)
+                    except errors.AcpError as exc:  # a prompt of the client is refused
+                        log.warning("session %s stays where it is: %s", session_id, exc)
+
+        self._taking.start(take(), "take a session at rest")
 
     # -- closing --------------------------------------------------------------------------
 
