@@ -9,10 +9,13 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from acphold.imports import Home
+from acphold.imports import Home, Intake
 from acphold.imports.aider import HISTORY, READER
 from acphold.imports.sources import FOLDERS
+from acphold.journal.journal import Journal
+from acphold.journal.rows import ListFilter
 from tests.imports.told import Story, sources
 
 
@@ -168,3 +171,20 @@ def test_the_file_that_the_environment_names_is_read(tmp_path: Path) -> None:
     (source,) = READER.find(home)
     assert Story(READER, source).said() == [("user", "Hello.")]
     assert json.loads(Story(READER, source).entries[0].raw) == [{"type": "text", "text": "Hello."}]
+
+
+async def test_a_project_that_was_moved_has_the_same_chats(opened: Journal, tmp_path: Path) -> None:
+    async def take(place: str, *said: str, **more: str) -> list[tuple[str, str]]:
+        project(tmp_path / place, BEGUN, "\n#### One.  \n\nFirst.\n\n", *said)
+        (source,) = sources(READER, tmp_path / place)
+        await Intake(opened).take(replace(source, **more), READER)
+        rows = await opened.page(ListFilter())
+        return [(row.session_id, str(row.message_count)) for row in rows]
+
+    (source,) = [*sources(READER, project(tmp_path / "1", BEGUN, "\n#### One.  \n").parents[2])]
+    its_id = source.default_id  # as an earlier release called and knew it
+    assert await take("1", session_id=its_id, kept_as="") == [(its_id, "2")]
+    assert await take("1") == [(its_id, "2")]
+    assert await take("2", "\n#### Two.  \n\nSecond.\n\n") == [(its_id, "4")]
+    await opened.delete(its_id)
+    assert await take("2") == []

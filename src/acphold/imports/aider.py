@@ -3,8 +3,8 @@
 A chat begins with a line that has its time. Each line of a prompt begins with `#### `, each line of
 aider itself with `> `, and both end in two spaces; all other lines are the model's answer. An edit
 is in the answer, and a line of aider's says if it was made. The times of prompts are in
-`.aider.input.history` beside it. aider gives its chats no names: a chat is named by its file and
-start time.
+`.aider.input.history` beside it. aider gives its chats no names: a chat is known by its start time
+and the name of its folder, wherever that lies; its session is called after the whole path.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def find(home: Home) -> Iterator[Source]:
             yield replace(
                 source,
                 session_id=chat.name,
+                kept_as=chat.name_here,
                 size=chat.size,
                 changed_at=chat.ended,
                 item=str(chat.offset),
@@ -83,6 +84,7 @@ class _AiderChat(NamedTuple):
     """One of the chats in a file: its place, and its time (ns)."""
 
     name: str
+    name_here: str
     offset: int
     size: int
     began: int
@@ -104,12 +106,18 @@ def _chats(file: str, changed_at: int) -> list[_AiderChat]:
     for place, (offset, began, words) in enumerate(begun):
         twin = twins[words]  # two may have begun within one second
         twins[words] += 1
-        digest = blake2b(f"{file}\n{words}\n{twin}".encode(errors="replace"), digest_size=6)
+        at = words.replace(" ", "T").replace(":", "")
+        name, name_here = (
+            f"{at}-{blake2b(it.encode(errors='replace'), digest_size=6).hexdigest()}"
+            for it in (
+                f"{os.path.basename(os.path.dirname(file))}\n{words}\n{twin}",
+                f"{file}\n{words}\n{twin}",
+            )
+        )
         is_last = place + 1 == len(begun)
         until = end if is_last else begun[place + 1][0]
         ended = changed_at if is_last else begun[place + 1][1]
-        name = f"{words.replace(' ', 'T').replace(':', '')}-{digest.hexdigest()}"
-        chats.append(_AiderChat(name, offset, until - offset, began, ended))
+        chats.append(_AiderChat(name, name_here, offset, until - offset, began, ended))
     return chats
 
 

@@ -190,8 +190,11 @@ class Intake:
     async def _expect(self, source: Source, row: SessionRow | None, reader: Reader) -> Outcome:
         if row is None:
             agent = source.agent or reader.key
-            gone = await is_forgotten(self._journal, agent, source.downstream_id)
-            return "deleted" if gone else "new"
+            gone = [
+                await is_forgotten(self._journal, agent, name)
+                for name in {source.downstream_id, source.default_id}
+            ]
+            return "deleted" if any(gone) else "new"
         if _is_only_listed(row):
             return "new"
         end = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
@@ -428,7 +431,9 @@ class Intake:
                 left = [turns[n] for n in compared.left]
                 if left:
                     await self._put_aside(source, row, left, row.session_id)
-                writing = SessionWriter(self._journal, lease, source, None, row, before)
+                is_unlinked = source.kept_as and row.downstream_id == source.kept_as
+                link = (row.agent, source.downstream_id) if is_unlinked else None
+                writing = SessionWriter(self._journal, lease, source, link, row, before)
                 await self._make_room(writing, compared, piece, turns, anew)
             if await writing.take_in(piece):
                 outcome = "grown"
