@@ -91,33 +91,41 @@ def _of_one_file(run: Run) -> Iterator[Figure]:
 
 def _of_copies(run: Run) -> Iterator[Figure]:
     """One conversation in two copies, one of them older; the newer one grows."""
-    home, journal = run.fresh("copies"), run.fresh("copies.db")
     turns = run.size(COPIED_TURNS, COPIED_TURNS // 10)
+    session_id, at = "00000001-1111-4222-8333-444444444444", 1_790_000_000
+    rollout = f"rollout-2026-10-01T00-00-00-{session_id}"
+    for name, own, copy in (
+        ("claude", f".claude/projects/-p0/{session_id}", f".claude/projects/-copy/{session_id}"),
+        ("codex", f".codex/sessions/2026/{rollout}", f".codex/sessions/backup/{rollout}"),
+    ):
+        home, journal = run.fresh(f"copies-{name}"), run.fresh(f"copies-{name}.db")
 
-    def write(folder: str, turns: int) -> int:
-        session_id, random = "00000001-1111-4222-8333-444444444444", Random(13)
-        path = home / ".claude/projects" / folder / f"{session_id}.jsonl"
-        return _write(
-            path, _claude(session_id, 1_790_000_000, 0, random, _Code(random), turns), time.time()
+        def write(place: str, turns: int, *, name: str = name, home: Path = home) -> int:
+            random = Random(13)
+            code = _Code(random)
+            if name == "claude":
+                lines = _claude(session_id, at, 0, random, code, turns)
+            else:
+                lines = _codex(session_id, at, random, code, turns)
+            return _write(home / f"{place}.jsonl", lines, time.time())
+
+        size = write(own, turns)
+        write(copy, turns // 2)
+        yield Figure(
+            f"{name}: one of {size / 1e6:,.0f} MB in two copies: CPU of the first import",
+            "s",
+            [asyncio.run(_spend(name, home, journal))],
         )
-
-    size = write("-home-ada-p0", turns)
-    write("-home-ada-copy", turns // 2)
-    yield Figure(
-        f"one of {size / 1e6:,.0f} MB in two copies: CPU of the first import",
-        "s",
-        [asyncio.run(_spend(home, journal))],
-    )
-    write("-home-ada-p0", turns + 1)
-    spent = asyncio.run(_spend(home, journal))
-    yield Figure("  grown by a turn", "ms", [1000 * spent], goals=(Goal(100),))
-    spent = asyncio.run(_spend(home, journal))
-    yield Figure("  with nothing new", "ms", [1000 * spent])
+        write(own, turns + 1)
+        spent = asyncio.run(_spend(name, home, journal))
+        yield Figure("  grown by a turn", "ms", [1000 * spent], goals=(Goal(100),))
+        spent = asyncio.run(_spend(name, home, journal))
+        yield Figure("  with nothing new", "ms", [1000 * spent])
 
 
-async def _spend(home: Path, journal: Path) -> float:
-    """Import the conversations of Claude Code; the seconds of CPU."""
-    reading = reader("claude")
+async def _spend(name: str, home: Path, journal: Path) -> float:
+    """Import the conversations of a program; the seconds of CPU."""
+    reading = reader(name)
     opened = open_journal(journal, create=True)
     try:
         began = time.process_time()

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from acphold.imports.codex_threads import (
     FOLDERS,
+    PROMPTS,
     ROWS,
     TURN_STARTED,
     Thread,
@@ -186,9 +187,14 @@ def read(source: Source, writer: EntryWriter) -> Iterator[None]:
         missed.count_abandoned(sum(len(turns) for turns, _ in thread.left_behind()))
     for stretch in thread.stretches(missed):
         converter.shown = _shown_in(stretch.path, stretch.begin)
+        is_placed = False  # the turn that begins
         for offset, record in stretch.records(missed):
-            if event_of(record)[0] in TURN_STARTED:
-                writer.offset = offset
+            kind, payload = event_of(record)
+            begins = kind in TURN_STARTED
+            if begins or (not is_placed and text(payload, "role") == "user"):
+                writer.offset, is_placed = offset, True
+            elif kind in PROMPTS:
+                is_placed = False
             converter.take(record)
             yield
     converter.tell_unfinished()

@@ -31,7 +31,7 @@ _ID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAME: Final = re.compile(rf"rollout-.*?-({_ID})(?:_({_ID}))?\.jsonl")
 _ROLLED_BACK: Final = b'"thread_rolled_back"'
 TURN_STARTED: Final = ("task_started", "turn_started")
-_PROMPTS: Final = ("user_message", "UserMessage")
+PROMPTS: Final = ("user_message", "UserMessage")
 
 
 class RolloutName(NamedTuple):
@@ -128,7 +128,7 @@ class _File:
             kind, event = event_of(record)
             if kind in TURN_STARTED:
                 begin, turn = place, text(event, "turn_id")
-            elif kind in _PROMPTS:
+            elif kind in PROMPTS:
                 self.taken_back += waiting
                 waiting = []
                 self.prompts.append(_Prompt(begin or place, place, turn or str(place)))
