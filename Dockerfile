@@ -7,7 +7,7 @@
 FROM python:3.13-slim AS build
 WORKDIR /source
 COPY . .
-RUN ACPHOLD_PINS=1 pip wheel --no-cache-dir --wheel-dir /wheels ./wire ./check ".[all]"
+RUN pip wheel --no-cache-dir --wheel-dir /wheels ./wire ./check ".[all]"
 
 FROM python:3.13-slim
 # hadolint ignore=DL3013

@@ -152,7 +152,7 @@ $(VENV)/.compiled: $(VENV)/.installed
 	touch $@
 
 PROJECTS := wire check
-INSTALL = ACPHOLD_PINS=1 $(BIN)/python -m pip install --quiet --no-compile $(PROJECTS:%=--editable %)
+INSTALL = ACPHOLD_FOLDERS=0 $(BIN)/python -m pip install --quiet --no-compile $(PROJECTS:%=--editable %)
 
 $(VENV)/.installed: pyproject.toml $(PROJECTS:%=%/pyproject.toml)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)  # one that is there keeps its Python

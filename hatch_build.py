@@ -35,6 +35,8 @@ MADE = ("built", "node_modules")
 
 BUILD_SECONDS = 600.0
 
+FOLDERS = "ACPHOLD_FOLDERS"
+
 
 def get_requires_for_build_sdist(config_settings: dict[str, Any] | None = None) -> list[str]:
     return [*backend.get_requires_for_build_sdist(config_settings), *_required()]
@@ -44,25 +46,33 @@ def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) 
     return [*backend.get_requires_for_build_wheel(config_settings), *_required()]
 
 
+def prepare_metadata_for_build_editable(folder: str, *args: Any) -> str:
+    os.environ.setdefault(FOLDERS, "1")
+    return str(backend.prepare_metadata_for_build_editable(folder, *args))
+
+
+def build_editable(folder: str, *args: Any) -> str:
+    os.environ.setdefault(FOLDERS, "1")
+    return str(backend.build_editable(folder, *args))
+
+
 def _required() -> list[str]:
     return [] if is_built(ROOT / PAGE) else [NODE]
 
 
 class Siblings(MetadataHookInterface):
-    """Adds the distributions of this repository to the dependencies.
+    """Adds the distributions of this repository to the dependencies: the version of this release.
 
-    In a checkout they are folders. A release names their version, and so does `make`, which
-    installs all of them to be edited: then ACPHOLD_PINS is set.
+    ACPHOLD_FOLDERS=1 names their folders instead, for an install from a checkout; such a wheel is
+    of use on this machine alone. So does an editable install, unless it is 0.
     """
 
     def update(self, metadata: dict[str, Any]) -> None:
-        version = metadata["version"]
-        folders = {f"acp-{name}": ROOT / name for name in ("wire", "check")}
-        is_pinned = os.environ.get("ACPHOLD_PINS") or not folders["acp-wire"].is_dir()
-        siblings = [
-            f"{name}=={version}" if is_pinned else f"{name} @ {folder.as_uri()}"
-            for name, folder in folders.items()
-        ]
+        names, version = ("wire", "check"), metadata["version"]
+        if os.environ.get(FOLDERS, "0") == "0":
+            siblings = [f"acp-{name}=={version}" for name in names]
+        else:
+            siblings = [f"acp-{name} @ {(ROOT / name).as_uri()}" for name in names]
         metadata["dependencies"] = [*siblings, *self.config["dependencies"]]
 
 

@@ -13,7 +13,7 @@ import sys
 import tarfile
 import venv
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from shutil import copy, rmtree
 from tempfile import TemporaryDirectory
@@ -54,7 +54,7 @@ def main(dist: Path = ROOT / "dist") -> None:
         _run(sys.executable, "-m", "twine", "check", "--strict", *first)
         for made in first:
             _look_through(made)
-        _try_out([made for made in first if made.suffix == ".whl"], Path(folder, "new"))
+        _try_out(first[0].parent, Path(folder, "new"))
         rmtree(dist, ignore_errors=True)
         dist.mkdir(parents=True)
         for made in first:
@@ -107,12 +107,12 @@ def _require_pins(wheel: zipfile.ZipFile) -> None:
         raise SystemExit(f"release: {wheel.filename} says {found[0]!r}, not a version")
 
 
-def _try_out(wheels: Sequence[Path], folder: Path) -> None:
-    """Install the wheels into a new environment and run them there."""
+def _try_out(wheels: Path, folder: Path) -> None:
+    """Install acphold from a folder of wheels into a new environment, by its name, and run it."""
     venv.create(folder)
     bin_ = folder / "bin"
     pip = (sys.executable, "-m", "pip", "--python", bin_ / "python")
-    _run(*pip, "install", "--quiet", *wheels)
+    _run(*pip, "install", "--quiet", "--find-links", wheels, f"acphold=={__version__}")
     for command in ("acp-check", "acphold"):
         said = _run(bin_ / command, "--version")
         if said.split() != [command, __version__]:
@@ -125,7 +125,7 @@ def _run(*words: str | Path) -> str:
     done = subprocess.run(
         [str(word) for word in words],
         cwd=ROOT,
-        env={**os.environ, "SOURCE_DATE_EPOCH": _committed(), "ACPHOLD_PINS": "1"},
+        env={**os.environ, "SOURCE_DATE_EPOCH": _committed()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -85,7 +85,7 @@ def test_a_command_that_lacks_its_extra_says_in_one_line_what_installs_it(
         for needy, extra, _ in NEEDY
         for line in (
             f"acphold: {needy} needs: pip install 'acphold[{extra}]' (the same with `pipx install "
-            "--force` or `uv tool install`, or from a checkout with '.[all]')",
+            "--force` or `uv tool install`, or in a checkout ACPHOLD_FOLDERS=1 and '.[all]')",
             "exit code 2",
         )
     ]

@@ -39,7 +39,7 @@ WINGS = {
     "serve_options": 3,
     "version": 3,
     "known_agents": 3,
-    "late_names": 3,
+    "quick_start": 3,
     "extras": 4,
     "journal_location": 4,
     "journal": 5,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,3 +83,53 @@ def test_what_is_installed_has_an_upper_bound_and_no_fault_that_was_published(
 def test_all_distributions_have_one_version() -> None:
     versions = {import_module(f"{package}.version").__version__ for package in FOLDERS}
     assert versions == {acphold.__version__}
+    assert f"acp-wire=={acphold.__version__}" in required(PROJECTS["acp_check"])
+
+
+@pytest.mark.parametrize(("switch", "names"), [(None, "pins"), ("0", "pins"), ("1", "folders")])
+def test_a_wheel_names_releases_unless_folders_are_asked_for(
+    switch: str | None, names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ACPHOLD_FOLDERS", raising=False)
+    if switch is not None:
+        monkeypatch.setenv("ACPHOLD_FOLDERS", switch)
+    hook = hook_of_the_build()
+    metadata: dict[str, Any] = {"version": "1.2.3"}
+    hook.Siblings(str(ROOT), {"dependencies": ["msgspec"]}).update(metadata)
+    said = {
+        "pins": ["acp-wire==1.2.3", "acp-check==1.2.3", "msgspec"],
+        "folders": [
+            *(f"acp-{it} @ {(ROOT / it).as_uri()}" for it in ("wire", "check")),
+            "msgspec",
+        ],
+    }
+    assert metadata["dependencies"] == said[names]
+
+
+@pytest.mark.parametrize("made", ["build_editable", "prepare_metadata_for_build_editable"])
+@pytest.mark.parametrize(("given", "used"), [(None, "1"), ("0", "0")])
+def test_an_editable_install_names_folders_unless_pins_are_asked_for(
+    made: str, given: str | None, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACPHOLD_FOLDERS", given or "")
+    if given is None:
+        monkeypatch.delenv("ACPHOLD_FOLDERS")
+    hook, seen = hook_of_the_build(), list[str]()
+
+    def build(folder: str) -> str:
+        seen.append(os.environ["ACPHOLD_FOLDERS"])
+        return "wheel"
+
+    monkeypatch.setattr(hook.backend, made, build)
+    assert getattr(hook, made)("folder") == "wheel"
+    assert seen == [used]
+
+
+def hook_of_the_build() -> Any:
+    """`hatch_build.py`, as the build imports it."""
+    spec = spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -10,7 +10,7 @@ not wait for the library.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+TYPE_CHECKING = False  # see quick_start
 if TYPE_CHECKING:
     from acp_wire.rpc.transport import Transport as Transport
     from acp_wire.schema import (
@@ -166,7 +166,7 @@ if not TYPE_CHECKING:  # a type checker reads it in the imports
 def __getattr__(name: str) -> object:
     if (home := _HOMES.get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from acphold.late_names import load_name
+    from acphold.quick_start import load_name
 
     found = load_name(home, name)
     globals()[name] = found

@@ -108,7 +108,7 @@ from acp_wire.errors import (
 )
 from acphold.conversation.errors import InterruptedTurnError as InterruptedTurnError
 
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+TYPE_CHECKING = False  # see quick_start
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -7,7 +7,7 @@ import sys
 
 from acphold.errors import JournalUnavailableError, NewerJournalError
 
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+TYPE_CHECKING = False  # see quick_start
 if TYPE_CHECKING:
     from typing import Final
 

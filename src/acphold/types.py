@@ -127,7 +127,7 @@ if not TYPE_CHECKING:  # a type checker reads it in the imports
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from acphold.late_names import load_name
+    from acphold.quick_start import load_name
 
     found = load_name(*_HOMES[name])
     globals()[name] = found

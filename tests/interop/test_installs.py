@@ -238,7 +238,7 @@ def test_a_distribution_installs_from_a_clone_with_those_below_it_and_nothing_of
     folder: Path, clone: Path, names: str, words: list[str], said: str
 ) -> None:
     place = folder / names.replace(" ", "-")
-    install(place, clone / names.split()[0])
+    install(place, *(clone / name for name in ("wire", *names.split())))
     (packages,) = place.glob("lib/python*/site-packages")
     assert {it.name for it in packages.glob("ac*") if "-" not in it.name} == {
         f"acp_{name}" for name in ("wire", *names.split())

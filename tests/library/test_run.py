@@ -338,7 +338,7 @@ def test_the_early_answer_is_that_of_a_connection_and_what_follows_waits(
 
 def test_no_garbage_is_looked_for_in_what_was_imported() -> None:
     code = (
-        "import gc, acphold.late_names; gc.collect(); looked = [];"  # it may be compiled by that
+        "import gc, acphold.quick_start; gc.collect(); looked = [];"  # it may be compiled by that
         "gc.callbacks.append(lambda *_: looked.append(1));"
         "acphold.Agent; kept = [[] for _ in range(100)];"
         "print(len(looked), gc.isenabled(), gc.get_freeze_count())"

@@ -45,7 +45,7 @@ def run_on(definition: Definition, streams: tuple[int, int], options: AgentOptio
     """Serve on two descriptors, one to read and one to write; otherwise as `Agent.run`."""
     greeting = greet(definition, streams, options)
     was_on = gc.isenabled()
-    gc.disable()  # as in `late_names`
+    gc.disable()  # as in `quick_start`
     from acphold.library.server import service_of
     from acphold.live.server.service import serve, stop_at_signals
 

@@ -170,7 +170,7 @@ class MissingExtraError(SettingsError):
     def __init__(self, needy: str, extra: str, package: str = "acp-wire") -> None:
         super().__init__(
             f"{needy} needs: pip install '{package}[{extra}]' (the same with `pipx install "
-            "--force` or `uv tool install`, or from a checkout with '.[all]')"
+            "--force` or `uv tool install`, or in a checkout ACPHOLD_FOLDERS=1 and '.[all]')"
         )
         self.extra = extra
 

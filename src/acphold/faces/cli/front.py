@@ -25,15 +25,15 @@ from acphold.errors import AcpError, AgentStartError, JournalUnavailableError
 from acphold.journal_location import VARIABLE as JOURNAL, default_location, journal_path, scheme_of
 from acphold.version import __version__
 
-TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
+TYPE_CHECKING = False  # see quick_start
 if TYPE_CHECKING:
     import signal
     import socket
     import struct
     from collections.abc import Mapping, Sequence
 else:
-    import _signal as signal  # without its enums
-    import _socket as socket  # without what only servers need
+    import _signal as signal
+    import _socket as socket
     import _struct as struct
 
 START_SECONDS = 30.0

@@ -87,17 +87,17 @@ class Desk:
         agents = AgentsList(journal, self.agent, hub.look_at)
         self.sessions = SessionList(journal, self.agent, agents, options.all_agents, hub.time_of)
         self._shared = SharedParts(
-            self.agent,
-            journal,
-            self._routes,
-            hub.release,
-            hub.tasks,
-            options,
-            FileKeeper(journal, options.snapshots, self.agent),
-            alerts,
-            hub.activity,
-            providers,
-            self._follow_title,
+            agent=self.agent,
+            journal=journal,
+            routes=self._routes,
+            release=hub.release,
+            tasks=hub.tasks,
+            options=options,
+            files=FileKeeper(journal, options.snapshots, self.agent),
+            alerts=alerts,
+            activity=hub.activity,
+            providers=providers,
+            follow_title=self._follow_title,
         )
         self._following = TaskSet()
         self._taking = TaskSet()

@@ -64,7 +64,7 @@ from acphold.serve_options import ServeOptions
 log = logging.getLogger(__name__)
 
 
-class SharedParts(Struct):
+class SharedParts(Struct, kw_only=True):
     """The parts of a desk that its sessions share.
 
     `offered` are the client capabilities that the agent was told, `introduced` is its answer to
