@@ -38,7 +38,6 @@ async def watch_agents() -> None:
 
     Nothing happens until something was imported.
     """
-    await asyncio.sleep(bounds.WATCH_QUIET_SECONDS)  # an editor's first answer comes first
     watch = FolderWatch(MODIFIED | MOVED_FROM | MOVED_TO | CREATED | DELETED)
     try:
         while not is_replaced():

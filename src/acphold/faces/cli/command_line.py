@@ -9,7 +9,6 @@ costs under 2 ms, click 8 ms. A command is a function that is decorated with `co
 from __future__ import annotations
 
 import argparse
-import inspect
 import os
 import re
 import signal
@@ -115,10 +114,12 @@ class Parser(argparse.ArgumentParser):
         adds: Callable[[Parser], None] | None = None,
     ) -> None:
         prog = f"acphold {name}".rstrip()
+        # Not `inspect.cleandoc`: an editor waits for its import.
+        first, _, rest = (execute.__doc__ or "").partition("\n")
         super().__init__(
             prog=prog,
             usage=f"{prog} {usage}",
-            description=inspect.cleandoc(execute.__doc__ or ""),
+            description=f"{first.strip()}\n{textwrap.dedent(rest)}".strip(),
             epilog=epilog,
             formatter_class=_Help,
             allow_abbrev=False,
@@ -129,7 +130,10 @@ class Parser(argparse.ArgumentParser):
         self._is_read = is_read
         if is_read:
             self.add("no_pager", flag("print without a pager"))
-        declared = getattr(inspect.unwrap(execute), "__kwdefaults__", None) or {}
+        declarer: Any = execute
+        while hasattr(declarer, "__wrapped__"):
+            declarer = declarer.__wrapped__
+        declared = getattr(declarer, "__kwdefaults__", None) or {}
         for parameter, its in declared.items():
             self.add(parameter, its)
         if options is not None:

@@ -34,7 +34,6 @@ from acphold.errors import (
     SettingsError,
 )
 from acphold.faces.cli import bounds, options
-from acphold.faces.cli.agents_watch import watch_agents
 from acphold.faces.cli.alert_settings import AlertFile
 from acphold.faces.cli.command_line import Exit, UsageError, command
 from acphold.faces.cli.front import (
@@ -149,7 +148,7 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
     async with (
         beside(look_at_log(), "shorten log"),
         beside(keep_own_code(), "keep code"),
-        beside(watch_agents(), "watch agents"),
+        beside(_watch_agents(), "watch agents"),
         beside(keep_scopes(is_in_background=is_in_background), "keep scopes"),
         watch_loop(),
     ):
@@ -163,6 +162,14 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
             stays=not is_in_background,
             ready=say_ready,
         )
+
+
+async def _watch_agents() -> None:
+    """Watch the folders of agents, once the first editor has its answer."""
+    await asyncio.sleep(bounds.WATCH_QUIET_SECONDS)
+    from acphold.faces.cli.agents_watch import watch_agents
+
+    await watch_agents()
 
 
 def _journal_name(journal: str) -> str:
