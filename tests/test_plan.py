@@ -15,6 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 import acphold
 from acp_wire.processes.own_program import own_python
 from tests.distributions import FOLDERS, PROJECTS, ROOT, required
@@ -195,6 +197,23 @@ def test_every_distribution_imports_those_below_it() -> None:
             assert DISTRIBUTIONS[imported] < DISTRIBUTIONS[importer], edge
         if (importer, imported) == ("acphold", "acp_check"):
             assert any(_is_inside(edge.importer, place) for place in CHECKED), edge
+
+
+MOST_NAMES = {"acp_check": 75, "acphold": 433}
+"""The names that each takes of acp-wire; they may fall. Few of them are public (`acp_wire.__all__`,
+`acp_wire.schema`): the others are private to these three."""
+
+
+@pytest.mark.parametrize("package", MOST_NAMES)
+def test_no_more_names_of_acp_wire_are_taken(package: str) -> None:
+    taken = {
+        (node.module, name.name)
+        for path in SOURCES[package].rglob("*.py")
+        for node in _nodes(path)
+        if isinstance(node, ast.ImportFrom) and _package(str(node.module)) == "acp_wire"
+        for name in node.names
+    }
+    assert len(taken) <= MOST_NAMES[package]
 
 
 def test_every_wing_imports_those_below_it() -> None:
