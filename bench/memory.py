@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from acp_wire.transports.runtime_folder import holder
-from acphold.faces.cli.front import daemon_socket, journal_of
+from acp_wire.locked_file import holder
+from acphold.faces.cli.front import daemon_lock, journal_of
 from bench.wire import Wire
 
 MIB = 1 << 20
@@ -29,7 +29,7 @@ def server_of(wire: Wire) -> int:
     if "wrap" not in words:
         return wire.process.pid
     journal = journal_of(words[words.index("wrap") :])
-    return holder(daemon_socket(journal)) or wire.process.pid
+    return holder(daemon_lock(journal)) or wire.process.pid
 
 
 def resident(pid: int) -> float:

@@ -26,8 +26,8 @@ from time import clock_gettime_ns, monotonic_ns, perf_counter
 
 import psutil
 
-from acp_wire.transports.runtime_folder import holder
-from acphold.faces.cli.front import daemon_socket
+from acp_wire.locked_file import holder
+from acphold.faces.cli.front import daemon_lock
 from bench.far_wire import FarHttp, FarSocket, FarWire
 from bench.latency import TEXT, one_way, round_trip
 from bench.memory import MIB
@@ -304,7 +304,7 @@ def serving(journal: Path, program: Sequence[str] = ()) -> Iterator[Server]:
         made = subprocess.run(
             [acphold, "access", "token", *kept], stdout=subprocess.PIPE, text=True, check=True
         )
-        daemon = holder(daemon_socket(os.fspath(journal)))
+        daemon = holder(daemon_lock(os.path.realpath(journal)))
         pids = [process.pid, *([] if daemon is None else [daemon])]
         yield Server(told["url"], pids, made.stdout.strip(), told["pair"])
 

@@ -17,7 +17,7 @@ import httpcore2
 import pytest
 
 import tests
-from acp_wire.transports.runtime_folder import is_background, sockets
+from acp_wire.transports.runtime_folder import is_of_daemon, sockets
 from acp_wire.transports.unix import pid_at
 from tests.distributions import FOLDERS
 from tests.postgresql import Databases, pooled, shared
@@ -127,7 +127,7 @@ def no_daemon_left(runtime_folder: Path) -> Iterator[None]:
     turn that never ends for ever."""
     yield
     for path in sockets():
-        if is_background(path) and (pid := pid_at(path)) is not None:
+        if is_of_daemon(path) and (pid := pid_at(path)) is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

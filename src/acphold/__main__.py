@@ -55,10 +55,10 @@ def _run(arguments: list[str]) -> None:
             from acp_wire.processes.own_program import leave_parent
 
             leave_parent()
-        from acphold.faces.cli.early_agent import lock_and_begin
+        from acphold.faces.cli.early_agent import hold_and_begin
 
         try:
-            held = lock_and_begin(arguments[1])
+            held = hold_and_begin(arguments[1])
         except OSError:
             held = None  # it is tried again below, where the reason is reported
         from acp_wire.transports.late_tls import load_asyncio, load_msgspec

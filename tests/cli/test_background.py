@@ -20,11 +20,11 @@ from typing import Any
 import psutil
 import pytest
 
-from acp_wire.transports.runtime_folder import lock
 from acp_wire.transports.unix import REFUSED, TAKEN
+from acphold.errors import JournalUnavailableError
 from acphold.faces.cli import front, process_commands
 from acphold.faces.cli.daemon import log_to_file
-from acphold.faces.cli.front import daemon_socket, journal_of
+from acphold.faces.cli.front import daemon_lock, journal_of, mark_of
 from acphold.journal.stores import journal_name
 from acphold.live.reading.neighbours import Process
 from tests.conftest import Defaults
@@ -59,6 +59,7 @@ class Home:
     def __init__(self, folder: Path, journal: Path) -> None:
         self.folder = folder
         self.journal = journal
+        self.own = os.path.realpath(journal.parent)
         self.env = {
             **os.environ,
             "XDG_RUNTIME_DIR": str(folder),
@@ -77,17 +78,27 @@ class Home:
         return [
             pid
             for pid, words in command_lines().items()
-            if "daemon" in words and any(str(self.folder) in word for word in words) and lives(pid)
+            if "daemon" in words and any(self.own in word for word in words) and lives(pid)
         ]
 
+    @property
+    def lock(self) -> str:
+        """The file that the daemon of its journal holds."""
+        return daemon_lock(os.path.realpath(self.journal))
+
+    def note(self, path: str) -> None:
+        """Note a socket in it, as a daemon does."""
+        Path(self.lock).write_text(path)
+
+    @property
+    def noted(self) -> str | None:
+        """The socket that the daemon has noted in it; None if there is no such file."""
+        file = Path(self.lock)
+        return file.read_text() if file.exists() else None
+
     def socket(self) -> str:
-        """The socket of the daemon of its journal."""
-        told = (
-            "from acphold.faces.cli.front import daemon_socket, journal_of; "
-            "print(daemon_socket(journal_of([])))"
-        )
-        command = [sys.executable, "-c", told]
-        return subprocess.check_output(command, env=self.env, text=True, timeout=DEADLINE).strip()
+        """The socket of that daemon."""
+        return f"{self.folder}/acphold/daemon-{mark_of(self.lock)}.sock"
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -249,7 +260,9 @@ async def test_an_editor_whose_process_ends_before_it_takes_it_gets_the_next_one
     home: Home,
 ) -> None:
     command = wrap_command(scripted_agent())
-    path = await asyncio.to_thread(home.socket)
+    path = home.socket()
+    os.mkdir(os.path.dirname(path), 0o700)
+    home.note(path)
 
     def end_at_once(listening: socket.socket) -> None:
         connection, _ = listening.accept()
@@ -281,12 +294,12 @@ def test_stop_takes_the_next_process_of_a_name_not_for_the_one_that_has_ended(
 ) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    gone = Process(ended.pid, "agent", [], str(tmp_path / "owner-1.sock"))
-    next_one = lock(gone.path)
-    assert next_one is not None
-    ending = process_commands._still_running([gone])
-    assert asyncio.run(asyncio.wait_for(ending, DEADLINE / 2)) == []
-    os.close(next_one)
+    gone = Process(ended.pid, "agent", [], str(tmp_path / "daemon-1.sock"))
+    with socket.socket(socket.AF_UNIX) as next_one:
+        next_one.bind(gone.path)
+        next_one.listen()
+        ending = process_commands._still_running([gone])
+        assert asyncio.run(asyncio.wait_for(ending, DEADLINE / 2)) == []
 
 
 async def test_it_is_found_when_its_socket_went_with_the_runtime_folder(
@@ -654,17 +667,98 @@ async def test_an_agent_that_starts_at_the_second_try_can_be_shared(
         assert len(home.daemons()) == 1
 
 
-async def test_other_settings_are_another_process(home: Home, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "acphold", "wrap", "mine"]
-    env = {name: value for name, value in home.env.items() if name != "ACPHOLD_SETTINGS"}
-    for name in ("one", "other"):
-        settings = tmp_path / name / "acphold" / "settings.toml"
+async def test_editors_that_differ_in_everything_but_the_place_share_one_daemon(
+    home: Home, tmp_path: Path
+) -> None:
+    """Each has its own folders, settings, agents, PATH and umask, and all start at once."""
+    here, everybody = {**home.env}, asyncio.Barrier(8)
+
+    async def one(name: str) -> None:
+        env = {**here, "ACPHOLD_SETTINGS": "", "PATH": f"{here['PATH']}:/{name}"}
+        for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "TMPDIR"):
+            env[variable] = str(tmp_path / name / variable)
+        env["XDG_RUNTIME_DIR"] = f"{home.folder}/{name}"
+        os.mkdir(env["XDG_RUNTIME_DIR"], 0o700)
+        if int(name) % 2:
+            settings = Path(env["XDG_CONFIG_HOME"]) / "acphold" / "settings.toml"
+        else:  # a name in its own folder
+            settings, env["ACPHOLD_SETTINGS"] = tmp_path / name / "my.toml", "my.toml"
         settings.parent.mkdir(parents=True)
-        words = json.dumps(scripted_agent(info={"name": name, "version": "1"}))
+        words = json.dumps(scripted_agent(info={"name": f"agent {name}", "version": "1"}))
         settings.write_text(f"[agents.mine]\ncommand = {words}\n")
-        there = {**env, "XDG_CONFIG_HOME": str(tmp_path / name), "ACPHOLD_SETTINGS": ""}
-        async with editor(command, journal=home.journal, env=there) as client:
-            assert (await client.initialize())["agentInfo"]["name"] == name
+        wrap = shlex.join([sys.executable, "-m", "acphold", "wrap", "mine"])
+        command = ["sh", "-c", f"umask 0{name}7; exec {wrap}"]
+        async with editor(command, journal=home.journal, env=env, cwd=tmp_path / name) as client:
+            assert (await client.initialize())["agentInfo"]["name"] == f"agent {name}"
+            await client.talk({"say": "hello"})
+            await everybody.wait()
+            assert len(home.daemons()) == 1
+            await everybody.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(8):
+            tasks.create_task(one(str(number)))
+    seen = home.run("agent", "status")  # from where the runtime folder is yet another
+    assert f"process {home.daemons()[0]}: background" in seen.stdout
+    assert home.run("agent", "stop", "--force").returncode == 0
+    assert home.daemons() == []
+    assert home.noted is None
+
+
+async def test_status_shows_which_folders_of_an_editor_are_its_own(home: Home) -> None:
+    async with home.editor() as one:
+        await one.new()
+        home.env["XDG_CONFIG_HOME"] = str(home.folder / "other")
+        async with home.editor() as two:
+            await two.new()
+            seen = await asyncio.to_thread(home.run, "agent", "status")
+    assert seen.stdout.count(", with its own XDG_CONFIG_HOME\n") == 1
+
+
+async def test_a_copy_of_a_journal_with_all_beside_it_gets_a_daemon_of_its_own(
+    home: Home, tmp_path: Path
+) -> None:
+    async with home.editor() as one:
+        session = await one.talk({"say": "hello"})
+        shutil.copytree(home.journal.parent, copied := tmp_path / "copied", dirs_exist_ok=False)
+        assert home.noted == home.socket()
+        home.env["ACPHOLD_JOURNAL"] = str(copied / home.journal.name)
+        async with editor(
+            wrap_command(scripted_agent()), journal=copied / home.journal.name, env=home.env
+        ) as two:
+            await two.initialize()
+            await two.load(session)
+            assert len(home.daemons()) == 2
+
+
+async def test_a_daemon_of_the_release_before_is_asked_first(home: Home) -> None:
+    told = "from acphold.faces.cli.front import _former_socket, journal_of; "
+    told += "print(_former_socket(journal_of([])))"
+    words = [sys.executable, "-c", told]
+    out = await asyncio.to_thread(subprocess.check_output, words, env=home.env, text=True)
+    path = out.strip()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.settimeout(DEADLINE)
+        listening.bind(path)
+        listening.listen()
+        command = wrap_command(scripted_agent())
+        async with editor(command, journal=home.journal, env=home.env) as one:
+            connection, _ = await asyncio.to_thread(listening.accept)
+            with connection:
+                connection.sendall(TAKEN)
+                assert home.daemons() == []
+            assert await one.leave() == 5
+
+
+def test_the_journal_of_another_user_is_refused_and_nothing_is_left_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (journal := tmp_path / "journal.db").touch()
+    user = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: user + 1)
+    with pytest.raises(JournalUnavailableError, match="belongs to another user"):
+        daemon_lock(str(journal))
+    assert os.listdir(tmp_path) == ["journal.db"]
 
 
 @pytest.mark.parametrize(
@@ -676,35 +770,37 @@ async def test_other_settings_are_another_process(home: Home, tmp_path: Path) ->
         (["--journal=/my.db", "--log-level", "info"], {}, False),
         ([], {"ACPHOLD_JOURNAL": "my.db"}, True),
         ([], {"ACPHOLD_JOURNAL": "sqlite:////my.db"}, False),
-        ([], {"ACPHOLD_SETTINGS": "my.toml"}, True),
+        ([], {"ACPHOLD_SETTINGS": "my.toml"}, False),
     ],
 )
-def test_a_journal_or_settings_of_another_folder_mean_another_process(
+def test_a_journal_of_another_folder_means_another_daemon(
     options: list[str],
     env: dict[str, str],
     is_other: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("ACPHOLD_SETTINGS", "")
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     found = []
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        found.append(daemon_socket(journal_of(options)))
+        found.append(daemon_lock(journal_of(options)))
     assert (found[0] != found[1]) == is_other
 
 
-def test_a_database_has_one_process_with_a_password_in_its_url_and_without(
+def test_a_database_has_one_daemon_with_a_password_in_its_url_and_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", "")  # put back what `journal_name` sets
     urls = "postgresql://me:secret@db/x?a=b", "postgresql://me@db/x?a=b"
-    assert len({daemon_socket(it) for it in (*urls, journal_name(urls[0]))}) == 1
+    assert len({daemon_lock(it) for it in (*urls, journal_name(urls[0]))}) == 1
     others = "postgresql://you@db/x?a=b", "postgresql://me@db/y?a=b", "postgresql:///x"
-    assert len({daemon_socket(it) for it in (urls[0], *others)}) == 4
+    assert len({daemon_lock(it) for it in (urls[0], *others)}) == 4
+    for name in ("HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, "/elsewhere")
+    assert not daemon_lock(urls[0]).startswith("/elsewhere")
 
 
 async def test_a_command_that_cannot_be_started_is_told(home: Home) -> None:
@@ -796,7 +892,7 @@ async def test_a_log_that_an_agent_floods_is_begun_anew_before_anybody_looks(hom
     async with home.editor() as one:
         await one.prompt(await one.new(), *[{"stderr": "x" * 99_999 + "\n"}] * 40)
         found = home.folder / "state" / "acphold"
-        await until(lambda: [*found.glob("owner-*.log.old")], 5.0)
+        await until(lambda: [*found.glob("daemon-*.log.old")], 5.0)
 
 
 def files(pid: int) -> set[str]:
@@ -819,7 +915,7 @@ def test_a_folder_for_logs_that_cannot_be_made_is_told_with_what_to_do(
     (tmp_path / "state").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with pytest.raises(OSError, match="set XDG_STATE_HOME to another folder"):
-        log_to_file("/run/owner-1.sock")
+        log_to_file("/run/journal.db-daemon-1")
 
 
 async def test_a_turn_goes_on_when_the_person_leaves_its_chat_and_is_joined_again(

@@ -29,7 +29,7 @@ class Nobody:
 async def test_an_agent_is_ended_whatever_came_of_the_import_beside_it(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fails(name: str, journal: str) -> None:
+    async def fails(*_: object) -> None:
         raise RuntimeError("no import today")
 
     monkeypatch.setattr(wrap, "_import", fails)

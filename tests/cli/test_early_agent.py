@@ -50,7 +50,7 @@ def start(home: Home, frame: bytes) -> str:
     os.write(giving, frame)
     streams = {FRAME: its_frame, REPORT: reporting}
     try:
-        parent = start_detached(own_command("daemon", home.socket()), streams, home.env)
+        parent = start_detached(own_command("daemon", home.lock), streams, home.env)
     finally:
         for descriptor in (giving, its_frame, reporting):
             os.close(descriptor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from acp_wire.locked_file import hold
 from acp_wire.transports.addresses import unix_address
-from acp_wire.transports.runtime_folder import background_socket, lock, lock_file
+from acp_wire.transports.runtime_folder import daemon_socket
 from acphold.conversation.history.decisions import AskedQuestion, answer_entry, question_entry
+from acphold.faces.cli.front import daemon_lock, mark_of
 from acphold.faces.cli.journals import reading
 from acphold.faces.cli.process_commands import names_of
 from acphold.faces.cli.session_picker import _ReadSessions
@@ -122,19 +123,20 @@ def test_the_number_that_a_person_is_told_to_kill_is_the_one_that_the_kernel_tel
 
 
 @pytest.fixture
-def deaf(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def deaf(journal: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The socket of a process in the background that listens and never answers: ours."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a socket's path has to be short
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         monkeypatch.setenv("XDG_STATE_HOME", folder)
-        path = background_socket("deaf")
-        held = lock(path)
+        path = daemon_socket(mark_of(lock := daemon_lock(str(journal))))
+        held = hold(lock)
         assert held is not None
+        held.note(path)
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(path)
             listening.listen()
             yield path
-        os.close(held)
+        held.release()
 
 
 def test_a_process_in_the_background_that_does_not_answer_is_told(
@@ -167,9 +169,8 @@ def test_each_agent_of_a_process_is_named_once() -> None:
 
 
 def test_a_socket_that_was_left_behind_is_nobody(acphold: CommandLine, deaf: str) -> None:
-    shutil.copyfile(lock_file(deaf), lock_file(deaf.replace("deaf", "gone")))
     with socket.socket(socket.AF_UNIX) as left:
-        left.bind(deaf.replace("deaf", "gone"))
+        left.bind(f"{deaf[:-6]}.sock")
     assert [silent.path for silent in silent_processes([])] == [deaf]
 
 

@@ -29,7 +29,7 @@ DEADLINE = 30.0
 def is_taken(journal: Path) -> bool:
     held = alone(str(journal))
     if held is not None:
-        os.close(held)
+        held.release()
     return held is None
 
 

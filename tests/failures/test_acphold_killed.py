@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from acp_wire.transports.runtime_folder import holder
-from acphold.faces.cli.front import daemon_socket
+from acp_wire.locked_file import holder
+from acphold.faces.cli.front import daemon_lock
 from tests.editor import Editor, introduced, scripted_agent, wrap_command
 from tests.owners import lone_command
 from tests.watched_processes import below, gone
@@ -28,11 +28,11 @@ class Acphold:
 
     def __init__(self, journal: Path, *, has_daemon: bool) -> None:
         self.command = (wrap_command if has_daemon else lone_command)(scripted_agent())
-        self._socket = daemon_socket(os.path.realpath(journal)) if has_daemon else None
+        self._held = daemon_lock(os.path.realpath(journal)) if has_daemon else None
 
     def pid(self, client: Editor) -> int:
         """The process that keeps the sessions."""
-        pid = client.process.pid if self._socket is None else holder(self._socket)
+        pid = client.process.pid if self._held is None else holder(self._held)
         assert pid is not None
         return pid
 

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -210,32 +209,30 @@ async def daemon_of(journal: str, services: Mapping[str, Service]) -> AsyncItera
 
     listens, stop = asyncio.Event(), asyncio.Event()
     path = own_socket()
-    with TemporaryFile() as lock:
-        held = lock.fileno()
 
-        @asynccontextmanager
-        async def reach(journal: str) -> AsyncIterator[ReachedDaemon]:
-            reached = InProcessDaemon(path)
-            try:
-                yield reached
-            finally:
-                await reached.aclose()
-
-        serving = serve_journal(
-            *(path, absent(journal), prepare),
-            called=str,
-            held=held,
-            stop=stop,
-            stays=True,
-            ready=listens.set,
-        )
-        task = asyncio.create_task(serving)
+    @asynccontextmanager
+    async def reach(journal: str) -> AsyncIterator[ReachedDaemon]:
+        reached = InProcessDaemon(path)
         try:
-            await listens.wait()
-            yield reach
+            yield reached
         finally:
-            stop.set()
-            await task
+            await reached.aclose()
+
+    serving = serve_journal(
+        *(path, absent(journal), prepare),
+        called=str,
+        note=bool,
+        stop=stop,
+        stays=True,
+        ready=listens.set,
+    )
+    task = asyncio.create_task(serving)
+    try:
+        await listens.wait()
+        yield reach
+    finally:
+        stop.set()
+        await task
 
 
 class InProcessDaemon:

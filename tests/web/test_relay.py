@@ -15,7 +15,7 @@ from websockets.asyncio.client import connect
 import acphold
 from acp_wire.tasks import beside
 from acp_wire.transports import unix
-from acp_wire.transports.runtime_folder import is_background
+from acp_wire.transports.runtime_folder import is_of_daemon
 from acp_wire.transports.streams import memory_pair
 from acphold.errors import AgentStartError, InvalidParamsError
 from acphold.live.hub.alerts import Activity
@@ -34,7 +34,7 @@ CLIENT = RelayedClient("mark", 7, "agent", 1 << 20, "phone", ("watch",), "alice"
 def socket_of(served: Served) -> str:
     """The socket of its daemon."""
     paths = map(str, Path(served.env["XDG_RUNTIME_DIR"]).rglob("*.sock"))
-    return next(path for path in paths if is_background(path))
+    return next(path for path in paths if is_of_daemon(path))
 
 
 async def test_a_turn_goes_on_while_its_server_is_killed_and_the_next_one_shows_it(

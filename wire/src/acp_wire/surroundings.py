@@ -66,6 +66,11 @@ def _cpus() -> int:
     return sum(1 << number for number in os.sched_getaffinity(0))
 
 
+HOMES = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+"""Variables of a person's folders for settings, data and logs. Source: XDG Base Directory
+Specification."""
+
+
 class Surroundings:
     """The environment and the folder; `umask` is None, and `limits` are NO_LIMITS, if they are
     those of this process."""
@@ -100,6 +105,11 @@ class Surroundings:
         """Return True if a program starts in both with the same environment, umask and limits."""
         own, its = (self.umask, self.limits), (other.umask, other.limits)
         return own == its and self.env == other.env
+
+    @property
+    def own_homes(self) -> tuple[str, ...]:
+        """The variables of a person's folders that are other ones than those of this process."""
+        return tuple(it for it in HOMES if self.env.get(it, "") != os.environ.get(it, ""))
 
     @property
     def path(self) -> str:

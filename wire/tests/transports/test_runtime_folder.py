@@ -15,8 +15,6 @@ import pytest
 from acp_wire.errors import RuntimeFolderError
 from acp_wire.transports import runtime_folder as place
 from acp_wire.transports.runtime_folder import (
-    is_held,
-    lock,
     own_socket,
     runtime_folder,
     write_private,
@@ -142,14 +140,3 @@ def test_a_private_file_is_made_in_a_private_folder(tmp_path: Path) -> None:
     write_private(str(file), b"new")
     assert file.read_bytes() == b"new"
     assert file.parent.stat().st_mode & 0o777 == 0o700
-
-
-def test_the_name_of_a_socket_is_held_while_a_process_has_it_locked(home: Path) -> None:
-    path = f"{runtime_folder()}/owner-0.sock"
-    assert not is_held(path)
-    descriptor = lock(path)
-    assert descriptor is not None
-    assert lock(path) is None
-    assert is_held(path)
-    os.close(descriptor)
-    assert not is_held(path)

@@ -40,14 +40,17 @@ SECONDS: Final = ("waiting_seconds", "turn_seconds")
 NONE: Final = AlertRules()
 
 
-def alert_rules(settings: Mapping[str, object], path: str) -> AlertRules:
-    """Return the alert rules of the file; raises SettingsError with file and key."""
+def alert_rules(settings: Mapping[str, object], path: str, home: str | None = None) -> AlertRules:
+    """Return the alert rules of the file; `home` is the person's folder, by default ours. Raises
+    SettingsError with file and key."""
     table, place = table_of(settings, "alerts", path), f"{path}: [alerts]"
     for key in table:
         if key not in (*COMMANDS, *SECONDS):
             meant = near_to(key, (*COMMANDS, *SECONDS))
             raise SettingsError(f"{place} has an unknown key {key!r}{meant}")
-    commands = {key: command_words(table[key], place, key) for key in COMMANDS if key in table}
+    commands = {
+        key: command_words(table[key], place, key, home) for key in COMMANDS if key in table
+    }
     seconds: dict[str, float] = {}
     for key in (key for key in SECONDS if key in table):
         value = table[key]
@@ -70,12 +73,14 @@ class AlertFile(AlertCommands):
         super().__init__(Surroundings.here() if within is None else within)
         self._journal = journal
         self._look_at = 0.0
-        self._path = settings_path()  # once: the rules are asked for at every turn
+        self._path = settings_path(
+            self._surroundings
+        )  # once: the rules are asked for at every turn
         self._seen: tuple[int, ...] | None = None
         self._rules = NONE
 
     def agent_name(self, alert: Alert) -> str:
-        return agent_name(alert.agent)
+        return agent_name(alert.agent, self._path)
 
     def link(self, alert: Alert) -> str:
         """Return the address on the page of the server that serves the journal on this machine."""
@@ -100,7 +105,9 @@ class AlertFile(AlertCommands):
             rules = NONE
             try:
                 if seen is not None:
-                    rules = alert_rules(read_settings(self._path) or {}, self._path)
+                    rules = alert_rules(
+                        read_settings(self._path) or {}, self._path, self._surroundings.home
+                    )
             except SettingsError as error:
                 log.warning("no alerts: %s", error)
             self._seen, self._rules = seen, rules

@@ -1,8 +1,8 @@
 """The daemon: the process behind `wrap`, which keeps the sessions of a journal.
 
-`cli.front` starts it, as `acphold daemon SOCKET`; `acphold agent daemon` is one in the foreground.
-It holds a lock beside its socket while it lives, so if two are started at once, only one of them
-runs.
+`cli.front` starts it, as `acphold daemon FILE`; `acphold agent daemon` is one in the foreground.
+It holds that file while it lives, so if two are started at once, only one of them runs. Once it
+listens it notes its socket there, and fronts find it by that alone.
 """
 
 # See docs/decisions.md, 18.
@@ -19,13 +19,14 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from acp_wire.locked_file import LockedFile, hold
 from acp_wire.processes import begun
 from acp_wire.processes.installation import is_replaced
 from acp_wire.processes.limits import free_self
 from acp_wire.tasks import beside, tick
 from acp_wire.transports.child import StderrRelay
 from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER, FirstFrame
-from acp_wire.transports.runtime_folder import lock, state_folder
+from acp_wire.transports.runtime_folder import daemon_socket, state_folder
 from acphold.errors import (
     AcpError,
     AgentStartError,
@@ -42,12 +43,13 @@ from acphold.faces.cli.front import (
     LISTENS,
     REPORT,
     TAKEN,
-    daemon_socket,
+    daemon_lock,
     journal_of,
+    mark_of,
 )
 from acphold.faces.cli.log import front_log, start_daemon_log
 from acphold.faces.cli.scopes import keep_scopes
-from acphold.faces.cli.settings import agent_command, agent_name
+from acphold.faces.cli.settings import agent_command, agent_name, in_home, settings_path
 from acphold.faces.cli.starts import remember, start_in
 from acphold.faces.cli.terminal_text import tell
 from acphold.faces.cli.watchdog import keep_own_code, watch_loop, write_tasks
@@ -61,20 +63,24 @@ from acphold.live.server.service import Service, stop_at_signals
 from acphold.serve_options import ServeOptions
 
 
-def start_daemon(path: str, held: int | None) -> int:
-    """Become the daemon whose socket is at `path`, for the journal that the environment names;
-    `held` is the lock of that name, None if it is not held yet."""
+def start_daemon(path: str, held: LockedFile | None) -> int:
+    """Become the daemon that holds the file at `path`, for the journal that the environment names;
+    it is `held` already, or None."""
     try:
-        if held is None and (held := lock(path)) is None:
+        if held is None and (held := _hold(path)) is None:
             report(TAKEN)
             return Exit.OK
-        log_to_file(path)
-        _normalise()
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal and the login may end before us
-        start_daemon_log()
-        gc.freeze()
-        gc.enable()
-        asyncio.run(_serve(path, held, default_location(), is_in_background=True))
+        try:
+            log_to_file(path)
+            _normalise()
+            # The terminal and the login may end before us.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            start_daemon_log()
+            gc.freeze()
+            gc.enable()
+            asyncio.run(_serve(held, default_location(), is_in_background=True))
+        finally:
+            held.release()
     except (AcpError, OSError) as exc:
         report(f"{JOURNAL_FAILED if isinstance(exc, JournalError) else FAILED} {exc}")
         return Exit.ERROR
@@ -83,18 +89,29 @@ def start_daemon(path: str, held: int | None) -> int:
     return Exit.OK
 
 
+def _hold(path: str) -> LockedFile | None:
+    """Hold a file, as in `hold`; raises JournalUnavailableError."""
+    try:
+        return hold(path)
+    except OSError as exc:
+        raise JournalUnavailableError(
+            f"cannot lock {path}: {exc.strerror}; its holder keeps the journal's sessions. Put the "
+            "journal where you can write, on a file system that supports locks, and name it by "
+            "--journal"
+        ) from None
+
+
 @command("agent daemon", "[OPTIONS]", options.JOURNAL)
 def run_daemon() -> None:
     """Run the background process in the foreground, until a signal ends it.
 
     `acphold wrap` starts this process by itself when it needs it, and it ends when nothing needs
     it. Run it yourself in a container, as a service, or to see what it logs: it then stays, and
-    logs to stderr. `wrap` finds it if it runs as the same user, with the same journal,
-    HOME and XDG folders. SIGTERM and Ctrl-C end it, with its agents.
+    logs to stderr. `wrap` finds it if it runs as the same user, with the same journal. SIGTERM and
+    Ctrl-C end it, with its agents.
     """
     location = journal_of(())
-    path = daemon_socket(location)
-    if (held := lock(path)) is None:
+    if (held := _hold(daemon_lock(location))) is None:
         raise JournalUnavailableError(
             f"another process keeps the sessions of {_journal_name(location)} already: see "
             "`acphold agent status`, and end it with `acphold agent stop --all`"
@@ -102,7 +119,10 @@ def run_daemon() -> None:
     os.environ[VARIABLE] = location
     _normalise()
     start_daemon_log()
-    asyncio.run(_serve(path, held, location, is_in_background=False))
+    try:
+        asyncio.run(_serve(held, location, is_in_background=False))
+    finally:
+        held.release()
 
 
 def _normalise() -> None:
@@ -121,20 +141,22 @@ def report(message: str) -> None:
         pass  # the parent has gone, or this was started by hand
 
 
-async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) -> None:
-    """Serve until a signal stops us; in the background, until nobody needs us. `held` is the lock
-    of the socket's name, `path`. Raises JournalError, OSError."""
+async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> None:
+    """Serve until a signal stops us; in the background, until nobody needs us. Raises JournalError,
+    OSError, RuntimeFolderError."""
 
     def shorten_log() -> None:
         """Start the log anew if it is too long."""
         with suppress(OSError):  # a new one cannot be written: keep the old one
             if is_in_background and os.fstat(2).st_size > bounds.LOG_BYTES:
-                log_to_file(path)
+                log_to_file(held.path)
 
-    async def look_at_log() -> None:
+    async def look_at_files() -> None:
         while True:
             await tick(bounds.LOG_LOOK_SECONDS)
             shorten_log()
+            with suppress(OSError):  # its folder cannot be written now
+                held.keep()
 
     def say_ready() -> None:
         if is_in_background:
@@ -146,18 +168,18 @@ async def _serve(path: str, held: int, journal: str, *, is_in_background: bool) 
     StderrRelay.on_much = shorten_log  # what an agent floods it with
     joined = Service(make_agent=lambda *_: AbsentAgent(), options=ServeOptions(journal=journal))
     async with (
-        beside(look_at_log(), "shorten log"),
+        beside(look_at_files(), "look at files"),
         beside(keep_own_code(), "keep code"),
         beside(_watch_agents(), "watch agents"),
         beside(keep_scopes(is_in_background=is_in_background), "keep scopes"),
         watch_loop(),
     ):
         await serve_journal(
-            path,
+            daemon_socket(mark_of(held.path)),
             joined,
             partial(prepare_front, journal),
             called=agent_name,
-            held=held,
+            note=held.note,
             stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
             stays=not is_in_background,
             ready=say_ready,
@@ -195,15 +217,16 @@ async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIt
     words, within = list(frame.words), frame.surroundings
     try:
         name, options = ("", words[: words.index("--")]) if "--" in words else split_name(words)
-        agent = agent_command(name, frame.command) if name else None
-        settings = settings_of(options, frame.command, agent)
+        path = settings_path(within)
+        agent = agent_command(name, frame.command, path) if name else None
+        settings = settings_of(options, frame.command, agent, path)
     except (SettingsError, UsageError, ValueError) as exc:
         _let_go(frame)
         if isinstance(exc, SettingsError):
             raise
         raise AgentStartError(str(exc)) from None
     if (log_file := settings.log_file) is not None:
-        log_file = os.path.join(within.folder, os.path.expanduser(log_file))
+        log_file = within.absolute(in_home(log_file, within.home))
     settings = replace(
         settings,
         journal=journal,
@@ -241,7 +264,7 @@ def log_to_file(path: str) -> None:
             f"cannot create the log folder, {folder}: {exc.strerror}; set XDG_STATE_HOME to "
             "another folder"
         ) from None
-    name = os.path.basename(path).rpartition(".")[0]
+    name = f"daemon-{mark_of(path)}"
     file = os.path.join(folder, f"{name}.log")
     try:
         if os.path.getsize(file) > bounds.LOG_BYTES:

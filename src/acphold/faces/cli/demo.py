@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 from rich.text import Text
 
+from acp_wire.locked_file import holder
 from acp_wire.processes import process_tree
 from acp_wire.processes.own_program import own_command, start_beside
 from acp_wire.schema import Implementation
@@ -30,12 +31,11 @@ from acphold.conversation.history.timeline import Message, ToolCall
 from acphold.errors import AcpError, AgentExitedError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command
-from acphold.faces.cli.front import daemon_socket
+from acphold.faces.cli.front import daemon_lock
 from acphold.faces.cli.terminal_text import console, quantity
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import MAX_WIDTH, Beside, body
 from acphold.journal_location import VARIABLE
-from acphold.live.reading.neighbours import SilentProcess
 from acphold.version import __version__
 
 FIRST = "Make the greeting friendlier, please"
@@ -105,7 +105,7 @@ class Demo:
         self.claims = 0
         self.heard: list[bytes] = []
         self._environment = {VARIABLE: journal}
-        self._socket = daemon_socket(journal)
+        self._held = daemon_lock(os.path.realpath(journal))
         self._daemon = 0
         self._project = project
         self._console = console()
@@ -204,7 +204,7 @@ class Demo:
             permission="allow",
             client_info=Implementation(name="acphold-demo", version=__version__),
         ) as agent:
-            self._daemon = SilentProcess.at(self._socket).pid or 0
+            self._daemon = holder(self._held) or 0
             yield agent
 
     async def _end(self, how: signal.Signals) -> set[int]:

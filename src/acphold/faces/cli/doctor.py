@@ -38,6 +38,7 @@ from acphold.faces.cli.findings import (
 from acphold.faces.cli.import_command import name_unknown
 from acphold.faces.cli.import_offer import count_left
 from acphold.faces.cli.journals import existing_journal
+from acphold.faces.cli.process_commands import processes_here
 from acphold.faces.cli.scopes import what_ends_us
 from acphold.faces.cli.session_copies import NameOnly
 from acphold.faces.cli.settings import (
@@ -70,7 +71,6 @@ from acphold.known_agents import KNOWN_AGENTS
 from acphold.live.agents.capabilities import ClientOffer, answer_for_client
 from acphold.live.agents.identity import display_name
 from acphold.live.agents.wrapped import ProcessAgent, ProcessOptions
-from acphold.live.reading.neighbours import processes, silent_processes
 from acphold.version import __version__
 from acphold.web.page_files import is_checkout, why_missing
 
@@ -139,15 +139,15 @@ async def check_processes() -> list[Diagnosis]:
         found = [Diagnosis(f"sockets: {folder(runtime_folder())}")]
     except errors.RuntimeFolderError as exc:
         found = [Diagnosis("sessions are not shared", str(exc))]
-    found.append(Diagnosis(f"logs of background processes: {folder(state_folder())}"))
-    answered = await processes()
+    found.append(Diagnosis(f"logs of daemons: {folder(state_folder())}"))
+    answered, silent, _ = await processes_here()
     for process in answered:
         where = "in the background" if process.is_background else "for an editor or a program"
         count = quantity(len(process.sessions), "session")
         called = on_one_line(", ".join(map(agent_name, process.agents))) or "no agent"
         found.append(Diagnosis(f"process {process.pid}: {called}, {where}, {count} live"))
     found += [Diagnosis.of(it.limited) for it in answered if it.limited]
-    found += [Diagnosis.of(silent.words) for silent in silent_processes(answered)]
+    found += [Diagnosis.of(it.words) for it in silent]
     return found + [Diagnosis(text, is_past=True) for text in await what_ends_us()]
 
 

@@ -13,22 +13,22 @@ import select
 from contextlib import suppress
 
 from acp_wire.errors import AcpError
+from acp_wire.locked_file import LockedFile, hold
 from acp_wire.processes import begun
 from acp_wire.processes.guardian import leave_outer_guard
 from acp_wire.transports.first_frame import HANDED_OVER, SERVER, decode_frame
-from acp_wire.transports.runtime_folder import lock
 from acphold.faces.cli.front import FRAME, FRAME_SECONDS
 
 START = len(HANDED_OVER) + 4
 """Bytes before the rest of a frame."""
 
 
-def lock_and_begin(path: str) -> int | None:
-    """Lock the name of the daemon's socket, and begin the agent of the front that starts us; return
-    the lock, None if another daemon has it. Raises OSError."""
+def hold_and_begin(path: str) -> LockedFile | None:
+    """Hold the file of the daemon, and begin the agent of the front that starts us; return it held,
+    None if another daemon holds it. Raises OSError."""
     leave_outer_guard()
     try:
-        if (held := lock(path)) is not None:
+        if (held := hold(path)) is not None:
             frame = b""
             poll = select.poll()
             poll.register(FRAME, select.POLLIN)

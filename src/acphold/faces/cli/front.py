@@ -1,9 +1,9 @@
 """`acphold wrap`: a front, which connects an editor to the daemon of a journal.
 
 The daemon has the journal, its sessions and their agents, and outlives the editor. It is started if
-there is none yet, and found by its socket, whose name is made from the journal and the place. It
-gets our stdin, stdout and stderr, as a tmux server does; so this program stays, for the editor to
-see it, but no byte passes through it. Nothing else is imported: an editor waits for it.
+there is none yet, and found by the file beside the journal that it holds, whatever our variables
+are. It gets our stdin, stdout and stderr, as a tmux server does; so this program stays, for the
+editor to see it, but no byte passes through it. Nothing else is imported: an editor waits for it.
 """
 
 # See docs/decisions.md, 18 and 25.
@@ -16,11 +16,18 @@ import sys
 import time
 from zlib import adler32, crc32
 
+from acp_wire.locked_file import is_held, read_note
 from acp_wire.processes.own_program import own_command, start_detached
 from acp_wire.processes.place import place_of
-from acp_wire.surroundings import Surroundings, limits_here
+from acp_wire.surroundings import HOMES, Surroundings, limits_here
 from acp_wire.transports.first_frame import EDITOR, FirstFrame
-from acp_wire.transports.runtime_folder import background_socket, lock, read_place
+from acp_wire.transports.runtime_folder import (
+    BACKGROUND,
+    FORMER,
+    SUFFIX,
+    daemon_socket,
+    login_folder,
+)
 from acphold.errors import AcpError, AgentStartError, JournalUnavailableError
 from acphold.journal_location import VARIABLE as JOURNAL, default_location, journal_path, scheme_of
 from acphold.version import __version__
@@ -48,15 +55,8 @@ TAKE_SECONDS = 30.0
 RETRY_SECONDS = 0.01
 """Pause between two checks whether another daemon of the name listens by now, or has ended."""
 
-SETTINGS = "ACPHOLD_SETTINGS"
-"""The variable that names the settings file; cli.settings takes too long to import here."""
-
-HOMES = ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
-"""Variables of the folders for settings, sessions and logs: other values mean another daemon."""
-
 OWN = (
     *HOMES,
-    SETTINGS,
     "XDG_RUNTIME_DIR",
     "PATH",
     "LANG",
@@ -81,18 +81,46 @@ OK, ERROR, USAGE, AGENT = 0, 1, 2, 5
 """Exit codes; acphold.faces.cli.command_line has all of them, but takes too long to import here."""
 
 
-def daemon_socket(journal: str) -> str:
-    """Return the socket of the daemon of this journal in this place; RuntimeFolderError."""
-    if scheme_of(journal) is not None:  # the same with a password in its URL, and without
-        scheme, _, rest = journal.partition("://")
-        netloc, slash, name = rest.partition("/")
-        user, _, host = netloc.rpartition("@")
-        journal = f"{scheme}://{user.partition(':')[0]}@{host}{slash}{name}"
-    own = [os.environ.get(name, "") for name in HOMES]
-    if settings := os.environ.get(SETTINGS):
-        own.append(os.path.abspath(os.path.expanduser(settings)))
-    key = "\0".join([journal, *own, place_of()]).encode(errors="surrogateescape")
-    return background_socket(f"{crc32(key):08x}{adler32(key):08x}")
+def daemon_lock(journal: str) -> str:
+    """Return the file that the daemon of this journal in this place holds: beside the journal's
+    real file, or in a folder of this user for one in a database.
+
+    Raises JournalUnavailableError for a file of another user.
+    """
+    place = mark_of(place_of())
+    if scheme_of(journal) is not None:
+        return os.path.join(login_folder(), f"daemon-{mark_of(_without_password(journal))}-{place}")
+    try:
+        owner = os.stat(journal).st_uid
+    except OSError:  # it is not there yet
+        owner = os.getuid()
+    if owner != os.getuid():
+        raise JournalUnavailableError(
+            f"the journal {journal} belongs to another user, with the number {owner}; run acphold "
+            "as that user"
+        )
+    return f"{journal}-daemon-{place}"
+
+
+def _without_password(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    netloc, slash, name = rest.partition("/")
+    user, _, host = netloc.rpartition("@")
+    return f"{scheme}://{user.partition(':')[0]}@{host}{slash}{name}"
+
+
+def mark_of(text: str) -> str:
+    """Return a short mark for a text."""
+    raw = text.encode(errors="surrogateescape")
+    return f"{crc32(raw):08x}{adler32(raw):08x}"
+
+
+def daemon_address(held: str) -> str:
+    """Return the path of the socket of the daemon that holds, or has held, this file; "" if that
+    says none. A copy of the file, with a copy of the journal, leads to no daemon."""
+    noted = read_note(held)
+    its_name = f"{BACKGROUND}{mark_of(held)}{SUFFIX}"
+    return noted if os.path.basename(noted) == its_name else ""
 
 
 def journal_of(options: Sequence[str], named: object = None) -> str:
@@ -137,7 +165,7 @@ def start_front(
             return USAGE if end == REFUSED else OK
     except OSError:
         pass  # reset: it was killed
-    print("acphold wrap: the background process has ended; start it again", file=sys.stderr)
+    print("acphold wrap: the daemon has ended; start it again", file=sys.stderr)
     return AGENT
 
 
@@ -231,17 +259,19 @@ def hand_over(frame: bytes, location: str, streams: tuple[int, int, int]) -> soc
 
     Raises RuntimeFolderError, JournalUnavailableError, OSError.
     """
-    path = daemon_socket(location)
+    held = daemon_lock(location)
     deadline = time.monotonic() + START_SECONDS
     while True:
-        connection = _connect_to_daemon(path) or _start_and_connect(path, location, frame)
-        if _is_accepted(path, connection, frame, streams):
+        connection = (
+            _connect(held, daemon_address(held))
+            or _connect(held, _former_socket(location))
+            or _start_and_connect(held, location, frame)
+        )
+        if _is_accepted(held, connection, frame, streams):
             return connection
         connection.close()
         if time.monotonic() > deadline:
-            raise OSError(
-                "every background process exits before it accepts the editor; see its log"
-            )
+            raise OSError("every daemon exits before it accepts the editor; see its log")
 
 
 def _refuse(error: AcpError) -> int:
@@ -256,23 +286,30 @@ def _refuse(error: AcpError) -> int:
 # -- the daemon ------------------------------------------------------------------------------
 
 
-def _connect_to_daemon(path: str) -> socket.socket | None:
-    """Connect to the daemon at its socket's name, or at another place that it has noted."""
-    if (connection := _connect(path)) is None and (noted := read_place(path)) not in (
-        "",
-        path,
-    ):
-        connection = _connect(noted)
-    return connection
+def _former_socket(journal: str) -> str:
+    """Return the socket that a daemon of an earlier release has for us, which it knew by these
+    variables; it makes room once nobody needs it."""
+    own = [os.environ.get(name, "") for name in HOMES]
+    if settings := os.environ.get("ACPHOLD_SETTINGS"):
+        own.append(os.path.abspath(os.path.expanduser(settings)))
+    named = journal if scheme_of(journal) is None else _without_password(journal)
+    try:
+        return daemon_socket(mark_of("\0".join([named, *own, place_of()])), FORMER)
+    except AcpError:  # there is no folder for sockets; a daemon of ours says so
+        return ""
 
 
-def _connect(path: str) -> socket.socket | None:
-    """Connect to the daemon; None when none listens. Raises OSError for another user's, and for one
-    that accepts nobody."""
+def _connect(held: str, path: str) -> socket.socket | None:
+    """Connect to the daemon that holds this file, at its socket; None when none listens.
+
+    Raises OSError for another user's, and for one that accepts nobody.
+    """
+    if not path:
+        return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # Without waiting: a stopped daemon, before which many wait already, would keep us for ever.
     connection.setblocking(False)
-    silence = _Silence(path)
+    silence = _Silence(held)
     while True:
         try:
             connection.connect(path)
@@ -296,10 +333,10 @@ def _connect(path: str) -> socket.socket | None:
 
 
 class _Silence:
-    """The time for which the daemon at `path` has not accepted us."""
+    """The time for which the daemon that holds this file has not accepted us."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, held: str) -> None:
+        self._held = held
         self._began = time.monotonic()
         self._is_named = False
 
@@ -316,31 +353,30 @@ class _Silence:
             return
         from acphold.live.reading.neighbours import SilentProcess  # late: an editor waits for us
 
-        words = SilentProcess.at(self._path).words
+        words = SilentProcess.that_holds(self._held, daemon_address(self._held)).words
         if time.monotonic() - self._began >= TAKE_SECONDS:
             raise OSError(words)
         self._is_named = True
         print(f"acphold: {words}", file=sys.stderr)
 
 
-def _start_and_connect(path: str, journal: str, frame: bytes) -> socket.socket:
+def _start_and_connect(held: str, journal: str, frame: bytes) -> socket.socket:
     """Start the daemon and connect; raises JournalUnavailableError, or OSError with the reason.
 
-    Another one may still have the name: one that starts to listen, or one that ends.
+    Another one may still hold the file: one that starts to listen, or one that ends.
     """
-    silence = _Silence(path)
+    silence = _Silence(held)
     while True:
-        kind, _, why = _start(path, journal, frame).partition(" ")
+        kind, _, why = _start(held, journal, frame).partition(" ")
         if kind == JOURNAL_FAILED:
             raise JournalUnavailableError(why)
         if kind not in (LISTENS, TAKEN):
-            raise OSError(why or "the background process exited at once; see its log")
+            raise OSError(why or "the daemon exited at once; see its log")
         while True:
-            if (connection := _connect_to_daemon(path)) is not None:
+            if (connection := _connect(held, daemon_address(held))) is not None:
                 return connection
             silence.check()
-            if (free := lock(path)) is not None:
-                os.close(free)
+            if not is_held(held):
                 break  # it has ended: start another
             time.sleep(RETRY_SECONDS)
 
@@ -359,7 +395,7 @@ LISTENS, TAKEN, JOURNAL_FAILED, FAILED = "listens", "taken", "journal", "failed"
 """The first word of that line; after the last two, the reason follows."""
 
 
-def _start(path: str, journal: str, frame: bytes) -> str:
+def _start(held: str, journal: str, frame: bytes) -> str:
     """Start a daemon, which begins with the agent of this frame; returns its report."""
     read_end, write_end = os.pipe()
     its_frame, giving = os.pipe()
@@ -374,10 +410,10 @@ def _start(path: str, journal: str, frame: bytes) -> str:
         started: int | None = None
         try:
             os.set_blocking(giving, False)
-            if not _start_service(path, own, frame, (its_frame, write_end, giving)):
+            if not _start_service(held, own, frame, (its_frame, write_end, giving)):
                 _give(giving, frame)
                 streams = {FRAME: its_frame, REPORT: write_end}
-                started = start_detached(own_command("daemon", path), streams, own)
+                started = start_detached(own_command("daemon", held), streams, own)
         finally:
             for descriptor in (write_end, its_frame, giving):
                 os.close(descriptor)
@@ -387,7 +423,7 @@ def _start(path: str, journal: str, frame: bytes) -> str:
         deadline = time.monotonic() + START_SECONDS
         while not line.endswith(b"\n"):
             if not _is_readable(read_end, deadline - time.monotonic()):
-                return f"{FAILED} the background process did not start listening; see its log"
+                return f"{FAILED} the daemon did not start listening; see its log"
             if not (piece := os.read(read_end, 4096)):
                 break
             line += piece
@@ -406,7 +442,7 @@ def _give(giving: int, frame: bytes) -> None:
 
 
 def _start_service(
-    path: str, own: Mapping[str, str], frame: bytes, streams: tuple[int, int, int]
+    held: str, own: Mapping[str, str], frame: bytes, streams: tuple[int, int, int]
 ) -> bool:
     """Have a manager of this user start the daemon; return False if there is none."""
     if not os.path.exists(f"{own.get('XDG_RUNTIME_DIR', '')}/systemd/private"):
@@ -416,7 +452,7 @@ def _start_service(
     its_frame, write_end, giving = streams
     variables = pack_variables(own)
     os.write(giving, variables)
-    if start_as_service(own_command("daemon", path), own, its_frame, write_end):
+    if start_as_service(own_command("daemon", held), own, its_frame, write_end):
         _give(giving, frame)
         return True
     if _is_readable(its_frame, 0):  # it has not come as far as to read them
@@ -435,12 +471,12 @@ def _is_readable(source: int | socket.socket, seconds: float) -> bool:
 
 
 def _is_accepted(
-    path: str, connection: socket.socket, frame: bytes, streams: tuple[int, int, int]
+    held: str, connection: socket.socket, frame: bytes, streams: tuple[int, int, int]
 ) -> bool:
     """Send the frame with the streams; return False if the daemon has ended before it accepted
     them, and so read nothing from them. OSError if it stays silent."""
     passed = struct.pack("3i", *streams)
-    silence = _Silence(path)
+    silence = _Silence(held)
     connection.settimeout(TAKE_SECONDS)  # a stopped one may not read all of a long frame
     try:
         sent = connection.sendmsg([frame], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])

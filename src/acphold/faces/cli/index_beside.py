@@ -22,9 +22,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Self
 
+from acp_wire.locked_file import LockedFile, hold
 from acp_wire.processes.own_program import own_command, start_detached
 from acp_wire.tasks import timeout
-from acp_wire.transports.runtime_folder import lock, runtime_folder, state_folder
+from acp_wire.transports.runtime_folder import runtime_folder, state_folder
 from acphold.errors import AcpError, JournalUnavailableError, RuntimeFolderError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import command
@@ -147,7 +148,7 @@ async def index_beside() -> None:
                 try:
                     await _index_until_released(found, path)
                 finally:
-                    os.close(lock_file)
+                    lock_file.release()
                 if not await found.index.catch_up(0) and not growth(path):
                     break
 
@@ -248,7 +249,7 @@ async def list_growth(reader: SessionReader) -> None:
 def _start_if_alone(path: str) -> None:
     """Start a process that indexes what is there, unless one is at work."""
     if (lock_file := alone(path)) is not None:
-        os.close(lock_file)
+        lock_file.release()
         IndexBeside(path).let_go()
 
 
@@ -261,6 +262,6 @@ def _obstacle() -> RuntimeFolderError | None:
     return None
 
 
-def alone(path: str) -> int | None:
-    """Lock the index of this journal; return the descriptor, None while another has it."""
-    return lock(os.path.join(runtime_folder(), f"index-{_key(path)}"))
+def alone(path: str) -> LockedFile | None:
+    """Hold the index of this journal; None while another process does."""
+    return hold(os.path.join(runtime_folder(), f"index-{_key(path)}"))

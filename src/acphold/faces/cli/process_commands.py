@@ -16,12 +16,13 @@ from msgspec.structs import replace
 from acp_wire.schema import encode
 from acp_wire.transports.addresses import pid_at, unix_address
 from acp_wire.transports.first_frame import BRIEF, EDITOR, SERVER
-from acp_wire.transports.runtime_folder import is_held, is_running, lock, runtime_folder
+from acp_wire.transports.runtime_folder import is_running, runtime_folder
+from acp_wire.transports.unix import is_listening
 from acphold.errors import AcpError, JournalError, RuntimeFolderError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.continuation import title_of
-from acphold.faces.cli.front import daemon_socket, journal_of
+from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
 from acphold.faces.cli.journals import existing_journal
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
@@ -54,8 +55,7 @@ async def status(*, as_json: bool = options.json("one object for each process"))
     is 1 if a process does not answer.
     """
     _require_folder()
-    found = await processes()
-    silent = silent_processes(found)
+    found, silent, ending = await processes_here()
     if as_json:
         for process in found:
             print(encode(process).decode())
@@ -74,14 +74,14 @@ async def status(*, as_json: bool = options.json("one object for each process"))
             for front in process.fronts:
                 number = f"{front.pid} " if front.pid else ""
                 kind = FRONTS.get(front.kind, "front")
-                print(visible(f"  {kind} {number}in {on_one_line(front.folder)}"))
+                homes = f", with its own {', '.join(front.own_homes)}" if front.own_homes else ""
+                print(visible(f"  {kind} {number}in {on_one_line(front.folder)}{homes}"))
             if process.limited:
                 print(visible(f"  {process.limited}"))
             for session in process.sessions:
                 clients = quantity(session.clients, "client")
                 short = on_one_line(short_ids[session.session_id])
                 print(visible(f"  {short}  {session.state}, {clients}"))
-        ending = ending_processes()
         for each in ending:
             print(visible(f"process {each.pid}: background, ends or just begins"))
         if not (found or silent or ending):
@@ -169,7 +169,7 @@ class _Stopped(NamedTuple):
 async def _look(session_id: str | None, *, everything: bool) -> _Stopped:
     """Find what is to be stopped. Raises JournalError and UsageError for a session that cannot be
     found."""
-    found = await processes()
+    found, silent, ending = await processes_here()
     if session_id is not None:
         async with existing_journal() as journal:
             row = await find_session(LocalReader(journal), session_id, "ends its process")
@@ -177,27 +177,37 @@ async def _look(session_id: str | None, *, everything: bool) -> _Stopped:
         at_work = await _at_work([it for each in its for it in _beside(each, row.session_id)])
         return _Stopped(found, session_id=row.session_id, at_work=at_work)
     background = [process for process in found if process.is_background]
-    silent, ending, others = silent_processes(found), ending_processes(), False
+    others = False
     if not everything:
         is_own = await _find_own()
         before = len(background) + len(silent)
         background = [it for it in background if is_own(it.path)]
         silent = [it for it in silent if is_own(it.path)]
         others = len(background) + len(silent) < before
-        ending = [it for it in ending if is_own(it.path)]
     at_work = await _at_work([it for process in background for it in process.sessions])
     return _Stopped(background, silent, ending, others, at_work=at_work)
 
 
+async def processes_here() -> tuple[list[Process], list[SilentProcess], list[SilentProcess]]:
+    """Return the processes that serve sessions, the daemons that do not answer, and this journal's
+    one if it ends or just begins."""
+    held = daemon = ""
+    with suppress(JournalError, OSError):
+        daemon = daemon_address(held := daemon_lock(journal_of(())))
+    found = await processes(daemon=daemon)
+    ending = ending_processes(held, daemon) if held else []
+    return found, silent_processes(found, held, daemon), ending
+
+
 async def _find_own() -> Callable[[str], bool]:
     """Return a test for the sockets of processes that have this journal open."""
-    name = os.path.basename(daemon_socket(journal_of(())))
+    daemon = daemon_address(daemon_lock(journal_of(())))
     addresses: set[str] = set()
     with suppress(JournalError):  # it is damaged: its owners are unknown; or not there
         async with existing_journal() as journal:
             owners = await journal.owners()
         addresses = {address for owner in owners for address in owner.addresses}
-    return lambda path: os.path.basename(path) == name or unix_address(path) in addresses
+    return lambda path: path == daemon or unix_address(path) in addresses
 
 
 def _beside(process: Process, session_id: str) -> list[LiveSession]:
@@ -295,7 +305,7 @@ async def _stop(
         if (number := pid_at([unix_address(process.path)])) is not None:
             with suppress(ProcessLookupError):  # it has ended meanwhile
                 os.kill(number, signal.SIGTERM)
-        elif is_held(process.path):
+        elif is_listening(process.path):
             code = _complain(
                 f"the process at {process.path} has no process id here, as in a container; stop it "
                 "where it runs"
@@ -349,13 +359,7 @@ async def _still_running(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + bounds.STOP_SECONDS
     while True:
-        left: list[Process | SilentProcess] = []
-        for process in found:  # a parent may keep its number, a successor its lock
-            descriptor = lock(process.path)
-            if descriptor is not None:
-                os.close(descriptor)
-            elif process.pid is None or is_running(process.pid):
-                left.append(process)
+        left = [it for it in found if it.pid is None or is_running(it.pid)]
         if not left or loop.time() > deadline:
             return left
         await asyncio.sleep(bounds.STOP_LOOK_SECONDS)

@@ -22,12 +22,17 @@ from acp_wire.transports.addresses import connect, unix_address
 from acp_wire.transports.first_frame import SERVER
 from acp_wire.transports.known_servers import is_loopback, origin_of
 from acp_wire.transports.pipes import PipeTransport
-from acp_wire.transports.runtime_folder import read_place
 from acphold.errors import SettingsError
 from acphold.extras import require
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import UsageError, command
-from acphold.faces.cli.front import OwnFront, daemon_socket, first_frame, journal_of
+from acphold.faces.cli.front import (
+    OwnFront,
+    daemon_address,
+    daemon_lock,
+    first_frame,
+    journal_of,
+)
 from acphold.faces.cli.log import start_log
 from acphold.faces.cli.settings import (
     NamedAgent,
@@ -281,11 +286,11 @@ class _Daemon:
 
     def __init__(self, front: OwnFront, journal: str) -> None:
         self.transport: Transport = PipeTransport(*front.take_pipes())
-        self._path = daemon_socket(journal)
+        self._held = daemon_lock(journal)
 
     async def connect(self) -> Transport:
-        paths = [self._path, read_place(self._path)]
-        return await connect(map(unix_address, filter(None, paths)), bounds.DAEMON_ACCEPT_SECONDS)
+        address = unix_address(daemon_address(self._held))
+        return await connect([address], bounds.DAEMON_ACCEPT_SECONDS)
 
 
 @asynccontextmanager

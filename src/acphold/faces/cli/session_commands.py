@@ -12,7 +12,7 @@ from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.faces.cli import bounds, options
 from acphold.faces.cli.command_line import Exit, UsageError, command, is_confirmed
 from acphold.faces.cli.findings import remove_from_disk
-from acphold.faces.cli.front import daemon_socket, journal_of
+from acphold.faces.cli.front import daemon_address, daemon_lock, journal_of
 from acphold.faces.cli.journals import existing_journal, is_live, sessions
 from acphold.faces.cli.list import short_id
 from acphold.faces.cli.places import find_session
@@ -54,9 +54,10 @@ async def rename(
 async def _tell(found: Journal, session_id: str, *, archived: bool | None = None) -> None:
     """Tell the process in which a session is live; or the daemon, whose agent may have it in a list
     of its own."""
-    daemon = unix_address(daemon_socket(journal_of(())))
+    daemon = daemon_address(daemon_lock(journal_of(())))
     whose = await found.owner(session_id)
-    await tell_owner(whose, session_id, [daemon], archived=archived)
+    otherwise = [unix_address(daemon)] if daemon else []
+    await tell_owner(whose, session_id, otherwise, archived=archived)
 
 
 @command("session archive", "[OPTIONS] ID...", options.JOURNAL)

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acp_wire.processes.program import on_path
+from acp_wire.surroundings import Surroundings
 from acphold.errors import SettingsError
 from acphold.faces.cli import bounds, packed_words
 from acphold.known_agents import DEMO, KNOWN_AGENTS, KnownAgent, keys_of, short_name
@@ -84,15 +85,22 @@ class NamedAgent(NamedTuple):
         os.environ.update({**self.env, **packed_words.typed_variables})
 
 
-def settings_path() -> str:
-    """Return the absolute path of the file, existing or not."""
-    if named := os.environ.get(VARIABLE):
-        return os.path.abspath(os.path.expanduser(named))
+def settings_path(within: Surroundings | None = None) -> str:
+    """Return the absolute path of the file, existing or not, in these surroundings, by default
+    ours."""
+    within = within or Surroundings.here()
+    if named := within.env.get(VARIABLE):
+        return within.absolute(in_home(named, within.home))
     # The XDG base directory specification: a relative path is ignored.
-    if not os.path.isabs(folder := os.environ.get("XDG_CONFIG_HOME", "")):
+    if not os.path.isabs(folder := within.env.get("XDG_CONFIG_HOME", "")):
         is_mac = sys.platform == "darwin"
-        folder = os.path.expanduser("~/Library/Application Support" if is_mac else "~/.config")
+        folder = in_home("~/Library/Application Support" if is_mac else "~/.config", within.home)
     return os.path.join(folder, "acphold", "settings.toml")
+
+
+def in_home(path: str, home: str) -> str:
+    """Return the path with this home folder for a leading `~`."""
+    return home + path[1:] if path == "~" or path.startswith("~/") else os.path.expanduser(path)
 
 
 def read_text(path: str, limit: int) -> str | None:
@@ -152,14 +160,15 @@ def enter_agent(agent: str | None, program: Sequence[str]) -> NamedAgent:
     return found
 
 
-def agent_command(name: str, command: Sequence[str] = ()) -> NamedAgent:
-    """Return the agent of that name: the settings file's, or a known one that is on PATH.
+def agent_command(name: str, command: Sequence[str] = (), path: str | None = None) -> NamedAgent:
+    """Return the agent of that name: the settings file's, or a known one that is on PATH. The file
+    is at `path`, by default ours.
 
     With `command` it has that one: it was looked up before, perhaps on another PATH.
 
     Raises SettingsError; UninstalledAgentError for a known agent that is not installed.
     """
-    path = settings_path()
+    path = path or settings_path()
     settings = read_settings(path)
     agents = table_of(settings or {}, "agents", path)
     defaults = table_of(settings or {}, "defaults", path)
@@ -293,7 +302,7 @@ def agent_names() -> list[str]:
     return [*dict.fromkeys([*_readable_agents(), *KNOWN_AGENTS, DEMO])]
 
 
-def agent_keys(name: str | None) -> tuple[str, ...]:
+def agent_keys(name: str | None, path: str | None = None) -> tuple[str, ...]:
     """Return the keys under which the sessions of a named agent are kept; () for None.
 
     A name of the settings file leads to its `name` there, and to the agent its command starts.
@@ -301,7 +310,7 @@ def agent_keys(name: str | None) -> tuple[str, ...]:
     if name is None:
         return ()
     keys = [*keys_of(name)]
-    if isinstance(own := _readable_agents().get(name), dict):
+    if isinstance(own := _readable_agents(path).get(name), dict):
         command = own.get("command")
         given = [*map(str, command)] if isinstance(command, list) else []
         words = {*given, *map(os.path.basename, given)}
@@ -312,15 +321,16 @@ def agent_keys(name: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(keys))
 
 
-def agent_name(key: str) -> str:
+def agent_name(key: str, path: str | None = None) -> str:
     """Return a person's name for the agent whose sessions are kept under `key`.
 
-    It is the settings file's name, if exactly one fits; otherwise that of the table.
+    It is the name in the settings file at `path`, by default ours, if exactly one fits; otherwise
+    that of the table.
     """
-    if (path := settings_path()) not in _NAMES:
+    if (path := path or settings_path()) not in _NAMES:
         names: dict[str, str] = {}
-        for name in _readable_agents():
-            for its in {its.casefold() for its in agent_keys(name)}:
+        for name in _readable_agents(path):
+            for its in {its.casefold() for its in agent_keys(name, path)}:
                 names[its] = name if its not in names else ""
         _NAMES[path] = names
     return _NAMES[path].get(key.casefold()) or short_name(key)
@@ -361,8 +371,10 @@ def _of_all(defaults: Mapping[str, object], path: str) -> tuple[dict[str, str], 
     return _variables(defaults.get("env", {}), f"{path}: [defaults]"), _options(defaults)
 
 
-def command_words(value: object, place: str, key: str = "command") -> tuple[str, ...]:
-    """Return the words of a command; a leading `~/` becomes the home folder."""
+def command_words(
+    value: object, place: str, key: str = "command", home: str | None = None
+) -> tuple[str, ...]:
+    """Return the words of a command; a leading `~/` becomes the home folder, by default ours."""
     if isinstance(value, str):
         words = ", ".join(f'"{word}"' for word in value.split())
         raise SettingsError(f"{place} {key}: write it as a list of words: [{words}]")
@@ -370,7 +382,8 @@ def command_words(value: object, place: str, key: str = "command") -> tuple[str,
         raise SettingsError(
             f'{place} {key}: must be a list of words that starts a program: ["gemini", "--acp"]'
         )
-    return tuple(os.path.expanduser(word) if word.startswith("~/") else word for word in value)
+    home = home or os.path.expanduser("~")
+    return tuple(home + word[1:] if word.startswith("~/") else word for word in value)
 
 
 def _is_word(value: object) -> bool:
@@ -397,16 +410,16 @@ def table_of(settings: Mapping[str, object], key: str, path: str) -> dict[str, o
     return value
 
 
-def _own_table(key: str) -> dict[str, object]:
+def _own_table(key: str, path: str | None = None) -> dict[str, object]:
     """Return a table of the file; empty if that, or the table, is missing. SettingsError."""
-    path = settings_path()
+    path = path or settings_path()
     return table_of(read_settings(path) or {}, key, path)
 
 
-def _readable_agents() -> dict[str, object]:
+def _readable_agents(path: str | None = None) -> dict[str, object]:
     """Return the agents of the file; none if it is invalid: commands that only read still work."""
     try:
-        return _own_table("agents")
+        return _own_table("agents", path)
     except SettingsError:
         return {}
 
@@ -434,28 +447,29 @@ def near_to(word: str, words: Iterable[str]) -> str:
 # -- options of `wrap` ----------------------------------------------------------------------
 
 
-def defaults_of_all(but: Parser) -> dict[str, object]:
+def defaults_of_all(but: Parser, path: str | None = None) -> dict[str, object]:
     """Return the options in [defaults] that a command line, whose parser this is, does not have.
 
     Raises SettingsError.
     """
     typed = {action.dest for action in but.actions}
-    return {key: value for key, value in default_options().items() if key not in typed}
+    return {key: value for key, value in default_options(path).items() if key not in typed}
 
 
-def default_options() -> dict[str, object]:
+def default_options(path: str | None = None) -> dict[str, object]:
     """Return the options in [defaults]; raises SettingsError."""
-    return _of_all(_own_table("defaults"), settings_path())[1]
+    path = path or settings_path()
+    return _of_all(_own_table("defaults", path), path)[1]
 
 
-def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
+def wrap_arguments(agent: NamedAgent, parser: Parser, path: str | None = None) -> list[str]:
     """Return an agent's options as arguments of `wrap`, whose `settings_parser` this is.
 
     Raises SettingsError.
     """
     from acphold.faces.cli.command_line import UsageError
 
-    path = settings_path()
+    path = path or settings_path()
     flags = {name: action for action in parser.actions for name in action.option_strings}
     keys = [name[2:].replace("-", "_") for name in flags if name.startswith("--")]
     keys = [name for name in keys if name != "help"]

@@ -16,9 +16,10 @@ from typing import Final, NamedTuple
 
 from rich.text import Text
 
+from acp_wire.locked_file import hold
 from acp_wire.processes.own_program import own_command
 from acp_wire.processes.program import on_path
-from acp_wire.transports.runtime_folder import lock, state_folder
+from acp_wire.transports.runtime_folder import state_folder
 from acp_wire.workspace.files import replace
 from acp_wire.workspace.regular_files import open_fd
 from acphold.errors import AgentStartError, SettingsError
@@ -315,7 +316,7 @@ def _alone() -> Iterator[None]:
     """Keep other `setup`s of this user from writing in this block; SettingsError."""
     deadline = time.monotonic() + bounds.SETUP_LOCK_SECONDS
     try:
-        while (held := lock("setup")) is None:
+        while (held := hold(os.path.join(state_folder(), "setup.lock"))) is None:
             if time.monotonic() > deadline:
                 raise SettingsError(
                     "another `acphold setup` is writing; nothing was written, try again"
@@ -326,7 +327,7 @@ def _alone() -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(held)
+        held.release()
 
 
 def _change(

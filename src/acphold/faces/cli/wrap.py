@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from acp_wire.surroundings import Surroundings
@@ -97,9 +97,11 @@ def settings_parser() -> Parser:
     return made
 
 
-def options_of(agent: NamedAgent, arguments: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the options of `wrap` for an agent, by name: those of the settings file, and over them
-    these arguments of a command line. Raises UsageError, SettingsError.
+def options_of(
+    agent: NamedAgent, arguments: Sequence[str] = (), path: str | None = None
+) -> dict[str, Any]:
+    """Return the options of `wrap` for an agent, by name: those of the settings file at `path`, by
+    default ours, and over them these arguments of a command line. Raises UsageError, SettingsError.
 
     For an agent without a name, they are the defaults that only the settings file has.
     """
@@ -109,9 +111,9 @@ def options_of(agent: NamedAgent, arguments: Sequence[str] = ()) -> dict[str, An
     program = ("--", *(agent.command or ("",)))
     typed.read([*arguments, *program])
     if not agent.name:
-        agent = agent._replace(defaults=defaults_of_all(but=typed))
+        agent = agent._replace(defaults=defaults_of_all(typed, path))
     # The file's options come first, so that later ones override them.
-    read = reading.read([*wrap_arguments(agent, reading), *arguments, *program])
+    read = reading.read([*wrap_arguments(agent, reading, path), *arguments, *program])
     del read["agent"], read["program"]
     return read
 
@@ -166,9 +168,12 @@ def _without_program(
 
 
 def settings_of(
-    arguments: Sequence[str], program: Sequence[str], agent: NamedAgent | None
+    arguments: Sequence[str],
+    program: Sequence[str],
+    agent: NamedAgent | None,
+    path: str | None = None,
 ) -> WrapSettings:
-    """Return the options.
+    """Return the options; those of the settings file are as in `options_of`.
 
     Raises UsageError for these arguments, SettingsError for options of the settings file, and for a
     missing extra.
@@ -179,7 +184,7 @@ def settings_of(
 
     found = NamedAgent(tuple(program)) if agent is None else agent
     settings = WrapSettings(
-        **options_of(found, arguments),  # whose parser has checked each value
+        **options_of(found, arguments, path),  # whose parser has checked each value
         program=tuple(program),
         called=found.name,
         given=tuple(arguments),
@@ -269,7 +274,7 @@ class AgentWithImport(ProcessAgent):
             and self.import_into is not None
             and self._importing is None
         ):
-            importing = _import(known.name, self.import_into)
+            importing = _import(known.name, self.import_into, self.surroundings.env)
             self._importing = asyncio.create_task(importing, name="import beside wrap")
         return answer
 
@@ -278,14 +283,14 @@ class AgentWithImport(ProcessAgent):
         await super().aclose()
 
 
-async def _import(name: str, journal: str) -> None:
+async def _import(name: str, journal: str, env: Mapping[str, str]) -> None:
     # Late: few agents need it.
     from acp_wire.processes.own_program import own_command, run_beside
 
     command = own_command("import", "--agent", name, "--since", SINCE, "--journal", journal)
     try:
         _, output, errors = await run_beside(
-            command, bounds.IMPORT_BESIDE_SECONDS, niceness=bounds.NICENESS
+            command, bounds.IMPORT_BESIDE_SECONDS, env=env, niceness=bounds.NICENESS
         )
     except TimeoutError:
         log.info(

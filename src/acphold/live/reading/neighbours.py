@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 from msgspec import Raw, Struct
 
+from acp_wire.locked_file import holder, is_held
 from acp_wire.processes.installation import is_kept, is_replaced
 from acp_wire.processes.process_tree import condition
 from acp_wire.rpc import NotificationReceived, Peer, Transport, connected
@@ -23,8 +24,8 @@ from acp_wire.rpc.requests import Request
 from acp_wire.schema import CLOSE_SESSION, INITIALIZE, PROTOCOL_VERSION, encode
 from acp_wire.schema.splice import json_value
 from acp_wire.transports.addresses import connect, paths_here, unix_address
-from acp_wire.transports.runtime_folder import holder, is_background, is_held, locked_names, sockets
-from acp_wire.transports.unix import pid_at
+from acp_wire.transports.runtime_folder import is_of_daemon, sockets
+from acp_wire.transports.unix import is_listening, pid_at
 from acphold import errors
 from acphold.conversation.history.prompt_queue import NO_QUEUE, PromptQueue, QueueChange, after_turn
 from acphold.journal.intentions import change_queue
@@ -71,12 +72,14 @@ class LiveSession(Struct, frozen=True, rename="camel"):
 
 class EditorFront(Struct, frozen=True, rename="camel"):
     """A front: its process, None if that has no number there, its folder, its kind as in
-    `transports.first_frame`, and where the process that serves it may use less than it may."""
+    `transports.first_frame`, where the process that serves it may use less than it may, and the
+    variables of its person's folders that differ."""
 
     pid: int | None
     folder: str
     kind: str = ""
     shortfalls: tuple[str, ...] = ()
+    own_homes: tuple[str, ...] = ()
 
 
 class Process(Struct, frozen=True, rename="camel"):
@@ -107,7 +110,7 @@ class Process(Struct, frozen=True, rename="camel"):
     @property
     def is_background(self) -> bool:
         """True if it outlives its clients."""
-        return is_background(self.path)
+        return is_of_daemon(self.path)
 
     @property
     def limited(self) -> str:
@@ -145,17 +148,18 @@ def answer(
     )
 
 
-async def processes(seconds: float = bounds.ANSWER_SECONDS) -> list[Process]:
-    """Return all processes of this user that answer within `seconds`."""
-    return await _answering([[unix_address(path)] for path in _listed(sockets)], seconds)
+async def processes(seconds: float = bounds.ANSWER_SECONDS, *, daemon: str = "") -> list[Process]:
+    """Return all processes of this user that answer within `seconds`: those in the runtime folder,
+    and the one at the socket `daemon`, wherever that is."""
+    return await _answering([[unix_address(path)] for path in _sockets(daemon)], seconds)
 
 
-def _listed(listing: Callable[[], Sequence[str]]) -> Sequence[str]:
-    """Return such paths in the runtime folder; none if no process can be reached there."""
-    try:
-        return listing()
-    except (errors.RuntimeFolderError, OSError):
-        return ()
+def _sockets(daemon: str) -> Sequence[str]:
+    """Return the sockets in the runtime folder, if that can be used, and this one, if any."""
+    found: Sequence[str] = ()
+    with suppress(errors.RuntimeFolderError, OSError):
+        found = sockets()
+    return [*dict.fromkeys([*found, *filter(None, [daemon])])]
 
 
 Live = Mapping[str, tuple[LiveSession, Process]]
@@ -226,29 +230,29 @@ class SilentProcess(Struct, frozen=True):
         )
 
     @classmethod
-    def at(cls, path: str) -> SilentProcess:
-        """Return the process that has this socket."""
-        return cls(path, holder(path) or pid_at(path))
+    def that_holds(cls, held: str, daemon: str) -> SilentProcess:
+        """Return the process that holds this file, and has the socket `daemon`, if it has any."""
+        return cls(daemon or held, holder(held) or (pid_at(daemon) if daemon else None))
 
 
-def silent_processes(answered: Sequence[Process]) -> list[SilentProcess]:
-    """Return the background processes that are not among those that answered."""
-    known = {process.path for process in answered}
-    return _backgrounds(sockets, lambda path: path not in known)
-
-
-def ending_processes() -> list[SilentProcess]:
-    """Return the background processes that run without a socket: they end, or just begin."""
-    return _backgrounds(locked_names, lambda path: not os.path.exists(path))
-
-
-def _backgrounds(
-    listing: Callable[[], Sequence[str]], is_wanted: Callable[[str], bool]
+def silent_processes(
+    answered: Sequence[Process], held: str = "", daemon: str = ""
 ) -> list[SilentProcess]:
-    """Return the running background processes at those of these paths that are wanted."""
-    found = [path for path in _listed(listing) if is_background(path) and is_wanted(path)]
-    # Last: looking takes a lock for a moment, at which a process that begins there would end.
-    return [SilentProcess.at(path) for path in found if is_held(path)]
+    """Return the daemons that are not among those that `answered`: the one that holds this file,
+    whose socket is `daemon`, and those in the runtime folder."""
+    known = {process.path for process in answered}
+    found = [it for it in _sockets(daemon) if is_of_daemon(it) and it not in known]
+    return [
+        SilentProcess.that_holds(held, it) if it == daemon else SilentProcess(it, pid_at(it))
+        for it in found
+        if is_listening(it)
+    ]
+
+
+def ending_processes(held: str, daemon: str) -> list[SilentProcess]:
+    """Return the daemon that holds this file, if it runs without a socket: it ends, or begins."""
+    runs = not (daemon and os.path.exists(daemon)) and is_held(held)
+    return [SilentProcess.that_holds(held, daemon)] if runs else []
 
 
 async def tell_owner(

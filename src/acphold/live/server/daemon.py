@@ -65,7 +65,7 @@ async def serve_journal(
     prepare: Prepare,
     *,
     called: Callable[[str], str],
-    held: int,
+    note: Callable[[str], object],
     stop: asyncio.Event,
     stays: bool,
     ready: Callable[[], None],
@@ -74,8 +74,8 @@ async def serve_journal(
     unless it `stays`.
 
     `service` names the journal, and has the options for other processes. `called` returns a
-    person's name for the key of an agent. `held` is the descriptor
-    of that socket's lock (`transports.runtime_folder`), which we hold. `ready` is called once
+    person's name for the key of an agent. `note` is called with
+    each path at which we listen, first with this one. `ready` is called once
     clients can connect. Raises JournalError, OSError.
     """
     journal = journal_at(service.journal)
@@ -83,7 +83,7 @@ async def serve_journal(
         hub = Hub(journal)
         # For clients that join live sessions, and start no agent.
         joining = Desk(hub, lambda _: AbsentAgent(), service.options, only_joins=True)
-        addresses = Addresses(journal, held)
+        addresses = Addresses(journal, note)
 
         async def join(transport: Transport, principal: Principal) -> None:
             await attend(Desks(joining), service, transport, principal=principal)

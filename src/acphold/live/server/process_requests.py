@@ -74,7 +74,13 @@ class ProcessRequests(Struct, eq=False):
             and principal.session_id in (None, conversation.id)
         ]
         fronts = [
-            EditorFront(front.pid, within.folder, front.frame.kind, shortfalls(within.limits))
+            EditorFront(
+                front.pid,
+                within.folder,
+                front.frame.kind,
+                shortfalls(within.limits),
+                within.own_homes,
+            )
             for front in (hub.fronts if self._is_ours else ())
             for within in (front.frame.surroundings,)
         ]

@@ -24,7 +24,7 @@ from acp_wire.rpc.transport import ExplainingTransport, RenewedTransport
 from acp_wire.schema import PROMPT
 from acp_wire.tasks import finish, first_of
 from acp_wire.transports.addresses import unix_address
-from acp_wire.transports.runtime_folder import note_place, own_socket
+from acp_wire.transports.runtime_folder import own_socket
 from acp_wire.transports.unix import listening
 from acphold.errors import AcpError, AuthRequiredError, JournalError, RuntimeFolderError
 from acphold.journal.journal import Journal, Owners
@@ -264,20 +264,19 @@ async def reachable(
 
 
 class Addresses:
-    """The addresses of this process, published in the journal: its socket, also in the lock of its
-    name if it has one, and others by which its sessions can be reached."""
+    """The addresses of this process, published in the journal: its socket, which is noted elsewhere
+    first, and others by which its sessions can be reached."""
 
-    def __init__(self, journal: Owners, held: int | None = None) -> None:
+    def __init__(self, journal: Owners, note: Callable[[str], object] = bool) -> None:
         self._journal = journal
-        self._held = held
+        self._note = note
         self._socket = ""
         self._others: list[str] = []
 
     async def listen_at(self, path: str) -> None:
         """Publish the path of the socket."""
         self._socket = unix_address(path)
-        if self._held is not None:
-            note_place(self._held, path)
+        self._note(path)
         await self._publish()
 
     async def add(self, address: str) -> None:

@@ -1,9 +1,9 @@
 """The user's runtime folder, and the sockets of acphold's processes in it.
 
 Each process that serves sessions listens on a socket of its own there. Its name begins with the
-number of the process; or it is made from what the process was started with, so that it can be
-found. Only this user may enter the folder. Nothing here needs asyncio: the pipe in front of a
-background process has to start at once.
+number of the process; but that of a daemon's is in the file that the daemon holds
+(`acp_wire.locked_file`). Only this user may enter the folder. Nothing here needs asyncio: the front
+of a daemon has to start at once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from acp_wire.errors import RuntimeFolderError
 
 SUFFIX = ".sock"
 
-BACKGROUND = "owner-"
-"""The beginning of the names of background sockets, which are found by their process's start."""
+BACKGROUND = "daemon-"
+"""The beginning of the names of the sockets of daemons."""
+
+FORMER = "owner-"
+"""The same, of a daemon of an earlier release."""
 
 LONGEST_PATH = 100
 """Most bytes of a socket's path; systems take 104 to 108 with their closing zero (POSIX,
@@ -153,94 +156,29 @@ def own_socket() -> str:
     return os.path.join(runtime_folder(), f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
 
 
-def background_socket(key: str) -> str:
-    """Return the path for the socket of the background process with this key."""
-    return os.path.join(runtime_folder(), f"{BACKGROUND}{key}{SUFFIX}")
+def daemon_socket(key: str, beginning: str = BACKGROUND) -> str:
+    """Return the path for the socket of the daemon with this key."""
+    return os.path.join(runtime_folder(), f"{beginning}{key}{SUFFIX}")
 
 
-def is_background(path: str) -> bool:
-    """Return True if a socket is that of a background process."""
-    return os.path.basename(path).startswith(BACKGROUND)
+def is_of_daemon(path: str) -> bool:
+    """Return True if a socket is that of a daemon."""
+    return os.path.basename(path).startswith((BACKGROUND, FORMER))
 
 
-def lock_file(path: str) -> str:
-    """Return the file that is locked for a socket's name. It is not in the socket's folder: that
-    goes at the last logout, and the name would be free."""
-    return os.path.join(state_folder(), f"{os.path.basename(path)}{_machine()}.lock")
+def login_folder() -> str:
+    """Return a folder of this user that follows from the user's number, and from no variable: that
+    of the login, or else the one for state in the home folder that the system knows."""
+    user = os.getuid()
+    if _is_ours(base := os.path.join(LOGINS, str(user))):
+        return os.path.join(base, "acphold")
+    import pwd  # late: a front of a file needs none
 
-
-def lock(path: str) -> int | None:
-    """Lock a socket's name until this process ends, or the descriptor is closed.
-
-    Return the descriptor; None if another process has the lock. Raises OSError.
-    """
-    import fcntl
-
-    os.makedirs(state_folder(), 0o700, exist_ok=True)
-    descriptor = os.open(lock_file(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def is_held(path: str) -> bool:
-    """Return True if a process has locked this socket's name, and so runs."""
-    if not os.path.exists(lock_file(path)):
-        return False
-    if (descriptor := lock(path)) is None:
-        return True
-    os.close(descriptor)
-    return False
-
-
-def holder(path: str) -> int | None:
-    """Return the process that has locked this socket's name, as the kernel says; None if it does
-    not say, or if the process has no number here."""
-    try:
-        looked = os.stat(lock_file(path))
-        with open("/proc/locks") as file:  # proc_locks(5)
-            rows = [line.split() for line in file]
-    except OSError:
-        return None
-    for _, kind, _, _, pid, place, *_ in (row for row in rows if row[1] != "->"):
-        # Some file systems have another device there than stat(2) tells.
-        is_it = kind == "FLOCK" and place.rpartition(":")[2] == str(looked.st_ino)
-        if is_it and pid.isdecimal() and _has_open(int(pid), looked):
-            return int(pid)
-    return None
-
-
-def _has_open(pid: int, looked: os.stat_result) -> bool:
-    folder = f"/proc/{pid}/fd"
-    try:
-        for name in os.listdir(folder):
-            try:
-                if os.path.samestat(os.stat(os.path.join(folder, name)), looked):
-                    return True
-            except FileNotFoundError:
-                pass  # closed meanwhile
-    except OSError:  # it has ended
-        pass
-    return False
-
-
-def note_place(descriptor: int, path: str) -> None:
-    """Note in the lock of a socket's name where the socket is: others may look elsewhere."""
-    os.pwrite(descriptor, os.fsencode(path), 0)
-    os.ftruncate(descriptor, len(os.fsencode(path)))
-
-
-def read_place(path: str) -> str:
-    """Return the noted place of the socket with this name; "" if none was noted."""
-    try:
-        with open(lock_file(path), "rb") as file:
-            noted = os.fsdecode(file.read(LONGEST_PATH + 1))
-    except OSError:
-        return ""
-    return noted if os.path.basename(noted) == os.path.basename(path) else ""
+        home = pwd.getpwuid(user).pw_dir
+    except KeyError:  # as in a container
+        home = os.path.join(TEMPORARY, f"acphold-{user}")
+    return os.path.join(home, ".local/state/acphold")
 
 
 def sockets() -> list[str]:
@@ -248,15 +186,6 @@ def sockets() -> list[str]:
     gone."""
     folder = runtime_folder()
     return [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(SUFFIX)]
-
-
-def locked_names() -> list[str]:
-    """Return the paths of all sockets whose names are locked, or were, whether they are there or
-    not."""
-    folder, end = runtime_folder(), f"{_machine()}.lock"
-    names = [name.removesuffix(end) for name in os.listdir(state_folder()) if name.endswith(end)]
-    paths = [os.path.join(folder, name) for name in names if name.endswith(SUFFIX)]
-    return [read_place(path) or path for path in paths]
 
 
 def sweep() -> None:
@@ -271,11 +200,12 @@ def sweep() -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Return True if there is a process with this number."""
+    """Return True if a process with this number has not ended: a parent may keep its number."""
     try:
         os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat", "rb") as file:  # proc_pid_stat(5)
+            return not file.read().rpartition(b")")[2].startswith((b" Z", b" X"))
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's
-        pass
-    return True
+    except OSError:  # another user's; or there is no /proc
+        return True

@@ -116,6 +116,13 @@ def pid_at(path: str) -> int | None:
     return found.pid if found.uid == os.getuid() else None
 
 
+def is_listening(path: str) -> bool:
+    """Return True if a process listens at `path`, whether it accepts anybody or not."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        return asking.connect_ex(path) in (0, errno.EAGAIN)
+
+
 SO_PEERPIDFD = 77
 """The option for a descriptor of the process at the other end; source: Linux, asm/socket.h."""
 

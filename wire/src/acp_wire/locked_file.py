@@ -1,0 +1,154 @@
+"""A file that one process holds: locked (flock(2)) until that process ends, however it ends.
+
+No clock, host name or process number counts, and a container that has the same folder sees the same
+lock. A file that its holder removes, or somebody else, is nobody's: whoever locks it looks if the
+name still leads to it. A process forked from a holder without executing another program would hold
+the lock, too; executed programs do not get the descriptor. Nothing is imported that takes time: an
+editor waits for a front, which looks at such a file.
+"""
+
+# See docs/decisions.md, 18.
+
+from __future__ import annotations
+
+import os
+import time
+from errno import EBUSY
+
+TRIES = 100
+"""Most tries to make a file that others keep removing."""
+
+NOTE_BYTES = 4096
+"""Most bytes of a note."""
+
+
+class LockedFile:
+    """A file that this process holds."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def note(self, text: str) -> None:
+        """Write a text into the file, which others can read; raises OSError."""
+        raw = os.fsencode(text)
+        os.pwrite(self._descriptor, raw, 0)
+        os.ftruncate(self._descriptor, len(raw))
+
+    def keep(self) -> bool:
+        """Make the file again if somebody removed it or its folder; return False if another process
+        holds it by now. Raises OSError."""
+        if is_at(self._descriptor, self.path):
+            return True
+        if (again := hold(self.path)) is None:
+            return False
+        note, before = os.pread(self._descriptor, NOTE_BYTES, 0), self._descriptor
+        self._descriptor = again._descriptor
+        os.close(before)
+        self.note(os.fsdecode(note))
+        return True
+
+    def release(self) -> None:
+        """Remove the file if the name still leads to it, and hold it no more."""
+        try:
+            if is_at(self._descriptor, self.path):
+                os.unlink(self.path)
+        except OSError:
+            pass  # it is unlocked, so harmless
+        os.close(self._descriptor)
+
+
+def hold(path: str) -> LockedFile | None:
+    """Make the file and its folder if need be, and hold it; None if another process does.
+
+    Raises OSError.
+    """
+    import fcntl
+
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    for _ in range(TRIES):
+        try:
+            descriptor = os.open(path, flags, 0o600)
+        except FileNotFoundError:  # its folder is not there, or was removed again
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError:
+            os.close(descriptor)
+            raise
+        if is_at(descriptor, path):
+            return LockedFile(path, descriptor)
+        os.close(descriptor)
+        time.sleep(0.001)
+    raise OSError(EBUSY, "another program keeps removing it", path)
+
+
+def is_held(path: str) -> bool:
+    """Return True if a process holds this file; raises OSError if that cannot be found out."""
+    import fcntl
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def read_note(path: str) -> str:
+    """Return the text that was noted in the file; "" if there is none."""
+    try:
+        with open(path, "rb") as file:
+            return os.fsdecode(file.read(NOTE_BYTES))
+    except OSError:
+        return ""
+
+
+def holder(path: str) -> int | None:
+    """Return the process that holds this file, as the kernel says; None if it does not say, or if
+    the process has no number here."""
+    try:
+        looked = os.stat(path)
+        with open("/proc/locks") as file:  # proc_locks(5)
+            rows = [line.split() for line in file]
+    except OSError:
+        return None
+    for _, kind, _, _, pid, place, *_ in (row for row in rows if row[1] != "->"):
+        # Some file systems have another device there than stat(2) tells.
+        is_it = kind == "FLOCK" and place.rpartition(":")[2] == str(looked.st_ino)
+        if is_it and pid.isdecimal() and _has_open(int(pid), looked):
+            return int(pid)
+    return None
+
+
+def is_at(descriptor: int, path: str) -> bool:
+    """Return True if this name leads to the open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except OSError:
+        return False
+
+
+def _has_open(pid: int, looked: os.stat_result) -> bool:
+    folder = f"/proc/{pid}/fd"
+    try:
+        for name in os.listdir(folder):
+            try:
+                if os.path.samestat(os.stat(os.path.join(folder, name)), looked):
+                    return True
+            except FileNotFoundError:
+                pass  # closed meanwhile
+    except OSError:  # it has ended
+        pass
+    return False

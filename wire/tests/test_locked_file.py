@@ -1,0 +1,65 @@
+"""A file is held by one process, and is nobody's once its name leads elsewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acp_wire.locked_file import hold, holder, is_held, read_note
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "made" / "file")
+
+
+def test_a_file_is_held_by_one_until_it_is_released_which_leaves_none(path: str) -> None:
+    assert not is_held(path)
+    held = hold(path)
+    assert held is not None
+    held.note("here")
+    assert (hold(path), is_held(path), read_note(path)) == (None, True, "here")
+    held.release()
+    assert not is_held(path)
+    assert os.listdir(os.path.dirname(path)) == []
+
+
+def test_the_holder_of_a_file_that_was_removed_makes_it_again_unless_another_has_it(
+    path: str,
+) -> None:
+    first = hold(path)
+    assert first is not None
+    first.note("first")
+    os.unlink(path)
+    assert first.keep()
+    assert (read_note(path), is_held(path)) == ("first", True)
+    os.unlink(path)
+    second = hold(path)
+    assert second is not None
+    second.note("second")
+    assert not first.keep()
+    first.release()  # and leaves the other's alone
+    assert (read_note(path), is_held(path)) == ("second", True)
+    second.release()
+
+
+def test_a_file_is_free_when_its_holder_was_killed(path: str) -> None:
+    code = (
+        f"from acp_wire.locked_file import hold; h = hold({path!r}); print(1, flush=True); input()"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        if sys.platform == "linux":
+            assert holder(path) == other.pid
+        assert is_held(path)
+        other.kill()
+    assert not is_held(path)
+    held = hold(path)
+    assert held is not None
+    held.release()
