@@ -250,6 +250,26 @@ async def test_a_queue_on_terms_that_are_gone_is_held_until_a_client_with_terms_
             assert "canary" not in json.dumps(entry)
 
 
+async def test_a_queue_that_waits_does_not_go_on_by_another_clients_terms(journal: Path) -> None:
+    async with both(journal) as (first, second):
+        accept(first, second)
+        one, session = await first.opened()
+        await one.call("providers/set", PROVIDER)
+        await queued(one, session, do="hold", why="paused")
+        await queued(one, session)
+        two = await second.client()
+        await two.call("providers/set", OTHER)
+        await two.load(session)
+        error = await two.refused("session/prompt", {"sessionId": session, "prompt": []})
+        assert "once its turn has ended and no prompt waits" in error.message
+        await queued(one, session, do="go")
+        await first.agent.prompted(session)
+        await first.agent.end(session)
+        while first.hub.desk_of(session) is not second.desk:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # it comes by itself
+        await second.turn(two, session, "now?", "yes")
+
+
 async def test_a_queue_on_variables_alone_goes_on_in_an_environment_that_has_them(
     journal: Path,
 ) -> None:

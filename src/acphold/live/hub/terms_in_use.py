@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from acp_wire.schema import AUTHENTICATE, LOGOUT
 from acphold import errors
+from acphold.conversation.history.prompt_queue import ON_TERMS
 from acphold.live.agents.interface import ask
 from acphold.live.agents.terms import TERMS_SECONDS, Terms, is_chosen
 from acphold.live.hub.attachment import Client
@@ -32,13 +33,20 @@ log = logging.getLogger(__name__)
 
 def can_move(conversation: Conversation, desk: DeskInHub) -> bool:
     """Return True if a session can come to another desk of the same agent without a loss: nothing
-    runs in it, its agent can let it go, and the agent of the desk can open it."""
+    runs or waits in it, its agent can let it go, and the agent of the desk can open it."""
     side, can = conversation.side, desk.agent.capabilities
-    if conversation.is_busy or side.is_at_work or side.agent.key != desk.agent.key:
+    if _is_in_use(conversation) or side.is_at_work or side.agent.key != desk.agent.key:
         return False
     is_alone = [it.side.agent for it in desk.hub.live.values()].count(side.agent) == 1
     can_leave = not side.is_open or is_alone or can_close(side.agent)
     return can_leave and (can.load_session or can.session_capabilities.resume is not None)
+
+
+def _is_in_use(conversation: Conversation) -> bool:
+    """Return True while something runs in it, or waits for what its agent works on: prompts go on
+    the terms on which they were added."""
+    queue = conversation.session.queue
+    return conversation.is_busy or bool(queue.waiting and queue.held != ON_TERMS)
 
 
 def takes_over(conversation: Conversation, desk: DeskInHub, client: Client | None) -> bool:
@@ -69,8 +77,8 @@ def require_own_terms(client: Client, conversation: Conversation, desk: DeskInHu
         way_out = "choose yours again to continue on them"
     elif can_move(conversation, desk):
         way_out = "load it here to continue on yours"
-    elif conversation.is_busy:
-        way_out = "load it here once its turn has ended to continue on yours"
+    elif _is_in_use(conversation):
+        way_out = "load it here once its turn has ended and no prompt waits to continue on yours"
     else:
         way_out = f"continue a copy: acphold continue {conversation.id} --from last"
     raise errors.TermsDifferError(agent.terms.label, own.label, way_out)
