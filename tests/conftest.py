@@ -22,7 +22,7 @@ from acp_wire.transports.unix import pid_at
 from tests.distributions import FOLDERS
 from tests.postgresql import Databases, pooled, shared
 
-pytest_plugins = ["tests.plugin"]
+pytest_plugins = ["tests.plugin", "tests.editor"]
 pytest.register_assert_rewrite("tests.journal.promises")
 
 # The tests of the other distributions share what is here, and this is one package with theirs.

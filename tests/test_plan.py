@@ -205,6 +205,21 @@ MOST_NAMES = {"acp_check": 75, "acphold": 437}
 `acp_wire.schema`): the others are private to these three."""
 
 
+@pytest.mark.parametrize("package", ["acp_wire", "acp_check"])
+def test_the_tests_of_a_distribution_know_nothing_of_acphold(package: str) -> None:
+    """They neither import nor start it; helpers are in their own folder and that of acp-wire."""
+    folders = [FOLDERS[name] for name in ("acp_wire", package)]
+    files = sorted((FOLDERS[package] / "tests").rglob("*.py"))
+    named = {(path, name) for path in files for node in _nodes(path) for name in _modules(node)}
+    assert len(files) > 30
+    assert [it for it in files if '"-m", "acphold"' in it.read_text("utf-8")] == []
+    for path, name in named:
+        assert _package(name) != "acphold", path
+        if _package(name) == "tests" and name != "tests":
+            places = [folder / name.replace(".", "/") for folder in folders]
+            assert any(it.is_dir() or it.with_suffix(".py").is_file() for it in places), path
+
+
 @pytest.mark.parametrize("package", MOST_NAMES)
 def test_no_more_names_of_acp_wire_are_taken(package: str) -> None:
     taken = {

@@ -17,7 +17,7 @@ from acp_check.verdicts import Verdict
 from acp_check.watcher import Watcher, report_on
 from acp_wire.transports.streams import memory_pair
 from tests.caller import Guest
-from tests.editor import Refused
+from tests.talker import Refused
 from tests.toured_client import CAN, FAULTS, Toured
 from tests.virtual_time import play
 

@@ -15,7 +15,7 @@ from acp_check.verdicts import Level, Verdict
 from acp_check.watcher import FENCE, Watcher, report_on
 from acp_wire.transports.streams import memory_pair
 from tests.caller import Guest
-from tests.editor import Refused
+from tests.talker import Refused
 from tests.virtual_time import play
 
 ALL = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}

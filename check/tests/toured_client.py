@@ -14,7 +14,7 @@ from typing import Any
 from acp_check import bounds
 from acp_check.watcher import ARGUMENT, LIMIT, LOOKS, PRINTS_LONG, RUNS_ON, SHOWS
 from tests.caller import Guest
-from tests.editor import Refused
+from tests.talker import Refused
 
 Json = dict[str, Any]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Editor, Refused, introduced, scripted_agent
+from tests.editor import Editor, Refused, agent_pid, introduced, scripted_agent
 from tests.owners import lone_command
-from tests.watched_processes import agent_pid, gone, lives, methods, until, written_pid
+from tests.watched_processes import gone, lives, methods, until, written_pid
 
 TOOL = {"sessionUpdate": "tool_call", "toolCallId": "t1", "title": "Build", "status": "pending"}
 DONE = {"sessionUpdate": "tool_call", "toolCallId": "t2", "title": "Read", "status": "completed"}

@@ -15,9 +15,9 @@ import pytest
 
 from acphold.journal.stores import open_journal
 from tests.conftest import Defaults
-from tests.editor import DEADLINE, Editor, editor, introduced, scripted_agent
+from tests.editor import DEADLINE, Editor, agent_pid, editor, introduced, scripted_agent
 from tests.owners import lone_command
-from tests.watched_processes import agent_pid, below, gone, methods, until, written_pid
+from tests.watched_processes import below, gone, methods, until, written_pid
 
 Leave = Callable[[Editor], Awaitable[None]]
 

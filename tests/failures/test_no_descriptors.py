@@ -13,9 +13,9 @@ from typing import Any
 
 from acphold.live.server.reconnection import AWAY
 from acphold.live.server.remote_sessions import OWNER
-from tests.editor import Editor, Refused
+from tests.editor import Editor, Refused, agent_pid
 from tests.owners import program
-from tests.watched_processes import agent_pid, below, gone, until
+from tests.watched_processes import below, gone, until
 
 NOTICES: dict[str, Any] = {"session": {"notices": {}}}
 

@@ -6,7 +6,7 @@ import asyncio
 
 from acp_wire.rpc import Transport
 from acp_wire.transports.streams import MemoryTransport
-from tests.editor import DEADLINE, Talker
+from tests.talker import DEADLINE, Talker
 
 
 class Caller(Talker):

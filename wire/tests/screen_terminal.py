@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 import pyte
 
-from tests.editor import DEADLINE
+from tests.talker import DEADLINE
 
 ROWS = 40
 

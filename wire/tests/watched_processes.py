@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
-from tests.editor import DEADLINE, Editor
 from tests.plugin import pause_after
+from tests.talker import DEADLINE
 
 
 async def until(what: Callable[[], Any], seconds: float = DEADLINE) -> Any:
@@ -94,15 +94,6 @@ def process_ids() -> list[int]:
 def _read(path: str) -> bytes:
     with open(path, "rb", buffering=0) as file:
         return file.readall()
-
-
-def agent_pid(editor: Editor) -> int:
-    """The scripted agent behind an `acphold wrap`."""
-    for pid in below(editor.process.pid):
-        with suppress(psutil.NoSuchProcess):
-            if any("scripted_agent" in word for word in psutil.Process(pid).cmdline()):
-                return pid
-    raise AssertionError("no agent runs")
 
 
 async def written_pid(path: Path) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acp_wire.processes.folder_watch import CREATED, DELETED, FOLDER_DELETED, FolderWatch
-from tests.editor import DEADLINE
+from tests.talker import DEADLINE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="no other system tells")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.editor import DEADLINE
+from tests.talker import DEADLINE
 
 KEEPS = """
 import json, shutil, sys

@@ -16,7 +16,7 @@ import pytest
 from acp_wire.processes import exit_status as exits
 from acp_wire.processes.program import launch
 from acp_wire.transports.child import ChildProcess
-from tests.editor import DEADLINE
+from tests.talker import DEADLINE
 from tests.watched_processes import lives
 
 Until = Callable[..., None]

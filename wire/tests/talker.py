@@ -1,34 +1,25 @@
-"""A client for tests without our own code: JSON lines over a program's stdio, decoded once.
+"""A client for tests without our own code: JSON lines, decoded once.
 
-It answers an agent's requests from `answers`, and keeps every line in the order of arrival.
+It answers the other side's requests from `answers`, and keeps every line in the order of arrival.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shlex
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 DEADLINE = 45.0
 """Seconds any single wait may take."""
 
-SCRIPTED = str(Path(__file__).with_name("scripted_agent.py"))
-
 Answer = Callable[[dict[str, Any]], Any | Awaitable[Any]]
 
+Prepare = Callable[[str, dict[str, Any], "asyncio.Future[Any]"], dict[str, Any]]
 
-def _note_lineage(answered: asyncio.Future[Any], session: str) -> None:
-    if answered.cancelled() or answered.exception() is not None:
-        return
-    match answered.result():
-        case {"_meta": {"acphold/lineage": str(lineage)}, **members}:
-            LINEAGES[str(members.get("sessionId", session))] = lineage
+PREPARED: list[Prepare] = []
+"""Each is asked, before a request is sent, for the params to send; it may look at the answer."""
 
 
 class Refused(Exception):
@@ -42,33 +33,8 @@ class Refused(Exception):
         self.data: Any = error.get("data")
 
 
-def scripted_agent(**options: Any) -> list[str]:
-    """The command of an agent of scripted_agent.py."""
-    return [sys.executable, "-S", "-E", SCRIPTED, json.dumps(options)]
-
-
-def under_name(name: str, folder: Path, agent: Sequence[str]) -> list[str]:
-    """The command of an agent in a program of this name, which is what it is known by."""
-    program = folder / name
-    program.write_text(f"#!/bin/sh\nexec {shlex.join(agent)}\n")
-    program.chmod(0o755)
-    return [str(program)]
-
-
-def wrap_command(agent: Sequence[str], *options: str) -> list[str]:
-    """`acphold wrap` in front of `agent`."""
-    return [sys.executable, "-m", "acphold", "wrap", *options, "--", *agent]
-
-
-LINEAGES: dict[str, str] = {}
-"""The lineage of each session, as any client of these tests was told it last."""
-
-
 class Talker:
-    """One client; the classes below carry its lines.
-
-    A `session/resume` with a position but no lineage gets the lineage that was sent last.
-    """
+    """One client; its subclasses carry its lines."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -91,11 +57,8 @@ class Talker:
             future.set_exception(ConnectionError("the program has gone"))
             return future
         params = params or {}
-        session = params.get("sessionId", "")
-        meta = params.get("_meta")
-        if method == "session/resume" and meta and "acphold/after" in meta and session in LINEAGES:
-            params = {**params, "_meta": {"acphold/lineage": LINEAGES[session], **meta}}
-        future.add_done_callback(lambda answered: _note_lineage(answered, session))
+        for prepare in PREPARED:
+            params = prepare(method, params, future)
         self.waiting[self._last_id] = future
         self.send({"id": self._last_id, "method": method, "params": params})
         return future
@@ -272,44 +235,6 @@ class Talker:
             self.send({"id": message["id"], "result": result})
 
 
-class Editor(Talker):
-    """One client and the program it talks to."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        super().__init__()
-        self.process = process
-
-    def send_line(self, line: bytes) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + b"\n")
-
-    async def read_line(self) -> bytes:
-        assert self.process.stdout is not None
-        return await self.process.stdout.readline()
-
-    async def read_stderr(self) -> None:
-        assert self.process.stderr is not None
-        while chunk := await self.process.stderr.read(65536):
-            self.stderr += chunk
-
-    async def leave(self) -> int:
-        """Close stdin as an editor that quits, and wait for the program to end."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        return await asyncio.wait_for(self.process.wait(), DEADLINE)
-
-    async def ended(self) -> None:
-        """Wait until everything the program has said has been read."""
-        async with self._news:
-            await asyncio.wait_for(self._news.wait_for(lambda: self._ended), DEADLINE)
-
-    async def kill(self) -> None:
-        """SIGKILL the program itself, as a crash would."""
-        with suppress(ProcessLookupError):  # it has ended, and is waited for already
-            self.process.kill()
-        await self.process.wait()
-
-
 def no_such_method(params: dict[str, Any]) -> Any:
     raise Refused({"code": -32601, "message": "not here"})
 
@@ -328,88 +253,3 @@ def prompt_params(session_id: str, *steps: Any) -> dict[str, Any]:
     """Params of session/prompt, from steps of the scripted agent or one string."""
     text = steps[0] if steps and isinstance(steps[0], str) else json.dumps(steps)
     return {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
-
-
-def say(text: str) -> dict[str, Any]:
-    """The update of an agent that says `text`."""
-    return {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
-
-
-def update_line(update: dict[str, Any], session_id: str = "$ID", **beside: Any) -> str:
-    """An update as an agent prints it; `$ID` is the session that a scripted one is asked about."""
-    params = {"sessionId": session_id, "update": update, **beside}
-    return json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params})
-
-
-def received(log: Path, method: str | None = None) -> list[dict[str, Any]]:
-    """The messages that a scripted agent with this `log` received: of one method, or all."""
-    if not log.exists():
-        return []
-    *lines, _ = log.read_text().split("\n")  # the last may be half written
-    messages = [json.loads(line) for line in lines]
-    return [message for message in messages if method in (None, message.get("method"))]
-
-
-@asynccontextmanager
-async def wrapped(
-    journal: str | Path,
-    *options: str,
-    client: Mapping[str, Any] | None = None,
-    through: Callable[..., list[str]] = wrap_command,
-    **agent: Any,
-) -> AsyncIterator[Editor]:
-    """An editor with these client capabilities, introduced to a scripted agent behind `wrap`, or
-    `through` another command."""
-    command = through(scripted_agent(**agent), *options)
-    async with introduced(command, journal=journal, client=client) as first:
-        yield first
-
-
-@asynccontextmanager
-async def introduced(
-    command: Sequence[str], *, client: Mapping[str, Any] | None = None, **how: Any
-) -> AsyncIterator[Editor]:
-    """An editor with these client capabilities, introduced to `command`."""
-    async with editor(command, **how) as first:
-        await first.initialize(**(client or {}))
-        yield first
-
-
-@asynccontextmanager
-async def editor(
-    command: Sequence[str],
-    *,
-    journal: str | Path,
-    env: Mapping[str, str] | None = None,
-    cwd: str | Path | None = None,
-    read_stderr: bool = True,
-    before: Callable[[], None] | None = None,
-) -> AsyncIterator[Editor]:
-    """Run `command` and talk to it; at the end it is gone, with all it started.
-
-    `before` is called in the new process, before it becomes the program.
-    """
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=256 << 20,
-        env={**os.environ, "ACPHOLD_JOURNAL": str(journal), **(env or {})},
-        start_new_session=True,
-        cwd=cwd,
-        preexec_fn=before,
-    )
-    client = Editor(process)
-    reading = [asyncio.create_task(client.read())]
-    if read_stderr:
-        reading.append(asyncio.create_task(client.read_stderr()))
-    try:
-        yield client
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-        await asyncio.wait(reading, timeout=5)
-        for task in reading:
-            task.cancel()
