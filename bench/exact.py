@@ -1,4 +1,4 @@
-"""Costs that no neighbour disturbs: bytecodes, and steps of SQLite's machine.
+"""Costs that no neighbour disturbs: bytecodes, steps of SQLite's machine, what it writes, memory.
 
 A hub, or an agent of the library, runs in a process of its own. Its client, and the program of the
 agent, are at the other end of connections in memory: each message is answered in a later step of
@@ -10,6 +10,7 @@ threads in the BEHIND_SECONDS after it. `python -m bench.exact KIND WORK` prints
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import selectors
 import sqlite3
@@ -72,7 +73,8 @@ GOALS: Final = {
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """The cost of one piece of work: bytecodes and steps until its answer, bytecodes behind it.
+    """The cost of one piece of work: bytecodes, steps and bytes of SQLite's log until its answer,
+    bytecodes behind it, and blocks of memory that it leaves allocated.
 
     `dearest` are the functions that took most bytecodes until the answer, by file and name.
     """
@@ -80,6 +82,8 @@ class Cost(msgspec.Struct, frozen=True):
     bytecodes: float
     bytecodes_behind: float
     steps: float
+    log_bytes: float
+    blocks: float
     dearest: dict[str, float]
 
 
@@ -338,7 +342,8 @@ async def _measure(kind: str, work: str, folder: str) -> Cost:
     sqlite3.connect = tracer.connect  # type: ignore[assignment]
     from acphold.live.server.service import attend, journal_at, open_desk
 
-    service = _service(kind, os.path.join(folder, "journal.db"))
+    journal = os.path.join(folder, "journal.db")
+    service = _service(kind, journal)
     async with open_desk(service, journal_at(service.journal)) as desks:
         client = Client()
         stop = asyncio.Event()
@@ -371,13 +376,19 @@ async def _measure(kind: str, work: str, folder: str) -> Cost:
         await run()
         await asyncio.sleep(BEHIND_SECONDS)
         answered, behind = Counter[CodeType](), Counter[CodeType]()
-        steps, others_before = 0, tracer.behind
+        steps, log_bytes, others_before = 0, 0, tracer.behind
+        gc.collect()
+        blocks = sys.getallocatedblocks()
         for _ in range(RUNS):
+            log_size = _size(f"{journal}-wal")
             tracer.by_code, tracer.steps = answered, steps
             await run()
             steps, tracer.by_code = tracer.steps, behind
+            log_bytes += _size(f"{journal}-wal") - log_size
             await asyncio.sleep(BEHIND_SECONDS)
         tracer.stop()
+        gc.collect()
+        blocks = sys.getallocatedblocks() - blocks
         stop.set()
         for task in others:
             task.cancel()
@@ -386,8 +397,14 @@ async def _measure(kind: str, work: str, folder: str) -> Cost:
         answered.total() / RUNS,
         (behind.total() + tracer.behind - others_before) / RUNS,
         steps / RUNS,
+        log_bytes / RUNS,
+        blocks / RUNS,
         _dearest(answered),
     )
+
+
+def _size(file: str) -> int:
+    return os.path.getsize(file)
 
 
 def _dearest(counted: Counter[CodeType]) -> dict[str, float]:
@@ -419,6 +436,8 @@ def figures(run: Run) -> Iterator[Figure]:
             yield Figure(f"{kind}: {work}", "bytecodes", [cost.bytecodes], goals=goals)
             yield Figure(f"{kind}: {work}, behind it", "bytecodes", [cost.bytecodes_behind])
             yield Figure(f"{kind}: {work}", "SQLite steps", [cost.steps])
+            yield Figure(f"{kind}: {work}", "bytes of the log", [cost.log_bytes])
+            yield Figure(f"{kind}: {work}, left behind", "blocks", [cost.blocks])
 
 
 if __name__ == "__main__":
