@@ -9,29 +9,29 @@ import pytest
 from bench.exact import PAUSE, Cost, measure
 
 BYTECODES = {
-    ("hub", "prompt"): 5_788,
-    ("hub", PAUSE): 6_410,
-    ("hub", "prompt with ten updates"): 8_675,
-    ("hub", "prompt with ten updates apart"): 22_687,
-    ("hub", "load of 1,000"): 32_156,
-    ("hub", "one more client"): 10_022,
-    ("library", "prompt"): 5_328,
-    ("library", PAUSE): 5_946,
-    ("library", "prompt with ten updates"): 7_752,
-    ("library", "prompt with ten updates apart"): 28_862,
-    ("library", "load of 1,000"): 32_131,
-    ("library", "one more client"): 9_105,
+    ("hub", "prompt"): 5_756,
+    ("hub", PAUSE): 6_376,
+    ("hub", "prompt with ten updates"): 8_639,
+    ("hub", "prompt with ten updates apart"): 22_653,
+    ("hub", "load of 1,000"): 32_149,
+    ("hub", "one more client"): 9_989,
+    ("library", "prompt"): 5_297,
+    ("library", PAUSE): 5_917,
+    ("library", "prompt with ten updates"): 7_722,
+    ("library", "prompt with ten updates apart"): 28_828,
+    ("library", "load of 1,000"): 32_124,
+    ("library", "one more client"): 9_072,
 }
 """Bytecodes until the answer, on Python 3.11. Whoever changes one says in the commit why it had to
 rise; one that fell is lowered here, so that it stays so."""
 
 STEPS = {
-    "prompt": (121, 143),
-    PAUSE: (365, 387),
-    "prompt with ten updates": (172, 187),
-    "prompt with ten updates apart": (631, 653),
-    "load of 1,000": (755, 755),
-    "one more client": (172, 187),
+    "prompt": (134, 156),
+    PAUSE: (378, 400),
+    "prompt with ten updates": (185, 200),
+    "prompt with ten updates apart": (644, 666),
+    "load of 1,000": (768, 768),
+    "one more client": (185, 200),
 }
 """Steps of SQLite's machine until the answer: of a hub, and of an agent of the library."""
 

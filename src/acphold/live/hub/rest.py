@@ -45,6 +45,7 @@ class Rest:
         look: Callable[[], None],
         room: asyncio.Semaphore,
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._settle = settle
         self._look = look
         self._room = room
@@ -62,8 +63,7 @@ class Rest:
     def begin(self, *, positions: bool) -> None:
         """Start resting after the last turn; `positions` says that an attached client asks for
         them."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = self._loop.time()
         self._until = now + (bounds.UNNOTICED_SECONDS if positions else bounds.REST_SECONDS)
         if self._bookmarks:
             self._bookmarks = [mark for mark in self._bookmarks if mark.late > now]
@@ -74,23 +74,22 @@ class Rest:
             self._timer.cancel()
             self._timer = None
         if self._timer is None:
-            self._timer = loop.call_at(soon, self._over)
+            self._timer = self._loop.call_at(soon, self._over)
 
     def end(self) -> None:
         """Stop resting: a turn begins."""
         self._until = None
         if self._bookmarks:
-            now = asyncio.get_running_loop().time()
+            now = self._loop.time()
             self._bookmarks = [mark for mark in self._bookmarks if mark.soon > now]
 
     def _over(self) -> None:
         self._timer = None
-        loop = asyncio.get_running_loop()
         if self._until is None:  # a turn runs; its end begins the next rest
             self._look()
-        elif self._until > loop.time():
+        elif self._until > self._loop.time():
             self._look()
-            self._timer = loop.call_at(self._until, self._over)
+            self._timer = self._loop.call_at(self._until, self._over)
         elif self._settling is None:
             self.settle_now()
         else:
@@ -101,12 +100,12 @@ class Rest:
     @property
     def bookmarks(self) -> int:
         """Number of clients that may come back to their position."""
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         return sum(mark.late > now for mark in self._bookmarks)
 
     def leave_bookmark(self, *, in_turn: bool, ago: float = 0.0) -> None:
         """Keep the position of a client whose connection was lost `ago` seconds before."""
-        lost = asyncio.get_running_loop().time() - ago
+        lost = self._loop.time() - ago
         late = lost + (bounds.BOOKMARK_IN_TURN_SECONDS if in_turn else bounds.BOOKMARK_SECONDS)
         self._bookmarks.append(Bookmark(lost + bounds.BOOKMARK_SECONDS, late))
         if self._until is not None:
@@ -154,7 +153,7 @@ class Rest:
             # rest.
             doubled = bounds.REST_SECONDS * 2 ** min(self._failed, 30)  # else no float holds it
             delay = min(doubled, bounds.UNNOTICED_SECONDS)
-            self._timer = asyncio.get_running_loop().call_later(delay, self._over)
+            self._timer = self._loop.call_later(delay, self._over)
 
     async def compaction_ends(self) -> None:
         """Wait until no compaction runs."""

@@ -127,6 +127,9 @@ class _Block(Struct, gc=False):
 _prompt_params = msgspec.json.Decoder(_PromptParams).decode
 
 
+BRACE = ord("{")
+
+
 def prompt_in(params: bytes) -> tuple[str, bytes, bytes]:
     """Return the session, the content blocks and the `_meta` in the params of a prompt; raises
     InvalidParamsError.
@@ -137,8 +140,9 @@ def prompt_in(params: bytes) -> tuple[str, bytes, bytes]:
         found = _prompt_params(params)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise _unfit_prompt(params) from None
-    if not all(memoryview(block)[0] == ord("{") for block in found.prompt):
-        raise _unfit_prompt(params)
+    for block in found.prompt:
+        if memoryview(block)[0] != BRACE:
+            raise _unfit_prompt(params)
     _check_count(found.prompt)
     return found.sessionId, array(found.prompt), bytes(found.meta)
 
