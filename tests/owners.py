@@ -35,7 +35,7 @@ program = partial(wrapped, through=lone_command)
 def die(journal: SqliteJournal) -> None:
     """Let go of all that this journal owns, as the kernel does for a process that it ends."""
     if (owner := journal._owner) is not None:
-        os.close(owner._descriptor)
+        os.close(owner._file._descriptor)
         journal._owner = None
 
 

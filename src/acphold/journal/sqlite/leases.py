@@ -26,12 +26,13 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from acp_wire.locked_file import hold, is_held
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import HeldElsewhereError, JournalUnavailableError, UnknownSessionError
 from acphold.journal import bounds, owners
@@ -45,6 +46,8 @@ from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 # See docs/decisions.md, 15 and 37.
 
 
+T = TypeVar("T")
+
 SUFFIX: Final = "-owners"
 """The name of the folder is the name of the journal with this suffix."""
 
@@ -57,46 +60,30 @@ class OwnerFile:
 
     def __init__(self, journal: str) -> None:
         self.id: Final = os.urandom(12).hex()
-        self._path = _path(journal, self.id)
-        self._descriptor = _create(self._path)
+        path = _path(journal, self.id)
+        self._file = _until_true(path, lambda: hold(path))
 
     def keep(self) -> None:
         """Create the file again if somebody removed it or its folder; raises
         JournalUnavailableError."""
-        if not _is_at(self._descriptor, self._path):
-            before, self._descriptor = self._descriptor, _create(self._path)
-            os.close(before)
+        _until_true(self._file.path, self._file.keep)
 
     def close(self) -> None:
         """End this owner: remove the file, and the folder if it is empty."""
-        remove(self._path)
-        os.close(self._descriptor)
+        self._file.release()
         with suppress(OSError):
-            os.rmdir(os.path.dirname(self._path))
+            os.rmdir(os.path.dirname(self._file.path))
 
 
 def lives(journal: str, owner_id: str) -> bool:
     """True if the owner under this id lives; raises JournalUnavailableError."""
-    import fcntl  # late, for a quick start
-
     if not owner_id.isalnum():  # it becomes part of a path, and the journal may be a stranger's
         return False
     path = _path(journal, owner_id)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return False
+        return is_held(path)
     except OSError as error:
         raise _unavailable(path, error) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError as error:
-        raise _unavailable(path, error) from error
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def owner_ids(journal: str) -> list[str]:
@@ -116,37 +103,17 @@ def _path(journal: str, owner_id: str) -> str:
     return os.path.join(f"{journal}{SUFFIX}", owner_id)
 
 
-def _create(path: str) -> int:
-    """Create and lock the file; return its descriptor."""
-    import fcntl
-
-    for _ in range(bounds.OWNER_FILE_TRIES):
-        try:
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            descriptor = os.open(path, flags, 0o600)
-        except FileNotFoundError:
-            continue  # the folder was removed again
-        except OSError as error:
-            raise _unavailable(path, error) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(descriptor, path):
-                return descriptor
-        except BlockingIOError:
-            time.sleep(0.001)  # somebody is just testing the lock
-        except OSError as error:
-            os.close(descriptor)
-            raise _unavailable(path, error) from error
-        os.close(descriptor)
-    raise JournalUnavailableError(f"another program keeps removing {path}")
-
-
-def _is_at(descriptor: int, path: str) -> bool:
+def _until_true(path: str, holding: Callable[[], T | None]) -> T:
+    """Return what is true of these results, of which one is not while somebody just tests the lock
+    of the file at `path`; raises JournalUnavailableError."""
     try:
-        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
-    except OSError:
-        return False
+        for _ in range(bounds.OWNER_FILE_TRIES):
+            if held := holding():
+                return held
+            time.sleep(0.001)
+    except OSError as error:
+        raise _unavailable(path, error) from error
+    raise JournalUnavailableError(f"another program keeps {path} locked")
 
 
 def _unavailable(path: str, error: OSError) -> JournalUnavailableError:
