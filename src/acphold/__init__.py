@@ -12,7 +12,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # see quick_start
 if TYPE_CHECKING:
-    from acp_wire.rpc.transport import Transport as Transport
+    from acp_wire.rpc import Transport as Transport
     from acp_wire.schema import (
         AudioContent as AudioContent,
         BlobResourceContents as BlobResourceContents,

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     import os
 
     from acp_wire import schema
+    from acp_wire.schema import AvailableCommand, Method, PlanEntry, UsageUpdate
     from acp_wire.schema.initialize import AuthMethod
-    from acp_wire.schema.methods import Method
-    from acp_wire.schema.updates import AvailableCommand, PlanEntry, UsageUpdate
     from acp_wire.transports.known_servers import Token
     from acphold.client.advertised import Content, Folder, OpenOptions
     from acphold.client.remote_session import ConfigOption

@@ -34,17 +34,17 @@ from acp_wire.schema import (
     ResourceLink,
     TextContent,
     TextResourceContents,
+    UnknownContent,
     decode,
     encode,
 )
-from acp_wire.schema.content import UnknownContent
 from acp_wire.workspace.regular_files import contents
 from acphold.client import bounds
 from acphold.errors import CapabilityError, DeclarationError, MissingFileError
 from acphold.live.agents.extensions import has_steering
 
 if TYPE_CHECKING:
-    from acp_wire.schema.initialize import InitializeResponse, PromptCapabilities
+    from acp_wire.schema import InitializeResponse, PromptCapabilities
 
 
 Folder: TypeAlias = str | os.PathLike[str]

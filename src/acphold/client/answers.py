@@ -38,6 +38,7 @@ from acp_wire.schema import (
     ElicitationContentValue,
     ElicitationFormCapabilities,
     ElicitationSchema,
+    ElicitationUrlCapabilities,
     FileSystemCapabilities,
     NoticeCapabilities,
     PermissionOption,
@@ -48,10 +49,9 @@ from acp_wire.schema import (
     ToolKind,
     decode,
     encode,
+    members,
 )
 from acp_wire.schema.client_services import misfits
-from acp_wire.schema.initialize import ElicitationUrlCapabilities
-from acp_wire.schema.splice import members
 from acp_wire.surroundings import Surroundings
 from acphold.client import bounds
 from acphold.conversation.history.timeline import ToolCall, ToolDraft

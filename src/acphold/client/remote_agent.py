@@ -17,6 +17,7 @@ from acp_wire.schema import (
     RESUME_SESSION,
     AgentCapabilities,
     AuthenticateRequest,
+    AuthMethodTerminal,
     DeleteSessionRequest,
     Implementation,
     InitializeResponse,
@@ -31,7 +32,7 @@ from acp_wire.schema import (
     decode,
     encode,
 )
-from acp_wire.schema.initialize import AuthMethod, AuthMethodTerminal
+from acp_wire.schema.initialize import AuthMethod
 from acphold.client import bounds
 from acphold.client.advertised import Folder, OpenOptions, absolute
 from acphold.client.remote_session import RemoteSession
@@ -40,7 +41,7 @@ from acphold.errors import AcpError, AgentError, CapabilityError, ConnectionLost
 from acphold.live.hub.annotations import AGENT
 
 if TYPE_CHECKING:
-    from acp_wire.schema.methods import Method
+    from acp_wire.schema import Method
     from acphold.client.uplink import Uplink
 
     Continuing = Method[LoadSessionRequest, Any] | Method[ResumeSessionRequest, Any]

@@ -14,25 +14,23 @@ from acp_wire.schema import (
     CLOSE_SESSION,
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
+    AvailableCommand,
+    AvailableCommandsUpdate,
     CloseSessionRequest,
+    ConfigOptionUpdate,
     ContentBlock,
+    PlanEntry,
     SessionConfigBoolean,
     SessionConfigSelect,
     SessionModeState,
     SetSessionConfigOptionRequest,
     SetSessionModeRequest,
+    UnknownConfigOption,
     Update,
+    UsageUpdate,
     decode,
     encode,
-)
-from acp_wire.schema.session_requests import UnknownConfigOption
-from acp_wire.schema.splice import splice
-from acp_wire.schema.updates import (
-    AvailableCommand,
-    AvailableCommandsUpdate,
-    ConfigOptionUpdate,
-    PlanEntry,
-    UsageUpdate,
+    splice,
 )
 from acp_wire.tasks import finish
 from acphold.client.remote_turn import RemoteTurn, Replay, TurnFeed, UpdateStream, as_update

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, overload
 import msgspec
 
 from acp_wire.rpc.requests import SILENCE_CHECKS, Answer
-from acp_wire.schema import PROMPT, Update, decode_update
-from acp_wire.schema.updates import UnknownUpdate
+from acp_wire.schema import PROMPT, UnknownUpdate, Update, decode_update
 from acp_wire.tasks import finish, timeout
 from acphold import errors
 from acphold.client.inbox import Inbox

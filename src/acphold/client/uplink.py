@@ -38,8 +38,8 @@ from acphold.live.agents.wrapped import START_TIMEOUT, parse_initialize, printed
 from acphold.live.hub.annotations import missing_update, user_message
 
 if TYPE_CHECKING:
+    from acp_wire.schema import Method
     from acp_wire.schema.initialize import AuthMethod
-    from acp_wire.schema.methods import Method
 
 P = TypeVar("P")
 R = TypeVar("R")

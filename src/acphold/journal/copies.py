@@ -26,7 +26,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import UNSET, json
 from msgspec.structs import replace
 
-from acp_wire.schema.splice import splice
+from acp_wire.schema import splice
 from acp_wire.schema.updates import kinds_about
 from acp_wire.surroundings import resolve_folder
 from acphold import errors

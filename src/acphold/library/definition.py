@@ -32,8 +32,9 @@ from acp_wire.schema import (
     SessionMode,
     SessionResumeCapabilities,
     encode,
+    members,
+    splice,
 )
-from acp_wire.schema.splice import members, splice
 from acphold.errors import DeclarationError, InvalidParamsError, MethodNotFoundError
 from acphold.extras import is_installed
 from acphold.library.session import MODE, Option, Session

@@ -18,7 +18,8 @@ import msgspec
 from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.rpc.wire_errors import as_remote, guard, incident
-from acp_wire.schema.splice import members, session_id_in, splice
+from acp_wire.schema import members, splice
+from acp_wire.schema.splice import session_id_in
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet
 from acphold import errors

@@ -28,8 +28,8 @@ from acp_wire.schema import (
     TextContent,
     UnstructuredCommandInput,
     encode,
+    splice,
 )
-from acp_wire.schema.splice import splice
 from acp_wire.surroundings import Surroundings
 from acphold.errors import DeclarationError
 from acphold.library.questions import ALLOWED

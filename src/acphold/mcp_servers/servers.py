@@ -14,9 +14,18 @@ import msgspec
 from msgspec.json import encode
 
 from acp_wire.errors import InvalidParamsError
-from acp_wire.schema import McpCapabilities, McpServerHttp, McpServerSse, McpServerStdio, decode
+from acp_wire.schema import (
+    McpCapabilities,
+    McpServerHttp,
+    McpServerSse,
+    McpServerStdio,
+    decode,
+    items,
+    members,
+    splice,
+)
 from acp_wire.schema.shapes import Extensible
-from acp_wire.schema.splice import array, items, json_value, members, splice
+from acp_wire.schema.splice import array, json_value
 
 MCP_MESSAGE = "mcp/message"
 """The ACP method, in both directions, of MCP over ACP. UNSTABLE: not in the stable schema."""

@@ -32,7 +32,8 @@ from msgspec import Struct, ValidationError
 from msgspec.json import decode, encode
 
 from acp_wire.rpc import Transport
-from acp_wire.schema.splice import UNREADABLE, members
+from acp_wire.schema import members
+from acp_wire.schema.splice import UNREADABLE
 from acp_wire.schema.updates import UPDATE_KINDS, UpdateForm
 from acp_wire.tasks import beside
 from acp_wire.transports import messages

@@ -46,12 +46,12 @@ from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
 from acp_wire.newest import Newest
+from acp_wire.rpc import wire_error
 from acp_wire.rpc.protocol import refusal
-from acp_wire.rpc.wire_errors import wire_error
-from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode
+from acp_wire.schema import INITIALIZE, RESUME_SESSION, encode, splice
 from acp_wire.schema.methods import CANCEL_REQUEST, LEAVING, MAKING, OPENING, REOPENING
 from acp_wire.schema.salvage import repair
-from acp_wire.schema.splice import session_id_in, splice
+from acp_wire.schema.splice import session_id_in
 from acp_wire.tasks import END_SECONDS, TaskSet, end, timeout
 from acp_wire.transports.known_servers import ONE_STREAM
 from acp_wire.transports.pipes import FLUSH_SECONDS, LOW_WATER

@@ -32,8 +32,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Raw
 from msgspec.json import encode as json_encode
 
-from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION, encode
-from acp_wire.schema.splice import splice
+from acp_wire.schema import LIST_SESSIONS, LOAD_SESSION, encode, splice
 from acp_wire.tasks import timeout
 from acphold.conversation.history.entries import SENT, TURN_END, id_of_sent
 from acphold.errors import JournalUnavailableError, RewrittenError

@@ -24,7 +24,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from acp_wire.schema.splice import splice
+from acp_wire.schema import splice
 from acp_wire.schema.updates import OPENCODE_CHILD
 from acphold.conversation.history.raw_update import (
     ROLES,

@@ -28,7 +28,7 @@ from typing import Final
 from msgspec import Struct
 
 from acp_wire.newest import Newest
-from acp_wire.schema.splice import splice
+from acp_wire.schema import splice
 from acphold.conversation.history.raw_update import encode_object, encode_text, members, string
 
 INFO: Final = "terminal_info"

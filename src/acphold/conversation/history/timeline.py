@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from acp_wire import schema
 from acp_wire.errors import AcpError, InvalidParamsError, RemoteError
-from acp_wire.schema.splice import json_value, splice, with_meta
+from acp_wire.schema import splice
+from acp_wire.schema.splice import json_value, with_meta
 from acphold.conversation.errors import InterruptedTurnError
 from acphold.conversation.history.display_terminals import (
     DisplayTerminal,

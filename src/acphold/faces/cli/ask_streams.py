@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from acp_wire.schema import AgentMessageChunk, TextContent, ToolCallStart
-from acp_wire.schema.updates import Notice
+from acp_wire.schema import AgentMessageChunk, Notice, TextContent, ToolCallStart
 from acphold.client.answers import PermissionAnswer, option_for
 from acphold.client.remote_turn import as_update
 from acphold.conversation.history.raw_update import (

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acp_wire.processes.program import launch
-from acp_wire.rpc.transport import Transport
+from acp_wire.rpc import Transport
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import timeout
 from acp_wire.transports.child import ChildProcess

@@ -13,8 +13,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from acp_wire.schema import RESUME_SESSION, encode
-from acp_wire.schema.initialize import PromptCapabilities
+from acp_wire.schema import RESUME_SESSION, PromptCapabilities, encode
 from acphold.client.advertised import content_blocks
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.conversation.history.prompt_queue import (

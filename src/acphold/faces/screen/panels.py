@@ -22,7 +22,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from acp_wire import schema
-from acp_wire.schema.client_services import (
+from acp_wire.schema import (
     ElicitationPropertySchema,
     StringMultiSelectItems,
     TitledMultiSelectItems,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from acp_wire.schema import SessionConfigSelect
-from acp_wire.schema.session_requests import SessionConfigSelectGroup
+from acp_wire.schema import SessionConfigSelect, SessionConfigSelectGroup
 from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.faces.screen.answers import Face
 from acphold.faces.screen.panels import Choice, Key

@@ -20,7 +20,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from acp_wire.processes.foreground import ForegroundProgram
-from acp_wire.schema.initialize import AuthMethodTerminal
+from acp_wire.schema import AuthMethodTerminal
 from acp_wire.tasks import beside
 from acphold.conversation.presentation.visible_text import on_one_line, visible
 from acphold.errors import AcpError, AgentStartError, AuthRequiredError

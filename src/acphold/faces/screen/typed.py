@@ -17,9 +17,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from rich.text import Text
 
-from acp_wire.schema import ResourceLink
-from acp_wire.schema.initialize import PromptCapabilities
-from acp_wire.schema.updates import AvailableCommand
+from acp_wire.schema import AvailableCommand, PromptCapabilities, ResourceLink
 from acphold.client.advertised import content_blocks
 from acphold.conversation.presentation.visible_text import on_one_line
 from acphold.errors import MissingFileError

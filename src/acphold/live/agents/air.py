@@ -21,8 +21,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from acp_wire.schema import splice
 from acp_wire.schema.methods import ARCHIVE_SESSION
-from acp_wire.schema.splice import array, json_value, splice
+from acp_wire.schema.splice import array, json_value
 from acphold.conversation.history.raw_update import encode_text, members
 
 INDEX: Final = "sessionIndex"

@@ -36,7 +36,8 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from acp_wire import schema
-from acp_wire.schema.splice import splice, with_meta
+from acp_wire.schema import splice
+from acp_wire.schema.splice import with_meta
 from acp_wire.schema.updates import kinds_to_withhold
 from acphold.conversation.history.display_terminals import PRINTED
 from acphold.conversation.history.raw_update import BEGUN, members, meta_without_marks, string

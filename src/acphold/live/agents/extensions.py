@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from acp_wire.schema.content import ContentBlock
+from acp_wire.schema import ContentBlock
 from acphold.conversation.history.prompt_queue import QueueChange
 from acphold.conversation.history.raw_update import members, string
 

@@ -24,8 +24,14 @@ from msgspec import Raw, Struct, field
 
 from acp_wire.rpc import CutNotification, NotificationReceived
 from acp_wire.rpc.requests import Answer, PendingCall
-from acp_wire.schema import CREATE_ELICITATION, REQUEST_PERMISSION, UPDATE, AgentCapabilities
-from acp_wire.schema.splice import json_value, session_id_in, splice
+from acp_wire.schema import (
+    CREATE_ELICITATION,
+    REQUEST_PERMISSION,
+    UPDATE,
+    AgentCapabilities,
+    splice,
+)
+from acp_wire.schema.splice import json_value, session_id_in
 from acp_wire.surroundings import Surroundings
 from acphold.conversation.history.raw_update import (
     OUR_METHODS,

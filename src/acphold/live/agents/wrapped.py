@@ -29,8 +29,8 @@ from acp_wire.processes.program import Program, launch
 from acp_wire.rpc import MAX_MESSAGE, CutNotification, NotificationReceived, Peer
 from acp_wire.rpc.peer import HIGH_WATER
 from acp_wire.rpc.requests import Answer, Request
+from acp_wire.schema import items, members, splice
 from acp_wire.schema.methods import OPENING
-from acp_wire.schema.splice import items, members, splice
 from acp_wire.surroundings import Surroundings
 from acp_wire.tasks import TaskSet, finish, timeout
 from acp_wire.transports.child import ChildProcess

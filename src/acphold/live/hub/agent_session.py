@@ -39,8 +39,8 @@ from enum import Enum
 
 from msgspec import Struct
 
-from acp_wire.schema import encode
-from acp_wire.schema.splice import session_id_in, splice
+from acp_wire.schema import encode, splice
+from acp_wire.schema.splice import session_id_in
 from acp_wire.schema.updates import ATTRIBUTE_KINDS, kinds_about
 from acphold.conversation.history import children
 from acphold.conversation.history.attributes import Attributes, fold_update

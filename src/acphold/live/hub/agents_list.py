@@ -27,8 +27,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from acp_wire.newest import Newest
-from acp_wire.schema import LIST_SESSIONS, SessionInfo, decode, encode
-from acp_wire.schema.splice import splice
+from acp_wire.schema import LIST_SESSIONS, SessionInfo, decode, encode, splice
 from acp_wire.surroundings import resolve_folder
 from acp_wire.tasks import timeout
 from acphold.conversation.history.entries import Segment, milliseconds

@@ -13,8 +13,8 @@ from uuid import uuid4
 import msgspec
 from msgspec import Raw, Struct
 
-from acp_wire.schema import encode
-from acp_wire.schema.splice import items, json_value, splice
+from acp_wire.schema import encode, items, splice
+from acp_wire.schema.splice import json_value
 from acphold.conversation.history.children import OpenChild
 from acphold.conversation.history.entries import PROMPT, UPDATE, Segment, iso
 from acphold.conversation.history.fold import Fold

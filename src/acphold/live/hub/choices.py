@@ -10,8 +10,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from acp_wire.schema import encode
-from acp_wire.schema.splice import array, json_value, members, splice
+from acp_wire.schema import encode, members, splice
+from acp_wire.schema.splice import array, json_value
 from acphold.conversation.history.attributes import Attributes
 from acphold.conversation.history.raw_update import items
 from acphold.errors import InvalidParamsError

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Sequence
 from operator import methodcaller
 
-from acp_wire.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode
-from acp_wire.schema.splice import array, json_value, members, splice
+from acp_wire.schema import SET_SESSION_CONFIG_OPTION, SET_SESSION_MODE, encode, members, splice
+from acp_wire.schema.splice import array, json_value
 from acp_wire.schema.updates import OPENCODE_CHILD, kinds_about
 from acphold import errors
 from acphold.conversation.history.attributes import fold_update

@@ -21,8 +21,8 @@ from functools import partial
 from uuid import uuid4
 
 from acp_wire import schema
+from acp_wire.schema import splice
 from acp_wire.schema.methods import FORK_SESSION
-from acp_wire.schema.splice import splice
 from acp_wire.surroundings import Surroundings, is_same_folder
 from acp_wire.tasks import TaskSet, end, finish
 from acphold import errors

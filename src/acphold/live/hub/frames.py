@@ -40,8 +40,7 @@ import msgspec
 from msgspec import Struct, field
 
 from acp_wire.newest import Newest
-from acp_wire.schema import UPDATE
-from acp_wire.schema.splice import splice
+from acp_wire.schema import UPDATE, splice
 from acp_wire.schema.updates import CHILD as CHILD_KIND, OPENCODE_CHILD, TOOL_KINDS
 from acphold.conversation.history import children
 from acphold.conversation.history.display_terminals import (

@@ -32,7 +32,7 @@ from itertools import takewhile
 import msgspec
 from msgspec import Struct
 
-from acp_wire.schema.splice import splice
+from acp_wire.schema import splice
 from acphold.conversation.history.fold import SessionState
 from acphold.conversation.history.raw_update import is_the_persons, members, string, update_kind
 from acphold.conversation.history.timeline import (

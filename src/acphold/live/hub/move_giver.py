@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from acp_wire.rpc.transport import Transport
+from acp_wire.rpc import Transport
 from acp_wire.surroundings import resolve_folder
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.entries import MOVED

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias, get_args
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from acp_wire.rpc.transport import Transport
+from acp_wire.rpc import Transport
 from acp_wire.surroundings import Surroundings, resolve_folder
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.entries import MOVED, Entry, PastEntry

@@ -43,8 +43,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from acp_wire.rpc import Transport
 from acp_wire.rpc.framing import LineBuffer, Oversize
-from acp_wire.rpc.transport import Transport
 from acp_wire.tasks import timeout
 from acphold import errors
 from acphold.conversation.history import entries

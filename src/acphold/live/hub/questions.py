@@ -29,8 +29,8 @@ from msgspec import Struct, field
 
 from acp_wire import schema
 from acp_wire.rpc.eager_tasks import EagerTasks
-from acp_wire.schema.initialize import ElicitationCapabilities
-from acp_wire.schema.splice import in_meta, members, splice, with_meta, without_meta
+from acp_wire.schema import ElicitationCapabilities, members, splice
+from acp_wire.schema.splice import in_meta, with_meta, without_meta
 from acp_wire.schema.updates import CHILD
 from acp_wire.tasks import end, timeout
 from acphold import errors

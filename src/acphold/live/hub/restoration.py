@@ -55,8 +55,9 @@ import msgspec
 from msgspec import Struct
 
 from acp_wire import schema
+from acp_wire.schema import items, members, splice
 from acp_wire.schema.methods import FORK_SESSION
-from acp_wire.schema.splice import array, items, members, splice
+from acp_wire.schema.splice import array
 from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.threads import Threads
 from acphold import errors

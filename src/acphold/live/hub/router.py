@@ -24,8 +24,8 @@ from weakref import WeakSet
 from msgspec import Struct, field
 
 from acp_wire.rpc.eager_tasks import EagerTasks
-from acp_wire.schema import encode
-from acp_wire.schema.splice import session_id_in, splice
+from acp_wire.schema import encode, splice
+from acp_wire.schema.splice import session_id_in
 from acp_wire.schema.updates import OPENCODE_CHILD
 from acp_wire.tasks import end, timeout
 from acphold import errors

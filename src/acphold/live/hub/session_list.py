@@ -32,8 +32,8 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from acp_wire.newest import Newest
-from acp_wire.schema import SessionInfo, encode
-from acp_wire.schema.splice import array, json_value, splice
+from acp_wire.schema import SessionInfo, encode, splice
+from acp_wire.schema.splice import array, json_value
 from acp_wire.surroundings import Surroundings, is_same_folder, resolve_folder
 from acp_wire.transports.addresses import is_node
 from acp_wire.workspace.threads import Threads

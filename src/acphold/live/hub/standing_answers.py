@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
-from acp_wire.schema import REQUEST_PERMISSION, encode
-from acp_wire.schema.splice import array, splice, with_meta
+from acp_wire.schema import REQUEST_PERMISSION, encode, splice
+from acp_wire.schema.splice import array, with_meta
 from acp_wire.tasks import timeout
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.decisions import AskedQuestion

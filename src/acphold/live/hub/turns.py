@@ -38,8 +38,7 @@ from msgspec import Struct, field
 from acp_wire.rpc.eager_tasks import EagerTasks
 from acp_wire.rpc.requests import Answer
 from acp_wire.rpc.wire_errors import incident
-from acp_wire.schema import CANCEL, ClientCapabilities
-from acp_wire.schema.splice import splice
+from acp_wire.schema import CANCEL, ClientCapabilities, splice
 from acp_wire.tasks import TaskSet, timeout
 from acphold import errors
 from acphold.conversation.history.timeline import TurnOutcome, end_entry, turn_end

@@ -23,8 +23,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_wire.rpc.requests import Answer
-from acp_wire.schema import encode
-from acp_wire.schema.splice import items
+from acp_wire.schema import encode, items
 from acp_wire.tasks import TaskSet
 from acphold.conversation.history.entries import AUTHOR, QUEUE, now_ms
 from acphold.conversation.history.prompt_queue import (

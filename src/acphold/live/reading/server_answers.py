@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import asdict
 
-from acp_wire.schema.splice import members
+from acp_wire.schema import members
 from acphold.conversation.history.decisions import AskedQuestion, Came, ClosedQuestion
 from acphold.conversation.history.entries import PROMPT, Entry, Origin, milliseconds
 from acphold.conversation.history.timeline import TurnOutcome

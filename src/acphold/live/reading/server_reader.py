@@ -24,7 +24,7 @@ import httpx2
 from msgspec import MsgspecError, Raw, Struct, json, to_builtins
 from msgspec.json import Decoder
 
-from acp_wire.schema.splice import members
+from acp_wire.schema import members
 from acp_wire.tasks import timeout
 from acp_wire.transports.http_client import beginning, http_client
 from acp_wire.transports.known_servers import ca_for, origin_of, token_for

@@ -15,13 +15,15 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acp_wire import schema
-from acp_wire.schema.session_requests import (
+from acp_wire.schema import (
     ListSessionsRequest,
     LoadSessionRequest,
     NewSessionRequest,
     ResumeSessionRequest,
+    items,
+    members,
 )
-from acp_wire.schema.splice import array, items, members, session_id_in
+from acp_wire.schema.splice import array, session_id_in
 from acphold.errors import InvalidParamsError
 from acphold.extras import require
 from acphold.live.agents.capabilities import EVERY_TRANSPORT

@@ -30,8 +30,9 @@ from contextlib import suppress
 from acp_wire import schema
 from acp_wire.rpc import CutNotification, NotificationReceived, Peer, Transport, connected
 from acp_wire.rpc.requests import Answer, Request, hand_on
+from acp_wire.schema import splice
 from acp_wire.schema.methods import CANCEL_REQUEST, OPENING
-from acp_wire.schema.splice import session_id_in, splice
+from acp_wire.schema.splice import session_id_in
 from acp_wire.tasks import beside, first
 from acphold import errors
 from acphold.conversation.history.replay import Replayed

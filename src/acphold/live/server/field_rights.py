@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, Union, get_args, get_origin
 from msgspec import Raw, Struct
 
 from acp_wire import schema
-from acp_wire.schema.methods import CLIENT_METHODS, Method
+from acp_wire.schema import CLIENT_METHODS, Method
 from acp_wire.schema.splice import Paring, Shape, Variant
 from acp_wire.schema.updates import OFFERS
 from acphold.conversation.history.display_terminals import PRINTED

@@ -26,8 +26,9 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from acp_wire import schema
+from acp_wire.schema import members
 from acp_wire.schema.methods import ARCHIVE_SESSION, FORK_SESSION
-from acp_wire.schema.splice import json_value, members, session_id_in
+from acp_wire.schema.splice import json_value, session_id_in
 from acphold.journal.access import Scope
 from acphold.live.agents import air, extensions
 from acphold.live.agents.capabilities import QUEUE_METHOD

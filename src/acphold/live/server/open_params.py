@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.json import encode
 
-from acp_wire.schema.splice import members
+from acp_wire.schema import members
 from acphold.conversation.history.raw_update import encode_object, string
 from acphold.errors import InvalidParamsError
 from acphold.live.agents.capabilities import KEPT_IN_FRONT

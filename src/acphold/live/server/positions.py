@@ -30,16 +30,8 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from acp_wire.rpc import CutNotification
-from acp_wire.schema import UPDATE
-from acp_wire.schema.splice import (
-    UNREADABLE,
-    in_meta,
-    json_value,
-    members,
-    splice,
-    with_meta,
-    without_meta,
-)
+from acp_wire.schema import UPDATE, members, splice
+from acp_wire.schema.splice import UNREADABLE, in_meta, json_value, with_meta, without_meta
 from acp_wire.schema.updates import OPENCODE_CHILD
 from acphold.conversation.history.entries import LAST_SEQ
 from acphold.conversation.history.raw_update import string

@@ -21,9 +21,9 @@ from msgspec import field
 
 from acp_wire.rpc import Transport
 from acp_wire.rpc.requests import Request
-from acp_wire.schema import RESUME_SESSION, encode
+from acp_wire.schema import RESUME_SESSION, encode, members, splice
 from acp_wire.schema.methods import OPENING
-from acp_wire.schema.splice import in_meta, members, splice, with_meta
+from acp_wire.schema.splice import in_meta, with_meta
 from acp_wire.tasks import END_SECONDS, TaskSet, beside, first_of, tick
 from acp_wire.transports.streams import memory_pair
 from acphold.conversation.history.prompt_queue import REOPENED

@@ -28,8 +28,8 @@ from msgspec import Raw, Struct
 
 from acp_wire.newest import Newest
 from acp_wire.rpc.requests import Request
-from acp_wire.schema import encode
-from acp_wire.schema.splice import array, splice, without_meta
+from acp_wire.schema import encode, splice
+from acp_wire.schema.splice import array, without_meta
 from acp_wire.tasks import TaskSet, end, first_of
 from acp_wire.workspace.threads import Threads
 from acphold.conversation.history.raw_update import items, members, string

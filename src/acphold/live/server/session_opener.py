@@ -23,8 +23,14 @@ from msgspec.structs import replace
 
 from acp_wire import schema
 from acp_wire.rpc.requests import Request
-from acp_wire.schema import LoadSessionRequest, NewSessionRequest, ResumeSessionRequest, encode
-from acp_wire.schema.splice import members, with_meta
+from acp_wire.schema import (
+    LoadSessionRequest,
+    NewSessionRequest,
+    ResumeSessionRequest,
+    encode,
+    members,
+)
+from acp_wire.schema.splice import with_meta
 from acp_wire.surroundings import is_same_folder
 from acp_wire.tasks import end
 from acp_wire.transports.addresses import can_be_tried

@@ -16,10 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from acp_wire.rpc.requests import Request
-from acp_wire.schema import ResumeSessionRequest, decode, encode, methods
+from acp_wire.schema import ResumeSessionRequest, decode, encode, methods, splice
 from acp_wire.schema.session_requests import ForkSessionRequest
 from acp_wire.schema.shapes import Extensible
-from acp_wire.schema.splice import splice
 from acphold.errors import (
     InvalidParamsError,
     MethodNotFoundError,
