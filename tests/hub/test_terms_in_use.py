@@ -257,11 +257,16 @@ async def test_a_queue_that_waits_does_not_go_on_by_another_clients_terms(journa
         await one.call("providers/set", PROVIDER)
         await queued(one, session, do="hold", why="paused")
         await queued(one, session)
+        [taken] = [it.id for it in (await first.journal.summary(session)).queue.waiting]
+        await queued(one, session)
         two = await second.client()
         await two.call("providers/set", OTHER)
         await two.load(session)
         error = await two.refused("session/prompt", {"sessionId": session, "prompt": []})
         assert "once its turn has ended and no prompt waits" in error.message
+        error = await two.refused("_acphold/queue", {"sessionId": session, "change": {"do": "go"}})
+        assert "provider “main”" in error.message
+        await queued(two, session, do="drop", id=taken)  # that sends nothing
         await queued(one, session, do="go")
         await first.agent.prompted(session)
         await first.agent.end(session)

@@ -108,6 +108,11 @@ class QueueChange(Struct, frozen=True, omit_defaults=True, rename="camel"):
     guest: bool = False
     terms: str | UnsetType = UNSET
 
+    @property
+    def takes_back(self) -> bool:
+        """True if it keeps prompts from the agent, and brings none there."""
+        return self.do in ("drop", "hold")
+
 
 class WaitingPrompt(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A prompt in the queue. `seq` is the entry with its content, `words` the beginning of its

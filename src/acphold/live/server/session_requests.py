@@ -126,7 +126,8 @@ class SessionRequests(Struct, eq=False):
 
     def _check_words_elsewhere(self, session_id: str, method: str, params: bytes) -> None:
         """The same, for whatever says something in a session that is live in another process."""
-        changes = method == capabilities.QUEUE_METHOD and queue_request(params).change is not None
+        change = queue_request(params).change if method == capabilities.QUEUE_METHOD else None
+        changes = change is not None and not change.takes_back
         if changes or method_of(method).by == "agent":
             self._check_terms_elsewhere(session_id)
 
@@ -288,7 +289,8 @@ class SessionRequests(Struct, eq=False):
         asked = queue_request(params)
         result: dict[str, object] = {}
         if asked.change is not None:
-            self._check_terms(conversation)
+            if not asked.change.takes_back:
+                self._check_terms(conversation)
             await conversation.waiting.wake()
             result["id"] = await conversation.waiting.change(asked.change, self._client)
         if asked.read:
