@@ -560,10 +560,10 @@ async def test_a_title_of_the_agents_list_replaces_one_that_is_only_the_first_pr
         client, session = await house.opened()
         await house.turn(client, session, "Mend the gate, please", "ONE")
         house.agent.can("list")
-        assert await titled(house, client, session, "Mend the ga…") == "Mend the gate, please"
+        assert await titled(house, client, session, "Mend the ga…") == "Mend the gate"
         handed = "# Earlier in this conversation You have no memory"
         for made in (handed, f"Here it is: {handed}"):
-            assert await titled(house, client, session, made) == "Mend the gate, please"
+            assert await titled(house, client, session, made) == "Mend the gate"
         assert await titled(house, client, session, "A better gate") == "A better gate"
         told = [u for u in client.updates() if u["sessionUpdate"] == "session_info_update"]
         assert told[-1]["title"] == "A better gate"

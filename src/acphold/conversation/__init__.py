@@ -5,7 +5,8 @@ EXPORTS = """
     exports.forms exports.page exports.redacted
     history.attributes history.children history.compaction history.decisions
     history.display_terminals history.entries history.fold history.message_chunks
-    history.prompt_queue history.raw_update history.replay history.timeline history.words
+    history.prompt_queue history.raw_update history.replay history.timeline history.titles
+    history.words
     presentation.blocks presentation.permissions presentation.present_diffs presentation.scenes
     presentation.visible_text
     reports.file_edits reports.session_diff reports.transcript

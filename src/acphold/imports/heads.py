@@ -19,9 +19,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.conversation.history.entries import PROMPT
+from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.pieces import first_line
 from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.sources import Facts, Source
@@ -120,7 +120,7 @@ def list_row(source: Source, reading: Reader, cwd: str | None, *, redact: bool) 
                 break
     if prompt is None or cwd not in (None, facts.named_folder):
         return None
-    title = None if redact else facts.title or first_line(prompt)
+    title = None if redact else facts.title or title_of_prompt(prompt)
     changed_at = source.changed_at // 1_000_000
     created_at = facts.created_at or changed_at
     new = NewSession(facts.session_id, facts.agent, facts.folder, (), title, created_at)

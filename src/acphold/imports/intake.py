@@ -27,8 +27,9 @@ from msgspec.structs import replace
 
 from acphold import errors
 from acphold.conversation.history.entries import PROMPT, Origin, now_ms
+from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.heads import enlist, give_up, is_held, unread_in
-from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, first_line, pieces
+from acphold.imports.pieces import NOTHING, KnownPart, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
 from acphold.imports.session_writer import (
     FORM,
@@ -520,8 +521,8 @@ class Intake:
             async for entry in entries_of(self._journal, session_id, turn)
         ]
         facts = Facts(row.agent, "", row.cwd, created_at=left[0].at, updated_at=left[-1].at)
-        first = next((first_line(entry.raw) for entry in entries if entry.kind == PROMPT), None)
-        for piece in cut(entries, facts, first):
+        first = next((entry.raw for entry in entries if entry.kind == PROMPT), b"[]")
+        for piece in cut(entries, facts, title_of_prompt(first)):
             await writing.take_in(piece)
 
     async def _take_behind(

@@ -21,12 +21,13 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.entries import AUTHOR, PROMPT, SENT, TURN_END, Entry, PastEntry
 from acphold.conversation.history.message_chunks import Messages
+from acphold.conversation.history.titles import shorten, title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError
 from acphold.imports.readers import Reader
 from acphold.imports.sources import WHOLE, Facts, Manner, Source
 from acphold.imports.turns import Comparison, Turn, Turns, compare, digest_of
-from acphold.imports.values import squeeze, text
+from acphold.imports.values import text
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 
@@ -35,9 +36,6 @@ PIECE_BYTES: Final = 512 << 10
 
 UNDIGESTED: Final = 256
 """Entries of a turn that are digested together: most turns are over before, and need no digest."""
-
-TITLE_CHARACTERS: Final = 80
-"""Characters of a first prompt used as the title of an untitled conversation."""
 
 
 class KnownPart(Struct, frozen=True):
@@ -334,7 +332,7 @@ class _SourceEntries:
                     self.turn, self._digest = turn, blake2b(digest_size=8)
                     undigested.clear()
                     if self._first_prompt is None and self.number not in self._left_out:
-                        self._first_prompt = first_line(entry.raw)
+                        self._first_prompt = title_of_prompt(entry.raw)
                 turn.count += 1
                 undigested.append(entry)
                 if len(undigested) == UNDIGESTED:
@@ -435,12 +433,11 @@ _decode_blocks: Final = msgspec.json.Decoder(list[dict[str, object]]).decode
 
 
 def first_line(prompt: bytes) -> str | None:
-    """Return the first nonempty line of a prompt, for a title, or None.
+    """Return the first nonempty line of a prompt, or None.
 
     The prompt is an array of content blocks that an entry writer wrote.
     """
     for line in "".join(text(block, "text") for block in _decode_blocks(prompt)).splitlines():
-        if words := squeeze(line):
-            cut = len(words) > TITLE_CHARACTERS
-            return words[: TITLE_CHARACTERS - 1] + "…" if cut else words
+        if line.split():
+            return shorten(line)
     return None

@@ -61,6 +61,10 @@ SEGMENTS_BEHIND_A_TURN: Final = 64
 """Segments that may follow the end of a turn: a title, usage, and updates from opening the
 session."""
 
+SEGMENTS_OF_LAST_WORDS: Final = 16
+"""Segments at the end of a session in which its last words are looked for: a message still being
+written has one for each piece."""
+
 TRANSCRIPT_SECONDS: Final = 60.0
 """Whoever needs a session waits this long for its transcript; one of 200 MB takes a third of it.
 Entries read by then are kept."""

@@ -260,6 +260,10 @@ class Sessions(Protocol):
         """The end of the last turn of each session, as in its TURN_END entry. None if that turn has
         not ended; sessions without turns are left out."""
 
+    async def endings(self, session_ids: Sequence[str]) -> dict[str, str]:
+        """The last words of each session, as in `titles.last_words`; sessions without any are left
+        out."""
+
     async def change(self, session: Lease | str, change: RowChange) -> None:
         """Change the row of a session: under a lease as its owner, or by its id as a person.
 

@@ -51,6 +51,24 @@ async def the_end_of_the_last_turn_of_each_session_is_told(journal: Journal) -> 
 
 
 @promised
+async def the_last_words_of_each_session_are_told(journal: Journal) -> None:
+    said = {
+        "whole": turn(
+            "One", chunk("agent_message", "Done."), chunk("agent_message", " **43**\nnow")
+        ),
+        "asked": [*turn("One", chunk("agent_message", "a")), *turn("Two")[:-1]],
+        "empty": [],
+    }
+    for name, pieces in said.items():
+        lease = await begun(journal, name)
+        last = await append(journal, lease, pieces)
+        if name == "whole":
+            await journal.settle(lease, last)
+    told = await journal.endings([*said, "nobody"])
+    assert told == {"whole": "Done. 43 now", "asked": "Two"}
+
+
+@promised
 async def a_chunk_that_comes_late_is_not_counted_as_another_message(
     journal: Journal,
 ) -> None:

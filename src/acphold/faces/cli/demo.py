@@ -38,7 +38,7 @@ from acphold.faces.screen.layout import MAX_WIDTH, Beside, body
 from acphold.journal_location import VARIABLE
 from acphold.version import __version__
 
-FIRST = "Make the greeting friendlier, please"
+FIRST = "Make the greeting friendlier"
 SECOND = "Now count, slowly"
 THIRD = "Do you recall what we said?"
 """Words in these prompts steer the agent: see `acphold agent demo --help`."""

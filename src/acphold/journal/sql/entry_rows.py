@@ -9,6 +9,7 @@ The functions raise UnknownSessionError. Each takes several statements, so run i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +26,7 @@ from acphold.conversation.history.entries import (
 )
 from acphold.conversation.history.fold import Fold, SessionState, Summary
 from acphold.conversation.history.prompt_queue import NO_QUEUE
+from acphold.conversation.history.titles import last_words
 from acphold.errors import RewrittenError
 from acphold.journal import bounds
 from acphold.journal.intentions import queue_change, summary_for
@@ -410,6 +412,25 @@ def outcomes(tables: Tables, session_ids: Sequence[str]) -> dict[str, bytes | No
         elif prompted and tables.segments(key).read(settled, 1):
             ends[session_id] = None  # unsettled entries: the last turn has not ended
     return ends
+
+
+def endings(tables: Tables, session_ids: Sequence[str]) -> dict[str, str]:
+    """Like `Journal.endings`."""
+    keys = tables.execute(
+        f"SELECT session_id, {tables.OWN_KEY} FROM acphold.sessions"
+        f" WHERE {tables.among('session_id', 'ids')}",
+        {"ids": tables.array(session_ids)},
+    ).fetchall()
+    said: dict[str, str] = {}
+    for session_id, key in keys:
+        with suppress(DamagedRowError):  # its reader will be told
+            found = tables.segments(key).read_back(
+                END, bounds.SEGMENTS_OF_LAST_WORDS, (PROMPT, UPDATE)
+            )
+            words = last_words(entry for segment in found[::-1] for entry in _newest_first(segment))
+            if words:
+                said[session_id] = words
+    return said
 
 
 _UNPACKED = "FROM acphold.sessions WHERE packed_through < settled_through AND updated_at < %s"

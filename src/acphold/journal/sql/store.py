@@ -328,6 +328,7 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     short_ids = asked(session_tables.short_ids)
     count = asked(session_tables.count)
     outcomes = asked(entry_rows.outcomes)
+    endings = asked(entry_rows.endings)
     change = written(session_tables.change)
 
     read = at_one_moment(entry_rows.read)

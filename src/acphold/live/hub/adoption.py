@@ -19,6 +19,7 @@ from acp_wire.schema import LOAD_SESSION, RESUME_SESSION
 from acp_wire.tasks import TaskSet
 from acphold import errors
 from acphold.conversation.history.entries import now_ms
+from acphold.conversation.history.titles import title_of_words
 from acphold.journal.journal import Lease, is_forgotten, row_of, session_of
 from acphold.journal.owners import other_owner
 from acphold.journal.rows import NewSession, RowChange
@@ -126,7 +127,7 @@ class Adoption:
                 title = session.attributes.title or (listed.info.title if listed else None)
                 title = without_context(title or "").strip()
                 if not title:
-                    title = await first_words(session.segments(0))
+                    title = title_of_words(await first_words(session.segments(0)) or "")
                 session.row.untitled = False
                 at = None if listed is None else listed.updated_at
                 change = RowChange(title=title or UNSET, updated_at=at or now_ms(), prompted=True)

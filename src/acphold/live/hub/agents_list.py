@@ -32,13 +32,14 @@ from acp_wire.surroundings import resolve_folder
 from acp_wire.tasks import timeout
 from acphold.conversation.history.entries import Segment, milliseconds
 from acphold.conversation.history.raw_update import may_have_marks, members, meta_without_marks
+from acphold.conversation.history.titles import title_of_words
 from acphold.errors import AcpError, InvalidParamsError, UnknownSessionError
 from acphold.journal.journal import Journal
 from acphold.journal.rows import NO_CHANGE, ListKey, SessionRow
 from acphold.live.agents import air
 from acphold.live.agents.interface import HubAgent, ask
 from acphold.live.hub import bounds
-from acphold.live.hub.annotations import as_title, first_words
+from acphold.live.hub.annotations import as_title, first_line_of, first_words
 from acphold.live.hub.handover import is_named_by_it
 from acphold.live.hub.routes import is_usable_id
 
@@ -306,8 +307,9 @@ class AgentsList:
             for segment in await self._journal.read(row.session_id, 0, bounds.FIRST_PAGE_BYTES):
                 yield segment
 
-        first = await first_words(begin()) or ""
-        is_ours = row.title is None or _are_alike(row.title, first)
+        words = await first_words(begin()) or ""
+        first = first_line_of(words) or ""
+        is_ours = row.title in (None, title_of_words(words)) or _are_alike(row.title, first)
         return (is_ours or not is_first) and not _are_alike(title, first)
 
     # -- what the agent is told -----------------------------------------------------------

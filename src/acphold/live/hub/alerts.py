@@ -30,9 +30,9 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.decisions import AskedQuestion
 from acphold.conversation.history.timeline import TurnOutcome
+from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import JournalError
 from acphold.live.agents.interface import HubAgent
-from acphold.live.hub.annotations import first_line
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import calls_since
 
@@ -262,6 +262,6 @@ class SessionAlerts(Struct, eq=False):
             session.id,
             self._agent.key,
             session.row.cwd,
-            session.attributes.title or first_line(self._prompt) or "",
+            session.attributes.title or title_of_prompt(self._prompt) or "",
             self._alerts.clock.time() - began,
         )

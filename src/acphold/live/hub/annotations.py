@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from uuid import uuid4
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from acp_wire.schema import encode, items, splice
 from acp_wire.schema.splice import json_value
@@ -30,11 +30,9 @@ from acphold.conversation.history.raw_update import (
 )
 from acphold.conversation.history.replay import CLIENT_MARK
 from acphold.conversation.history.timeline import Message, ToolCall
+from acphold.conversation.history.titles import shorten
 from acphold.errors import INTERNAL_ERROR, InvalidParamsError
 from acphold.journal.copies import TITLE
-
-TITLE_LENGTH = 80
-"""Characters of a title made from a prompt: what a list of sessions can show."""
 
 AGENT = "acphold/agent"
 """The `_meta` key of a session of another agent: the name of that agent."""
@@ -48,11 +46,6 @@ which people write about, do not."""
 
 NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
 """The start of every notice of ours: tells it from an agent's without decoding."""
-
-
-class _Text(Struct):
-    type: str = ""
-    text: str = ""
 
 
 def fail_tool(tool: ToolCall, why: str) -> bytes:
@@ -172,8 +165,7 @@ def notice_as_message(raw: bytes) -> bytes:
 
 
 async def first_words(segments: AsyncIterator[Segment]) -> str | None:
-    """Return the first line of the user's first words; None if there are none. Nothing is read
-    behind them.
+    """Return the user's first words; None if there are none. Nothing is read behind them.
 
     Some agents replay their own context before those, as if the user had said it.
     """
@@ -183,8 +175,8 @@ async def first_words(segments: AsyncIterator[Segment]) -> str | None:
             is_said = entry.kind == UPDATE and update_kind(entry.raw) == "user_message_chunk"
             if entry.kind == PROMPT or is_said:
                 folding.add(entry)
-            elif len(folding) and (line := _first_words(folding)):
-                return line
+            elif len(folding) and (words := _first_words(folding)):
+                return words
     return _first_words(folding)
 
 
@@ -193,8 +185,8 @@ def _first_words(said: Fold) -> str | None:
         if isinstance(item, Message) and item.role == "user":
             sent = is_the_persons(item.message_id)
             text = item.text if sent else without_context(item.text)
-            if line := first_line_of(text):
-                return line
+            if text.strip():
+                return text
     return None
 
 
@@ -209,21 +201,9 @@ def without_context(text: str) -> str:
     return text
 
 
-def first_line(prompt: bytes) -> str | None:
-    """Return the first line with text in an array of content blocks, cut to `TITLE_LENGTH`."""
-    try:
-        blocks = msgspec.json.decode(prompt, type=list[_Text])
-    except msgspec.ValidationError:
-        return None
-    return next(filter(None, (first_line_of(block.text) for block in blocks)), None)
-
-
 def first_line_of(text: str) -> str | None:
     """Return the first line that is not empty, cut to `TITLE_LENGTH`; None if there is none."""
-    for line in text.splitlines():
-        if words := " ".join(line.split()):
-            return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1] + "…"
-    return None
+    return next((shorten(line) for line in text.splitlines() if line.split()), None)
 
 
 GIVEN_LENGTH = 200

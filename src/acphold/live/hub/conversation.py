@@ -22,6 +22,7 @@ from acphold.conversation.history.raw_update import (
     string,
     update_kind,
 )
+from acphold.conversation.history.titles import title_of_words
 from acphold.live.agents import air
 from acphold.live.agents.interface import AgentRequest, Notified, Updates, update_of, with_update
 from acphold.live.hub import choices
@@ -443,7 +444,7 @@ class Conversation:
         session = self.session
         await close_open(session, INTERRUPTED)
         if session.attributes.title is None:
-            title = await first_words(session.segments(0))
+            title = title_of_words(await first_words(session.segments(0)) or "")
             if title is not None:
                 await session.publish("update", [title_update(title)])
         await session.publish("turn_end", [b'{"interrupted":true}'])

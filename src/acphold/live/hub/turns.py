@@ -42,12 +42,13 @@ from acp_wire.schema import CANCEL, ClientCapabilities, splice
 from acp_wire.tasks import TaskSet, timeout
 from acphold import errors
 from acphold.conversation.history.timeline import TurnOutcome, end_entry, turn_end
+from acphold.conversation.history.titles import title_of_prompt
 from acphold.journal.journal import Journal
 from acphold.live.agents.interface import HubAgent
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import AgentSession, Voice
 from acphold.live.hub.alerts import Activity, Alerts, SessionAlerts
-from acphold.live.hub.annotations import first_line, title_update
+from acphold.live.hub.annotations import title_update
 from acphold.live.hub.attachment import Client
 from acphold.live.hub.prompt_turn import CANCELLED, ENDED, PromptCall, PromptTurn, TurnStage
 from acphold.live.hub.questions import Questions
@@ -299,7 +300,7 @@ class Turns(Struct, eq=False):
         if turn.is_recorded:
             return
         turn.is_recorded = True
-        title = first_line(turn.prompt) if self._session.row.untitled else None
+        title = title_of_prompt(turn.prompt) if self._session.row.untitled else None
         change = self._session.row.prompt_change(title, self._side.agent)
         for kind, raw in turn.preface():
             self._session.hold(kind, [raw])
@@ -364,7 +365,7 @@ class Turns(Struct, eq=False):
                 answer = await self._close_open(turn, answer)
                 await self._questions.end_refused()
                 entry = end_entry(answer)
-                title = first_line(turn.prompt) if self._session.row.untitled else None
+                title = title_of_prompt(turn.prompt) if self._session.row.untitled else None
                 if title is not None:
                     # The agent has given none: a session gets a title with its first turn.
                     self._session.hold("update", [title_update(title)])

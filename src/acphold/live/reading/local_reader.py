@@ -138,7 +138,11 @@ class LocalReader:
         files = {
             its: FilesOfSession(one.state, iso(one.at), one.reason) for its, one in newest.items()
         }
-        listed = [as_listed(row, live, outcomes, files) for row in rows]
+        said = await self.journal.endings([row.session_id for row in rows])
+        listed = [
+            replace(as_listed(row, live, outcomes, files), said=said.get(row.session_id, ""))
+            for row in rows
+        ]
         for place, it in enumerate(listed):
             if it.outcome == "interrupted" and outcomes[it.row.session_id] is None:
                 with suppress(UnknownSessionError):  # deleted meanwhile

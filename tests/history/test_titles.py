@@ -1,0 +1,60 @@
+"""A title says what a person asked for, in words of their first prompt."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from acphold.conversation.history.titles import TITLE_LENGTH, title_of_prompt, title_of_words
+
+KEY = (
+    "sk-ant-api03-"
+    + "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    + "-abcdefghijk-AA"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        ("Mend   the\tgate \nand the fence", "Mend the gate"),
+        ("Hi! Can you please fix the flaky test?", "Fix the flaky test"),
+        ("Please refactor the parser. Thanks!", "Refactor the parser"),
+        ("Would you recommend Redis or Postgres?", "Would you recommend Redis or Postgres?"),
+        ("Kannst du bitte die Tests schreiben?", "Die Tests schreiben"),
+        (
+            "<environment_context>\n<cwd>/x</cwd>\n</environment_context>\nRename it all",
+            "Rename it all",
+        ),
+        ("Why does <div> not centre in Firefox?", "Why does <div> not centre in Firefox?"),
+        ("```\nKeyError: 'a'\n```\nWhy does this happen?", "Why does this happen?"),
+        ("$ npm test\n> failing\nWhat is wrong here?", "What is wrong here?"),
+        ("Review this diff\n\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b", "Review this diff"),
+        ("> it fails\n> on Mondays", "> it fails: > on Mondays"),
+        ("# Task\n\nWrite a migration", "Task: Write a migration"),
+        ("Fix it. The lock is taken twice.", "Fix it. The lock is taken twice"),
+        ("Explain src/net/retry/policy.py to me", "Explain policy.py to me"),
+        ("Read /home/ada/project/notes.txt, and/or guess", "Read notes.txt, and/or guess"),
+        ("fix https://example.com/acme/tool/issues/82?x=1", "fix issues/82"),
+        ("/compact", "/compact"),
+        ("Thanks", "Thanks"),
+        (f"Use {KEY} to list the models", "Use [removed: API key] to list the models"),
+        (" \n", None),
+    ],
+)
+def test_a_title_is_what_a_person_asked_for(said: str, title: str | None) -> None:
+    assert title_of_words(said) == title
+
+
+def test_a_long_title_ends_behind_a_word() -> None:
+    title = title_of_words("Translate all " + "documents " * 40)
+    assert title is not None
+    assert title.endswith("documents…")
+    assert len(title) <= TITLE_LENGTH
+
+
+def test_words_may_follow_a_picture() -> None:
+    picture = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+    assert title_of_prompt(msgspec.json.encode([picture])) is None
+    said = [picture, {"type": "text", "text": "What is this?"}]
+    assert title_of_prompt(msgspec.json.encode(said)) == "What is this?"
