@@ -5,7 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from acphold.conversation.history.titles import TITLE_LENGTH, title_of_prompt, title_of_words
+from acphold.conversation.history.entries import Entry
+from acphold.conversation.history.titles import (
+    TITLE_LENGTH,
+    last_words,
+    title_of_prompt,
+    title_of_words,
+)
 
 KEY = (
     "sk-ant-api03-"
@@ -58,3 +64,8 @@ def test_words_may_follow_a_picture() -> None:
     assert title_of_prompt(msgspec.json.encode([picture])) is None
     said = [picture, {"type": "text", "text": "What is this?"}]
     assert title_of_prompt(msgspec.json.encode(said)) == "What is this?"
+
+
+@pytest.mark.parametrize("raw", [b"", b"garbage", b"{}", b'[1,{"text":3}]'])
+def test_a_prompt_that_cannot_be_read_has_no_last_words(raw: bytes) -> None:
+    assert last_words([Entry(1, "prompt", 0, raw)]) == ""

@@ -14,9 +14,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from acp_wire.schema import items
 from acphold.conversation.history.entries import PROMPT, UPDATE, Entry
-from acphold.conversation.history.raw_update import members, string, update_kind
+from acphold.conversation.history.raw_update import items, members, string, update_kind
 from acphold.safety.redaction.detector import secrets
 from acphold.safety.redaction.texts import TextCut, without
 
