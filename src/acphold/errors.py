@@ -37,6 +37,7 @@
     ├── SessionMovedError          the session has moved to another machine          -32602
     ├── MoveRefusedError           the session cannot move to another machine
     ├── UnreachableOwnerError      that process lives, and cannot be reached from here
+    ├── SilentDaemonError          a daemon of ours does not answer
     ├── InterruptedTurnError       that process ended in the turn, or lost the session
     ├── StoppedError               this process ends before it has answered
     ├── TranscriptError            a conversation on disk that our reader of it fails on
@@ -387,6 +388,10 @@ class UnreachableOwnerError(AcpError):
             f"session {session_id!r} cannot be opened here: {why}. Close it there, or try again"
         )
         self.session_id = session_id
+
+
+class SilentDaemonError(AcpError):
+    """A daemon does not answer; its words say which, and what to do."""
 
 
 class StoppedError(AcpError):

@@ -598,6 +598,28 @@ async def test_a_stopped_process_is_killed_by_force_and_the_next_editor_starts_a
         assert owner not in home.daemons()
 
 
+async def test_commands_name_a_daemon_that_does_not_answer_and_exit_with_1(home: Home) -> None:
+    async with home.editor() as one:
+        session = await one.talk({"say": "hello"})
+        [daemon] = home.daemons()
+        os.kill(daemon, signal.SIGSTOP)
+        try:
+            for words in (
+                ["inbox"],
+                ["inbox", "--json"],
+                ["list"],
+                ["queue", session, "add", "next"],
+                ["ask", "--session", session, "hello"],
+            ):
+                done = await asyncio.to_thread(home.run, *words)
+                told = f"process {daemon} does not answer: it is stopped; `kill -CONT {daemon}`"
+                assert told in done.stderr, words
+                assert done.returncode == 1, words
+                assert "Nothing is waiting" not in done.stderr, words
+        finally:
+            os.kill(daemon, signal.SIGCONT)
+
+
 async def test_force_ends_a_process_that_answers_as_stop_does(home: Home) -> None:
     async with home.editor() as one:
         await one.new()

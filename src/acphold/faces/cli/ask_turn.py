@@ -38,10 +38,12 @@ from acphold.faces.cli.session_setup import LIVE_SERVERS, SessionSetup, setup_of
 from acphold.faces.cli.settings import NamedAgent
 from acphold.faces.cli.starts import Start
 from acphold.faces.cli.wrap import options_of
+from acphold.journal.owners import other_owner
 from acphold.journal.rows import SessionRow
 from acphold.live.agents.capabilities import AUTOMATIC, UNRULED
 from acphold.live.agents.identity import display_name
 from acphold.live.reading.local_reader import LocalReader
+from acphold.live.reading.neighbours import require_answer
 from acphold.version import __version__
 
 if TYPE_CHECKING:
@@ -202,6 +204,10 @@ class AskingTurn:
             if (named := question.given.session) is not None:
                 async with existing_journal() as journal:
                     row = await find_session(LocalReader(journal), named, "continues it")
+                    if front is None and (
+                        owner := other_owner(await journal.owner(row.session_id))
+                    ):
+                        await require_answer(owner)
                 if question.agent.command:
                     cwd = await move_to_folder(row, question.given.cwd)
                     row = replace(row, cwd=cwd)

@@ -49,7 +49,7 @@ START_SECONDS = 30.0
 NAME_SECONDS = 5.0
 """After this much silence the daemon is named on stderr, with what to do: it may be stopped."""
 
-TAKE_SECONDS = 30.0
+TAKE_SECONDS = 9.0
 """A daemon has this long to accept an editor: normally at once, but never if it is stopped."""
 
 RETRY_SECONDS = 0.01

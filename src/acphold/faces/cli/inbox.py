@@ -123,7 +123,9 @@ async def _print_questions(
             questions = {it.question.id: it for it in await reader.questions()}
             ids = {*queues, *(it.row.session_id for it in questions.values())}
             short_ids = await reader.short_ids(ids)
-            show(_InboxState(questions, queues, short_ids, reader.origin), None, follow=False)
+            is_whole = not reader.silent
+            found = _InboxState(questions, queues, short_ids, reader.origin, is_whole)
+            show(found, None, follow=False)
             if not as_json and (told_rules := await new_rules(reader)):
                 print(visible(told_rules))
             return
@@ -156,12 +158,13 @@ async def _print_questions(
 
 class _InboxState(NamedTuple):
     """The open questions by their ids, the sessions whose prompts are held by theirs, their short
-    ids, and the address of their server."""
+    ids, the address of their server, and whether every process has answered."""
 
     questions: Mapping[str, InboxQuestion] = {}
     queues: Mapping[str, ListedSession] = {}
     short_ids: Mapping[str, str] = {}
     origin: str = ""
+    is_whole: bool = True
 
     def is_new(self, session_id: str, told: _InboxState) -> bool:
         """Return True if the prompts of a session are held in another way than was told."""
@@ -213,7 +216,7 @@ def _print_words(found: _InboxState, told: _InboxState | None, *, follow: bool) 
         layout.gap(visible(f"closed: {on_one_line(it.asks)}"))
     for row in (it.row for id_, it in told.queues.items() if id_ not in found.queues):
         layout.gap(f"no longer paused: {where(row, told.short_ids[row.session_id])}")
-    if not (found.questions or found.queues or follow):
+    if not (found.questions or found.queues or follow) and found.is_whole:
         tell(NOTHING)
 
 

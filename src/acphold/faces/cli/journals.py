@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from acphold.errors import ConnectionLostError, NoJournalError
+from acphold.errors import ConnectionLostError, NoJournalError, SilentDaemonError
 from acphold.faces.cli import bounds
 from acphold.faces.cli.command_line import UsageError
 from acphold.faces.cli.settings import agent_name
@@ -102,12 +102,15 @@ def text_to_match(row: SessionRow) -> str:
 @asynccontextmanager
 async def reading(server: FarServer | None) -> AsyncIterator[SessionReader]:
     """Read a server, or else a journal, for the block; the errors of `existing_journal` and
-    `obtain_token`."""
+    `obtain_token`, and SilentDaemonError behind the block if a daemon was asked and is silent."""
     if server is None:
         async with existing_journal() as kept:
-            yield LocalReader(
+            reader = LocalReader(
                 kept, said=text_to_match, index_seconds=bounds.SEARCH_CATCH_UP_SECONDS
             )
+            yield reader
+        for each in reader.silent:
+            raise SilentDaemonError(f"{each.words}. Its questions and states are missing above")
         return
     from acp_wire.transports.known_servers import origin_of  # late, as what brings HTTP
     from acphold.faces.cli.remote import obtain_token
@@ -119,8 +122,8 @@ async def reading(server: FarServer | None) -> AsyncIterator[SessionReader]:
         seconds=bounds.SERVER_SECONDS,
         ca=server.ca,
         on_away=Away(origin_of(server.url)),
-    ) as reader:
-        yield reader
+    ) as far_reader:
+        yield far_reader
 
 
 class Away:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from acphold.journal.seams import Grouping, UsageSums
     from acphold.live.reading.followed_list import Changed
     from acphold.live.reading.inbox import InboxQuestion, Whose
-    from acphold.live.reading.neighbours import Live
+    from acphold.live.reading.neighbours import Live, SilentProcess
 
 
 class LocalReader:
@@ -64,6 +64,8 @@ class LocalReader:
         self._whose = whose
         self._given = live
         self._live = live
+        self.silent: list[SilentProcess] = []
+        """The daemons that did not say what is live in them, when they were asked last."""
         self._said = said
         self._index_seconds = index_seconds
 
@@ -73,7 +75,7 @@ class LocalReader:
         if self._live is None:
             from acphold.live.reading.neighbours import live_anywhere  # late: sockets
 
-            self._live = await live_anywhere(self.journal)
+            self._live = await live_anywhere(self.journal, self.silent)
         return self._live
 
     async def page(

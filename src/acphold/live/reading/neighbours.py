@@ -166,17 +166,36 @@ Live = Mapping[str, tuple[LiveSession, Process]]
 """The sessions in the memory of processes, by id."""
 
 
-async def live_anywhere(journal: Owners) -> Live:
+async def live_anywhere(journal: Owners, silent: list[SilentProcess] | None = None) -> Live:
     """Return the sessions of all processes that have this journal open, here and at other nodes;
-    those that do not answer are left out. Raises JournalError."""
-    return await live_at(await journal.owners())
+    those that do not answer are left out. Raises JournalError.
+
+    Of these, the daemons that listen here are put into `silent`.
+    """
+    owners = await journal.owners()
+    return await (live_at(owners) if silent is None else live_at(owners, silent))
 
 
-async def live_at(owners: Sequence[Owner]) -> Live:
-    """Return the sessions of these processes, asked in parallel."""
+async def require_answer(owner: Owner) -> None:
+    """Raise SilentDaemonError if the process of this owner listens here and does not answer."""
+    silent: list[SilentProcess] = []
+    await live_at([owner], silent)
+    for each in silent:
+        raise errors.SilentDaemonError(each.words)
+
+
+async def live_at(owners: Sequence[Owner], silent: list[SilentProcess] | None = None) -> Live:
+    """Return the sessions of these processes, asked in parallel; `silent` as above."""
+    answered = await _answering([owner.addresses for owner in owners])
+    if silent is not None:
+        paths = {path for owner in owners for path in paths_here(owner.addresses)}
+        found = sorted(paths - {process.path for process in answered})
+        silent[:] = [
+            SilentProcess(it, pid_at(it)) for it in found if is_of_daemon(it) and is_listening(it)
+        ]
     return {
         session.session_id: (session, process)
-        for process in await _answering([owner.addresses for owner in owners])
+        for process in answered
         for session in process.sessions
     }
 
@@ -376,12 +395,13 @@ async def ask_queue(
     """Read the queue of a session, after this change of it, if any.
 
     Raises UnknownSessionError, InvalidParamsError if the change does not fit, ConnectionLostError
-    if the process that has the session cannot be reached, and JournalError.
+    and SilentDaemonError if the process that has the session cannot be reached, and JournalError.
     """
     whose = await journal.owner(session_id)
     if (owner := other_owner(whose)) is not None and not is_free(whose):
         asked = {"sessionId": session_id, "change": change}
         params = encode({name: value for name, value in asked.items() if value})
+        await require_answer(owner)
         raw = await _ask_as_client(owner.addresses, QUEUE_METHOD, params)
         return msgspec.json.decode(raw, type=QueueAnswer)
     if change is not None:

@@ -75,6 +75,7 @@ class ServerReader:
     ) -> None:
         require("serve", "a connection to a server")
         self.origin = origin_of(url)
+        self.silent = ()  # the server says what it knows
         self._route = Route(
             url, seconds=seconds, token=token or token_for(url), trusted=ca or ca_for(url)
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from acphold.conversation.history.timeline import TurnOutcome
     from acphold.journal.seams import Grouping, UsageSums
     from acphold.live.reading.inbox import InboxQuestion
-    from acphold.live.reading.neighbours import LiveSession
+    from acphold.live.reading.neighbours import LiveSession, SilentProcess
 
 
 class FilesOfSession(Struct, frozen=True):
@@ -141,6 +141,10 @@ class SessionReader(Protocol):
     @property
     def origin(self) -> str:
         """The server's address, without a path; "" for a journal of this machine."""
+
+    @property
+    def silent(self) -> Sequence[SilentProcess]:
+        """The daemons that did not say what is live in them, when they were asked last."""
 
     async def page(
         self, wanted: Wanted, cursor: str | None = None, limit: int = bounds.PAGE
