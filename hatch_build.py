@@ -46,9 +46,11 @@ def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) 
     return [*backend.get_requires_for_build_wheel(config_settings), *_required()]
 
 
-def prepare_metadata_for_build_editable(folder: str, *args: Any) -> str:
-    os.environ.setdefault(FOLDERS, "1")
-    return str(backend.prepare_metadata_for_build_editable(folder, *args))
+if hasattr(backend, "prepare_metadata_for_build_editable"):  # hatchling has it not under pip
+
+    def prepare_metadata_for_build_editable(folder: str, *args: Any) -> str:
+        os.environ.setdefault(FOLDERS, "1")
+        return str(backend.prepare_metadata_for_build_editable(folder, *args))
 
 
 def build_editable(folder: str, *args: Any) -> str:
