@@ -112,7 +112,6 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "agentName": "scripted",
         "cwd": "/home/me",
         "title": "First",
-        "said": "Done.",
         "createdAt": "2026-01-01T00:00:00.000Z",
         "updatedAt": "2026-01-01T00:00:00.000Z",
         "messageCount": 3,

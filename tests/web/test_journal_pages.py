@@ -58,15 +58,18 @@ def acphold(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path / "journal.db")
 
 
-async def test_the_list_has_the_rows_that_the_command_prints(
+async def test_the_list_has_the_rows_that_the_command_prints_and_their_last_words(
     web: Site, acphold: CommandLine
 ) -> None:
     await web.remember("s1", said(1), title="One \x1b[2J", at=1000)
     await web.remember("s2", said(2), at=2000)
     answer = await web.get("/sessions")
     printed = acphold.run("list", "--json").out
-    assert answer.json == {"sessions": [json.loads(line) for line in printed.splitlines()]}
-    assert [row["sessionId"] for row in answer.json["sessions"]] == ["s2", "s1"]
+    rows = answer.json["sessions"]
+    last = [row.pop("said") for row in rows]
+    assert last == ["answer2 is here", "answer1 is here"]
+    assert rows == [json.loads(line) for line in printed.splitlines()]
+    assert [row["sessionId"] for row in rows] == ["s2", "s1"]
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "private, no-cache"
 

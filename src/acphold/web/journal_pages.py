@@ -324,7 +324,8 @@ class JournalPages:
 
 def reader_of(journal: Journal, principal: Principal, live: Live | None = None) -> LocalReader:
     """Return the reader of what a principal may see."""
-    return LocalReader(journal, whose=Whose(principal.tenant, principal.session_id), live=live)
+    whose = Whose(principal.tenant, principal.session_id)
+    return LocalReader(journal, whose=whose, live=live, endings=True)
 
 
 def agents_of(name: str) -> tuple[str, ...]:

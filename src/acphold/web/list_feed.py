@@ -218,9 +218,8 @@ class ListFeed:
         journal = journal_at(self._reader.location)
         try:
             with self._activity.listen() as activity:
-                async with aclosing(
-                    LocalReader(journal).changes(bounds.SNAPSHOT_SESSIONS, activity)
-                ) as changes:
+                reader = LocalReader(journal, endings=True)
+                async with aclosing(reader.changes(bounds.SNAPSHOT_SESSIONS, activity)) as changes:
                     async for news in changes:
                         rows = {it.row.session_id: _feed_row(it) for it in news.sessions}
                         loop.call_soon_threadsafe(self._publish, rows, news)

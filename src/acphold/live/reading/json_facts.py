@@ -47,7 +47,7 @@ def session_json(session: ListedSession) -> str:
     row, live = session.row, session.live
     facts: dict[str, object] = {
         **_session_facts(row),
-        "said": session.said,
+        **({} if session.said is None else {"said": session.said}),
         "createdAt": iso(row.created_at),
         "updatedAt": iso(row.updated_at),
         "messageCount": row.message_count,

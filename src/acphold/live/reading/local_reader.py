@@ -44,7 +44,8 @@ class LocalReader:
 
     With `whose`, it reads only what a tenant sees, or one session. `live` are the sessions in the
     memory of processes; they are asked otherwise. `said` is the text that words of a list are in.
-    A search first indexes what lags for `index_seconds`.
+    A search first indexes what lags for `index_seconds`. `endings` has the last words read of what
+    is listed, for a screen of sessions: each takes as long as the rest of its row.
     """
 
     origin = ""
@@ -57,8 +58,10 @@ class LocalReader:
         live: Live | None = None,
         said: Described = searchable_text,
         index_seconds: float = 0.0,
+        endings: bool = False,
     ) -> None:
         self.journal = journal
+        self._endings = endings
         self._tenant = None if whose is None else whose.tenant
         self._only = None if whose is None else whose.session_id
         self._whose = whose
@@ -140,11 +143,10 @@ class LocalReader:
         files = {
             its: FilesOfSession(one.state, iso(one.at), one.reason) for its, one in newest.items()
         }
-        said = await self.journal.endings([row.session_id for row in rows])
-        listed = [
-            replace(as_listed(row, live, outcomes, files), said=said.get(row.session_id, ""))
-            for row in rows
-        ]
+        listed = [as_listed(row, live, outcomes, files) for row in rows]
+        if self._endings:
+            said = await self.journal.endings([row.session_id for row in rows])
+            listed = [replace(it, said=said.get(it.row.session_id, "")) for it in listed]
         for place, it in enumerate(listed):
             if it.outcome == "interrupted" and outcomes[it.row.session_id] is None:
                 with suppress(UnknownSessionError):  # deleted meanwhile

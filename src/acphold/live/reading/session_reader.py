@@ -42,7 +42,8 @@ class ListedSession(Struct, frozen=True):
 
     `outcome` is that of its last turn; None if there is none, or if it may still end. `questions`
     are the open ones, told with changes only (see `SessionReader.changes`). `files` is None if none
-    were ever kept with it. `said` are its last words (`history.titles`).
+    were ever kept with it. `said` are its last words (`history.titles`),
+    None if they were not read.
     """
 
     row: SessionRow
@@ -52,7 +53,7 @@ class ListedSession(Struct, frozen=True):
     is_background: bool = False
     questions: Sequence[InboxQuestion] = ()
     files: FilesOfSession | None = None
-    said: str = ""
+    said: str | None = None
 
     @property
     def state(self) -> str:
