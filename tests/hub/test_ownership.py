@@ -114,7 +114,7 @@ async def test_a_long_turn_that_a_crash_cut_off_is_closed_without_reading_all_of
         shown = client.updates("long")
         [failed] = [one for one in shown if one["sessionUpdate"] == "tool_call_update"]
         assert failed["_meta"]["its"] == 1
-        assert (await house.journal.session("long")).title == "Go."
+        assert (await house.journal.session("long")).title == "Go"
 
 
 async def test_loading_takes_a_session_back_from_the_process_that_took_it_over(

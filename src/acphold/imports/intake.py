@@ -402,6 +402,8 @@ class Intake:
         if taken := await self._read_on(source, row, whose.epoch, news):
             return taken
         session = await read_known(self._journal, row.session_id)
+        if (await self._journal.session(row.session_id)).last_seq != row.last_seq:
+            raise _OvertakenError  # what was read is of two moments
         turns, before, anew = session.turns, session.marker, list[Turn]()
         if again:
             kept = max((n + 1 for n, turn in enumerate(turns) if turn.is_here), default=0)

@@ -26,10 +26,10 @@ LOOKED_AT: Final = 8_192
 """Characters of a prompt that a title is made from; the rest was pasted."""
 
 _ELEMENTS: Final = re.compile(
-    r"(?ms)^[ \t]*<([A-Za-z][\w:-]*)(?: [^<>\n]*)?>(?:(?!</\1>).)*(?:</\1>|\Z)"
+    r"(?ms)^[ \t]*<([A-Za-z][\w:-]{3,})(?: [^<>\n]*)?>(?:(?!</\1>).)*(?:</\1>|\Z)"
 )
 """Elements that begin a line: an agent's context, or a file that was pasted. One within a line is
-what the person writes about."""
+what the person writes about, and so is a short one: `<b>`."""
 
 _FENCED: Final = re.compile(r"(?ms)^[ \t]*(```+|~~~+).*?(?:^[ \t]*\1|\Z)")
 
