@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from acphold.imports.crew import WORTH_A_WORKER
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.pieces import NOTHING, PIECE_BYTES, pieces
 from acphold.imports.sources import Manner
+from tests.editor import DEADLINE
 from tests.imports.claude_home import Transcript
 from tests.imports.told import sources
 
@@ -114,6 +116,21 @@ async def test_an_error_of_the_taker_ends_all_workers(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="the journal is full"):
         await each(found, take)
     assert children() <= before
+
+
+async def test_a_worker_ends_although_nobody_reads_what_it_has_written(tmp_path: Path) -> None:
+    [long] = home_of(tmp_path, "two " * PIECE_BYTES)
+
+    async def take(source: Source, telling: PieceReader) -> None:
+        async for _ in telling(source, READER, NOTHING, Manner()):
+            reading = telling.__self__._process.stdout  # type: ignore[attr-defined]
+            while not reading._paused:  # noqa: ASYNC110 - its pipe is full
+                await asyncio.sleep(0.001)
+            raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        async with asyncio.timeout(DEADLINE):
+            await each([long], take)
 
 
 def test_a_reader_that_fails_says_in_which_line_of_it(tmp_path: Path) -> None:

@@ -223,6 +223,8 @@ class _Worker:
 async def _end(process: Process) -> int:
     if process.returncode is None:
         process.kill()
+    # What it has written and nobody reads would keep its pipe, and so its end, from being seen.
+    await process.communicate()
     return await process.wait()
 
 

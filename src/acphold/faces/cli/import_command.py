@@ -129,19 +129,20 @@ def import_conversations(
         {name: Tally() for name in NAMES if name in (agents or NAMES)},
     )
     location = stores.journal_name()
-    with at_ctrl_c():  # nothing has to be finished: a journal is whole at any time
-        if session is not None:
-            asyncio.run(_read_listed(session, redact=redact))
-        elif dry_run:
-            asyncio.run(run.dry())
-            run.report(as_json=as_json, dry=True)
-        else:
-            try:
-                asyncio.run(run.real(location, as_json=as_json, watch=watch, wait=wait))
-            except KeyboardInterrupt:
-                if not watch:
-                    asyncio.run(run.report_interruption())
-                raise
+    if session is not None or dry_run:
+        with at_ctrl_c():  # nothing has to be finished: a journal is whole at any time
+            if session is not None:
+                asyncio.run(_read_listed(session, redact=redact))
+            else:
+                asyncio.run(run.dry())
+                run.report(as_json=as_json, dry=True)
+        return Exit.OK
+    try:  # a Ctrl-C cancels: raised inside of the loop, it could lose the end of a process's output
+        asyncio.run(run.real(location, as_json=as_json, watch=watch, wait=wait))
+    except KeyboardInterrupt:
+        if not watch:
+            asyncio.run(run.report_interruption())
+        raise
     return Exit.OK
 
 
