@@ -162,8 +162,9 @@ def kill_editor(terminal: Terminal) -> None:
     place = editor.environ()["XDG_RUNTIME_DIR"]
     [daemon] = [
         one
-        for one in psutil.process_iter(["cmdline"])
-        if "daemon" in (words := one.info["cmdline"] or []) and words[-1].startswith(place)
+        for one in psutil.process_iter(["cmdline", "environ"])
+        if "daemon" in (one.info["cmdline"] or [])
+        and (one.info["environ"] or {}).get("XDG_RUNTIME_DIR") == place
     ]
     started += [daemon, *daemon.children(recursive=True)]
     for one in (editor, daemon):
