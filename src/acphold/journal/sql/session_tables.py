@@ -151,8 +151,13 @@ def all_lost(tables: Tables, held: Sequence[Lease], *, whole: bool = False) -> l
     found = []
     for lease in held:
         epoch, last = stand.get(lease.session_id, (None, None))
-        if epoch != lease.epoch or (last is not None and last < lease.next_seq - 1):
+        if epoch != lease.epoch:
             found.append(loss(tables, lease))
+        elif last is not None and last < lease.next_seq - 1:
+            # Another thread of ours may have written again what was missing a moment ago.
+            error = loss(tables, lease)
+            if error.deleted or isinstance(error, HistoryLostError):
+                found.append(error)
     return found
 
 
