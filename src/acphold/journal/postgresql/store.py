@@ -87,11 +87,12 @@ class RecentAppends:
         if through == end:
             for made, change in due:
                 statement = session_rows.append_statement(lease, made, change)
+                # A renewal and an append may see the same, and one of them comes second.
                 try:
-                    done: object = tables.execute(*statement).fetchone()
-                except UniqueViolation:  # a renewal and an append saw the same: the other was first
-                    done = session_rows.is_written(tables, lease, made)
-                if done is None:
+                    row = tables.execute(*statement).fetchone()
+                except UniqueViolation:
+                    row = None
+                if row is None and session_rows.is_written(tables, lease, made) is None:
                     break
             else:
                 log.warning(
