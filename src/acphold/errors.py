@@ -453,7 +453,7 @@ class OlderJournalError(ReadOnlyJournalError):
         super().__init__(
             f"an older acphold{told if processes else ''} is using the journal {place}, so this "
             "release does not upgrade it now, and changes nothing in it: once no turn runs there, "
-            "restart the agent in your editor, and stop background processes with `acphold agent "
+            "restart the agent in your editor, and stop daemons with `acphold agent "
             "stop --all`"
         )
 

@@ -71,7 +71,7 @@ def refuse_newer(found: int, known: int, where: str) -> None:
         raise NewerJournalError(
             f"the journal {where} has version {found}, but this release of acphold supports only "
             f"versions up to {known}; update acphold, or name another journal ({NAMED_BY}). After "
-            "an update restart the agent in your editor, and stop background processes with "
+            "an update restart the agent in your editor, and stop daemons with "
             "`acphold agent stop --all`"
         )
 
@@ -82,7 +82,7 @@ def refuse_newer_by_now(found: int, known: int, where: str) -> None:
         raise NewerJournalError(
             f"a newer acphold upgraded the journal {where} to version {found} while this process "
             f"was running, which supports only versions up to {known}; restart the agent in your "
-            "editor, and stop background processes with `acphold agent stop --all`"
+            "editor, and stop daemons with `acphold agent stop --all`"
         )
 
 

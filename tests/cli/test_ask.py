@@ -203,7 +203,7 @@ def test_a_journal_that_cannot_be_used_is_told_by_its_own_code(
     assert "not an acphold journal" in done.err
 
 
-def test_so_is_one_that_becomes_full_in_the_background_process(journal: Path) -> None:
+def test_so_is_one_that_becomes_full_in_the_daemon(journal: Path) -> None:
     full = CommandLine(journal, before=file_limit(400_000))
     flood = steps({"say": "begin"}, {"flood": [1000, 1000]})
     done = full.run_as_process("ask", flood, "--", *scripted_agent())

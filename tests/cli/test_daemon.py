@@ -23,7 +23,7 @@ from acp_wire.processes.place import place_of
 from acphold.faces.cli import bounds, watchdog
 from acphold.faces.cli.watchdog import watch_loop
 from acphold.live.server.daemon import release_parts
-from tests.cli.test_background import Home, home
+from tests.cli.test_shared_daemon import Home, home
 from tests.distributions import FOLDERS
 from tests.editor import (
     DEADLINE,
@@ -345,8 +345,8 @@ async def test_status_shows_each_editor_by_its_front_and_folder(home: Home) -> N
 async def test_all_tasks_are_written_to_the_log_at_a_signal(home: Home) -> None:
     async with home.editor() as one:
         await one.new()
-        [owner] = home.daemons()
-        os.kill(owner, signal.SIGUSR1)
+        [daemon] = home.daemons()
+        os.kill(daemon, signal.SIGUSR1)
         await until(lambda: "all tasks and threads" in logs(home))
         await until(lambda: "the desk of an editor" in logs(home))
         await one.new()

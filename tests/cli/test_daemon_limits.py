@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from acp_wire.surroundings import Limits
-from tests.cli.test_background import Home, home
+from tests.cli.test_shared_daemon import Home, home
 from tests.editor import Editor, introduced, scripted_agent, wrap_command
 
 __all__ = ["home"]

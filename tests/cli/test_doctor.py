@@ -321,7 +321,7 @@ def test_on_macos_it_says_that_nobody_has_tried(
     ("ends_at_logout", "lingers", "is_told"),
     [(True, False, True), (True, True, False), (False, False, False)],
 )
-def test_a_logout_that_ends_the_background_process_is_told(
+def test_a_logout_that_ends_the_daemon_is_told(
     acphold: CommandLine,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -350,5 +350,5 @@ def test_what_a_container_and_an_idle_wsl_end_is_told(
     (tmp_path / "mark").touch()
     monkeypatch.setattr("platform.release", lambda: "5.15.153.1-microsoft-standard-WSL2")
     told = " ".join(acphold.run("doctor").out.split())
-    assert "the background process and running turns end with this container" in told
+    assert "the daemon and running turns end with this container" in told
     assert "WSL ends once no window uses it" in told

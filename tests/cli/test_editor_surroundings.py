@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_background import Home, home
+from tests.cli.test_shared_daemon import Home, home
 from tests.editor import Editor, Refused, introduced, scripted_agent, wrap_command
 
 __all__ = ["home"]

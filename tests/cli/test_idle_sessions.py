@@ -124,7 +124,7 @@ def test_the_number_that_a_person_is_told_to_kill_is_the_one_that_the_kernel_tel
 
 @pytest.fixture
 def deaf(journal: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The socket of a process in the background that listens and never answers: ours."""
+    """The socket of a daemon that listens and never answers: ours."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a socket's path has to be short
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         monkeypatch.setenv("XDG_STATE_HOME", folder)
@@ -139,25 +139,23 @@ def deaf(journal: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         held.release()
 
 
-def test_a_process_in_the_background_that_does_not_answer_is_told(
-    acphold: CommandLine, deaf: str
-) -> None:
-    which = f"process {os.getpid()}" if sys.platform == "linux" else f"process at {deaf}"
+def test_a_daemon_that_does_not_answer_is_told(acphold: CommandLine, deaf: str) -> None:
+    which = str(os.getpid()) if sys.platform == "linux" else f"at {deaf}"
     stopped = acphold.run("agent", "stop", "--all")
     assert stopped.code == 1
-    assert f"background {which} does not answer" in stopped.err
+    assert f"daemon {which} does not answer" in stopped.err
     seen = acphold.run("doctor")
     assert seen.code == 1
-    assert f"background {which} does not answer" in " ".join(seen.out.split())
+    assert f"daemon {which} does not answer" in " ".join(seen.out.split())
 
 
-def test_a_process_in_the_background_that_is_ending_is_not_nothing(
+def test_a_daemon_that_is_ending_is_not_nothing(
     acphold: CommandLine, deaf: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.faces.cli.bounds.STOP_SECONDS", 0.0)
     os.unlink(deaf)  # as a process does first when it ends
     pid = os.getpid() if sys.platform == "linux" else None
-    assert acphold.run("agent", "status").out.startswith(f"process {pid}: background, ends")
+    assert acphold.run("agent", "status").out.startswith(f"process {pid}: daemon, ends")
     stopped = acphold.run("agent", "stop", "--all")
     assert stopped.code == 1
     assert f"process {pid} is still ending" in stopped.err

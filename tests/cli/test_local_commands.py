@@ -300,7 +300,7 @@ async def answer(turn):
 """
 
 
-def test_the_log_that_has_an_incident_of_the_background_is_named(
+def test_the_log_that_has_an_incident_of_the_daemon_is_named(
     place: Place,  # noqa: F811
 ) -> None:
     program = place.folder / "raising.py"

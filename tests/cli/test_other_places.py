@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_background import Home, begin_question, home
+from tests.cli.test_shared_daemon import Home, begin_question, home
 from tests.editor import DEADLINE, introduced, scripted_agent, wrap_command
 from tests.screen_terminal import terminal
 from tests.watched_processes import until

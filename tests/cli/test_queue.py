@@ -141,7 +141,7 @@ async def test_a_prompt_whose_process_was_killed_is_interrupted_and_not_running(
     assert printed["ended"][0]["state"] == "interrupted"
 
 
-async def test_go_opens_a_session_that_no_process_has_in_the_background_and_it_begins(
+async def test_go_opens_a_session_that_no_process_has_in_the_daemon_and_it_begins(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tempfile.mkdtemp(prefix="acphold-")  # a short name: sockets are made in it
@@ -157,7 +157,7 @@ async def test_go_opens_a_session_that_no_process_has_in_the_background_and_it_b
     try:
         begun = await asyncio.to_thread(acphold, journal, "queue", session, "resume")
         assert begun.code == 0, begun.err
-        assert "Opened in the background" in begun.err
+        assert "Opened in the daemon" in begun.err
         # Its question waits for a person: nothing goes on over it.
         await until(lambda: "waiting" in acphold(journal, "list").out)
         async with program(journal) as two:
@@ -326,7 +326,7 @@ async def test_a_full_disk_at_the_owner_is_told_by_the_code_of_the_journal(journ
         assert (done.code, "cannot be used" in done.err) == (Exit.JOURNAL, True), done.err
 
 
-async def test_a_journal_that_fails_as_it_is_opened_in_the_background_has_its_code_too(
+async def test_a_journal_that_fails_as_the_daemon_opens_it_has_its_code_too(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with program(journal) as one:

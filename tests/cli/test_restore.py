@@ -93,7 +93,7 @@ async def test_nothing_is_done_while_somebody_has_the_journal_open(
     assert listed(acphold) == {"Greeting", "Later"}
 
 
-async def test_what_runs_in_the_background_for_the_journal_is_ended_first_if_that_is_asked_for(
+async def test_the_daemon_of_the_journal_is_ended_first_if_that_is_asked_for(
     backup: Path, journal: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:
     words = wrap_command(scripted_agent())

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_background import Home
+from tests.cli.test_shared_daemon import Home
 from tests.editor import DEADLINE, Editor, introduced, scripted_agent, wrap_command
 from tests.watched_processes import lives, until
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_background import Home, home
+from tests.cli.test_shared_daemon import Home, home
 from tests.editor import (
     Editor,
     Refused,

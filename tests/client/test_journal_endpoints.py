@@ -78,7 +78,7 @@ async def test_a_session_that_is_live_elsewhere_is_attached_to(
         assert (await session.prompt('[{"say": "still there"}]')).text == "still there"
 
 
-async def test_a_client_that_joins_a_session_of_the_background_process_knows_its_agent(
+async def test_a_client_that_joins_a_session_of_the_daemon_knows_its_agent(
     journal: Path, tmp_path: Path
 ) -> None:
     images = {"promptCapabilities": {"image": True}}

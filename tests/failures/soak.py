@@ -362,7 +362,7 @@ class Soak:
             self.begin_prompt(visitor, number)
 
     async def end_owner(self, number: signal.Signals) -> None:
-        """The process that has the session now: one in the background, or the acphold of a client.
+        """The process that has the session now: the daemon, or the acphold of a client.
 
         One that ends well settles the session, and nobody can go on where it was put together.
         """

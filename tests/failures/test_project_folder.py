@@ -117,7 +117,7 @@ async def test_wrap_and_the_import_beside_it_run_nothing_of_the_folder(
     assert project.ran == []
 
 
-async def test_wrap_in_the_background_runs_nothing_of_the_folder(
+async def test_the_daemon_runs_nothing_of_the_folder(
     project: Project, journal: Path, defaults: Defaults
 ) -> None:
     project.env["ACPHOLD_SETTINGS"] = str(defaults(no_import=True))

@@ -94,7 +94,7 @@ async def test_an_agent_of_a_newer_release_lists_and_refuses_to_own_until_the_ol
         await client.prompt(session, {"say": "kept"})
         async with introduced(newer_owner(AGENT), journal=journal) as late:
             assert [it["sessionId"] for it in await late.sessions()] == [session]
-            with pytest.raises(Refused, match="stop background processes with `acphold agent stop"):
+            with pytest.raises(Refused, match="stop daemons with `acphold agent stop"):
                 await late.new()
             assert await client.prompt(session, {"say": "on"}) == {"stopReason": "end_turn"}
             assert await client.leave() == 0

@@ -535,7 +535,7 @@ async def test_a_prompt_begins_no_sooner_than_its_moment(
         await house.agent.prompted(session)
         assert prompts(house) == ["at once"]
         await house.agent.end(session)
-        assert house.desk.is_busy  # a background process stays for it
+        assert house.desk.is_busy  # a daemon stays for it
         clock[0] += 3_600_000  # the machine has slept
         await house.agent.prompted(session)
         assert prompts(house) == ["at once", "late"]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_background import Home, home
 from tests.cli.test_other_places import CLIENT, PRETENDS, asking, only_looks, starts
+from tests.cli.test_shared_daemon import Home, home
 from tests.editor import DEADLINE
 from tests.npm import NODE, installed
 

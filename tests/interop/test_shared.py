@@ -30,13 +30,13 @@ ACPHOLD = (sys.executable, "-m", "acphold")
 PROGRAMS = Path(sys.executable).parent
 
 
-def in_background(agent: list[str]) -> list[str]:
+def by_daemon(agent: list[str]) -> list[str]:
     return [*ACPHOLD, "wrap", "--", *agent]
 
 
 @asynccontextmanager
 async def stopped(place: Place, **env: str) -> AsyncIterator[None]:
-    """Stop all background processes at the end of the block."""
+    """Stop all daemons at the end of the block."""
     try:
         yield
     finally:
@@ -47,7 +47,7 @@ async def stopped(place: Place, **env: str) -> AsyncIterator[None]:
 
 
 async def test_both_official_clients_hold_one_session_and_see_the_same(place: Place) -> None:
-    acphold = in_background(python_agent())
+    acphold = by_daemon(python_agent())
     async with (
         stopped(place),
         place.client(python_client(acphold)) as one,
@@ -79,7 +79,7 @@ def said(client: Client, session_id: str) -> str:
 async def test_a_real_agent_goes_on_when_its_editor_is_killed(
     place: Place, model: ModelEndpoint
 ) -> None:
-    acphold = in_background(CODEX.command())
+    acphold = by_daemon(CODEX.command())
     env = CODEX.prepare(place.home, model.url)
     async with stopped(place, **env):
         async with place.client(acphold, **env) as editor:

@@ -40,11 +40,11 @@ async def contained(
     before: str = "true",
     *,
     name: str = "another",
-    in_background: bool = False,
+    by_daemon: bool = False,
 ) -> AsyncIterator[Editor]:
     """An editor and its agent in a container, after the command `before`; the sessions are kept by
-    a process of its own, or `in_background`."""
-    words = (wrap_command if in_background else lone_command)(scripted_agent())
+    a process of its own, or `by_daemon`."""
+    words = (wrap_command if by_daemon else lone_command)(scripted_agent())
     inside = ["sh", "-c", f'hostname {name} && {before} && exec "$@"', "sh", *words]
     env = {"XDG_RUNTIME_DIR": str(runtime)}
     async with introduced([*CONTAINER.split(), *inside], journal=journal, env=env) as client:
@@ -119,8 +119,8 @@ async def test_a_container_whose_own_socket_has_the_name_of_the_owners_is_told_w
     # Each has a /run of its own, of one name, and sees its own processes alone.
     mount = f"mount -t tmpfs -o mode=700 none {short} && mount -t proc none /proc"
     async with (
-        contained(journal, short, mount, name="one", in_background=True) as one,
-        contained(journal, short, mount, name="two", in_background=True) as other,
+        contained(journal, short, mount, name="one", by_daemon=True) as one,
+        contained(journal, short, mount, name="two", by_daemon=True) as other,
     ):
         session = await one.talk({"say": "a"})
         with pytest.raises(Refused, match=r"open in process \d+ on one, which cannot be reached"):

@@ -5,7 +5,7 @@ that its sender did not choose, and a program knows its terms before a session i
     who         the client that prompts, which another editor has chosen otherwise
     how         it opens the session after what happened, or has it open before, or opens it in a
                 turn of the first
-    happened    to the agent, to the background process, or to the sign-in
+    happened    to the agent, to the daemon, or to the sign-in
     can         what the agent offers
 """
 
@@ -114,7 +114,7 @@ class Houses:
 
 @asynccontextmanager
 async def process(journal: Path, world: World, kind: str) -> AsyncIterator[Houses]:
-    """A background process, which ends with the block."""
+    """A daemon, which ends with the block."""
     async with shared(journal) as house:
         houses = Houses(house, world, kind)
         try:

@@ -220,7 +220,7 @@ class DaemonLine:
                         self._note(None)
                         pause, was_registered = 0.0, True
                         await asyncio.wait({pump})
-                log.warning("the background process has ended; coming to the next one")
+                log.warning("the daemon has ended; coming to the next one")
             except (errors.AcpError, OSError, msgspec.MsgspecError) as exc:
                 if was_registered:  # otherwise whoever starts us says it
                     names = ", ".join(agent.name for agent in self._registration.agents)
@@ -248,7 +248,7 @@ class DaemonLine:
                         raise self._problem
                     await self._changed.wait()
         except TimeoutError:
-            raise errors.AgentStartError("the background process cannot be reached") from None
+            raise errors.AgentStartError("the daemon cannot be reached") from None
         return self._registered
 
     async def hear_out(self) -> None:

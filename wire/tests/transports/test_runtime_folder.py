@@ -119,11 +119,11 @@ def test_sockets_of_processes_that_have_gone_are_swept_and_those_of_the_living_s
 ) -> None:
     folder = Path(runtime_folder())
     gone = folder / f"{2**22 + 1}-0.sock"  # above the highest number that a process may have
-    mine, background = folder / f"{os.getpid()}-0.sock", folder / "owner-0.sock"
-    for path in (gone, mine, background):
+    mine, daemon = folder / f"{os.getpid()}-0.sock", folder / "daemon-0.sock"
+    for path in (gone, mine, daemon):
         path.touch()
     place.sweep()
-    assert sorted(folder.iterdir()) == sorted([mine, background])
+    assert sorted(folder.iterdir()) == sorted([mine, daemon])
 
 
 def test_a_private_file_follows_no_link_that_lies_where_it_is_made(tmp_path: Path) -> None:

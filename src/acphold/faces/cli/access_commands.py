@@ -244,7 +244,7 @@ async def list_places(
         return
     seen = {name: what for process in await processes() for name, what in process.places.items()}
     for name in dict.fromkeys([*seen, *allowed]):
-        what = seen.get(name, "not seen since the background process began")
+        what = seen.get(name, "not seen since the daemon began")
         if json:
             row = {"name": name, "allowed": name in allowed, "differs": what}
             print(json_text.dumps(row))

@@ -298,7 +298,7 @@ class FrontEndpoint(Endpoint):
         return self._transport
 
     async def how_it_ended(self) -> AcpError:
-        return ConnectionLostError(f"the background process with {self.name} has ended")
+        return ConnectionLostError(f"the daemon with {self.name} has ended")
 
     async def aclose(self) -> None:
         transport, self._transport = self._transport, None

@@ -103,7 +103,7 @@ def _hold(path: str) -> LockedFile | None:
 
 @command("agent daemon", "[OPTIONS]", options.JOURNAL)
 def run_daemon() -> None:
-    """Run the background process in the foreground, until a signal ends it.
+    """Run the daemon in the foreground, until a signal ends it.
 
     `acphold wrap` starts this process by itself when it needs it, and it ends when nothing needs
     it. Run it yourself in a container, as a service, or to see what it logs: it then stays, and

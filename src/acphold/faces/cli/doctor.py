@@ -142,7 +142,7 @@ async def check_processes() -> list[Diagnosis]:
     found.append(Diagnosis(f"logs of daemons: {folder(state_folder())}"))
     answered, silent, _ = await processes_here()
     for process in answered:
-        where = "in the background" if process.is_background else "for an editor or a program"
+        where = "the daemon" if process.is_daemon else "for an editor or a program"
         count = quantity(len(process.sessions), "session")
         called = on_one_line(", ".join(map(agent_name, process.agents))) or "no agent"
         found.append(Diagnosis(f"process {process.pid}: {called}, {where}, {count} live"))

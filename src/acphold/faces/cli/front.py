@@ -22,7 +22,7 @@ from acp_wire.processes.place import place_of
 from acp_wire.surroundings import HOMES, Surroundings, limits_here
 from acp_wire.transports.first_frame import EDITOR, FirstFrame
 from acp_wire.transports.runtime_folder import (
-    BACKGROUND,
+    DAEMON,
     FORMER,
     SUFFIX,
     daemon_socket,
@@ -119,7 +119,7 @@ def daemon_address(held: str) -> str:
     """Return the path of the socket of the daemon that holds, or has held, this file; "" if that
     says none. A copy of the file, with a copy of the journal, leads to no daemon."""
     noted = read_note(held)
-    its_name = f"{BACKGROUND}{mark_of(held)}{SUFFIX}"
+    its_name = f"{DAEMON}{mark_of(held)}{SUFFIX}"
     return noted if os.path.basename(noted) == its_name else ""
 
 

@@ -75,7 +75,7 @@ class Indexing:
             intake.leave_index()
 
     async def lags(self, index: Index) -> bool:
-        """Return True if something is left for a process in the background; one is running then."""
+        """Return True if something is left for another process; one is running then."""
         if self._beside is None or not self._beside.runs:
             if not await index.catch_up(bounds.INDEX_AT_ONCE_SECONDS):
                 return False
@@ -223,7 +223,7 @@ def memory_file(path: str) -> str:
 
 def _key(path: str) -> str:
     # Python's own, by its name since 3.12 or before, if it has one: hashlib would bring OpenSSL,
-    # an eighth of the background process's memory.
+    # an eighth of the daemon's memory.
     own = next(name for name in ("_sha2", "_sha256", "hashlib") if find_spec(name))
     hashed = import_module(own).sha256(os.fsencode(os.path.realpath(path)))
     return str(hashed.hexdigest()[:16])

@@ -55,14 +55,14 @@ async def backup(
 def restore(
     *,
     path: str = options.argument("FILE", "the backup file"),
-    stop: bool = options.flag("first stop the background agents of this journal"),
+    stop: bool = options.flag("first stop the daemon of this journal"),
     keep_access: bool = options.flag(
         "keep the tokens, shares and rules of the backup as they were"
     ),
 ) -> int:
     """Replace the journal with a backup.
 
-    The journal must not be open anywhere. --stop stops background agents, as `acphold agent stop`
+    The journal must not be open anywhere. --stop stops the daemon, as `acphold agent stop`
     does; close editors and stop `acphold serve` yourself. FILE is not changed: acphold copies it,
     checks the copy, and replaces the journal if the copy is intact. The previous journal is kept
     beside it, under another name.

@@ -1,7 +1,7 @@
-"""The log of `serve`, of the background process and of its fronts: to stderr or a file.
+"""The log of `serve`, of the daemon and of its fronts: to stderr or a file.
 
 Writing it never waits: an editor may not read our stderr. The person sees only an incident's id;
-it leads to the failure in the log of the background process.
+it leads to the failure in the log of the daemon.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def with_log(words: str, *, patiently: bool = False) -> str:
         time.sleep(seconds)
         try:
             logs = [it for it in os.scandir(state_folder()) if it.name.endswith(LOGS)]
-        except FileNotFoundError:  # no background process was ever started
+        except FileNotFoundError:  # no daemon was ever started
             return words
         for log in logs:
             with (

@@ -1,4 +1,4 @@
-"""`acphold agent status` and `agent stop`: the processes that keep sessions in the background."""
+"""`acphold agent status` and `agent stop`: the daemons, and the other processes with sessions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def status(*, as_json: bool = options.json("one object for each process"))
             async with existing_journal() as journal:
                 short_ids = await LocalReader(journal).short_ids(ids)
         for process in found:
-            kind = "background" if process.is_background else "for an editor or a program"
+            kind = "daemon" if process.is_daemon else "for an editor or a program"
             old = ", replaced by an upgrade" if process.is_replaced else ""
             print(visible(f"process {process.pid}: {kind}, release {process.release}{old}"))
             agents = on_one_line(names_of(process)) or "no agent"
@@ -83,7 +83,7 @@ async def status(*, as_json: bool = options.json("one object for each process"))
                 short = on_one_line(short_ids[session.session_id])
                 print(visible(f"  {short}  {session.state}, {clients}"))
         for each in ending:
-            print(visible(f"process {each.pid}: background, ends or just begins"))
+            print(visible(f"process {each.pid}: daemon, ends or just begins"))
         if not (found or silent or ending):
             print("Nothing is running.")
     for each in silent:
@@ -95,16 +95,14 @@ async def status(*, as_json: bool = options.json("one object for each process"))
 def stop(
     *,
     session_id: str | None = options.argument("ID", "a running session", nargs="?"),
-    everything: bool = options.flag(
-        "stop the background processes of other journals, too", "--all"
-    ),
+    everything: bool = options.flag("stop the daemons of other journals, too", "--all"),
     force: bool = options.flag("kill what does not answer or does not end; ask nothing"),
     sure: bool = options.SURE,
 ) -> int:
-    """Stop background agents.
+    """Stop the daemon, or one agent.
 
     With ID, stops the agent that runs this session, and its other sessions with it. Without ID,
-    stops the background process of the journal with all of its agents. Running turns are cancelled
+    stops the daemon of the journal with all its agents. Running turns are cancelled
     first: if there are any, or open questions, you are asked. The conversations stay in the journal
     and can be loaded again.
 
@@ -155,14 +153,11 @@ class _Stopped(NamedTuple):
             pids = " and ".join(str(process.pid) for process in left)
             return _complain(f"process {pids} is still ending; --force kills it")
         if self.ending:
-            tell("The background process has just ended.")
+            tell("The daemon has just ended.")
         elif self.others:
-            tell(
-                "Nothing is running in the background for this journal; `acphold agent stop --all` "
-                "stops what runs for others."
-            )
+            tell("This journal has no daemon; `acphold agent stop --all` stops those of others.")
         else:
-            tell("Nothing is running in the background.")
+            tell("No daemon is running.")
         return Exit.OK
 
 
@@ -176,16 +171,16 @@ async def _look(session_id: str | None, *, everything: bool) -> _Stopped:
         its = [it for it in found for live in it.sessions if live.session_id == row.session_id]
         at_work = await _at_work([it for each in its for it in _beside(each, row.session_id)])
         return _Stopped(found, session_id=row.session_id, at_work=at_work)
-    background = [process for process in found if process.is_background]
+    daemons = [process for process in found if process.is_daemon]
     others = False
     if not everything:
         is_own = await _find_own()
-        before = len(background) + len(silent)
-        background = [it for it in background if is_own(it.path)]
+        before = len(daemons) + len(silent)
+        daemons = [it for it in daemons if is_own(it.path)]
         silent = [it for it in silent if is_own(it.path)]
-        others = len(background) + len(silent) < before
-    at_work = await _at_work([it for process in background for it in process.sessions])
-    return _Stopped(background, silent, ending, others, at_work=at_work)
+        others = len(daemons) + len(silent) < before
+    at_work = await _at_work([it for process in daemons for it in process.sessions])
+    return _Stopped(daemons, silent, ending, others, at_work=at_work)
 
 
 async def processes_here() -> tuple[list[Process], list[SilentProcess], list[SilentProcess]]:
@@ -258,10 +253,10 @@ async def _stop_session(found: Sequence[Process], wanted: str) -> int:
     for process in found:
         if wanted not in [session.session_id for session in process.sessions]:
             continue
-        if not process.is_background:
+        if not process.is_daemon:
             return _complain(
-                f"session {short} is kept by another program (process {process.pid}), not in the "
-                "background; close it there"
+                f"session {short} is kept by another program (process {process.pid}), not by the "
+                "daemon; close it there"
             )
         params = encode({"sessionId": wanted})
         try:
@@ -286,7 +281,7 @@ async def _stop_session(found: Sequence[Process], wanted: str) -> int:
 
 
 async def stop_all_of() -> int:
-    """End the background processes that have this journal open; returns the exit code."""
+    """End the daemons that have this journal open; returns the exit code."""
     stopped = await _look(None, everything=False)
     return await _stop(stopped.answering)
 

@@ -97,7 +97,7 @@ async def queue(
     open starts the prompts in this order, each once no turn is running and no question is open. No
     client has to be connected. If a turn fails, is refused, cancelled or interrupted, or if another
     process opens the session, the queue is paused until you run `resume`. A prompt starts at
-    most once. If no process has the session open, `resume` opens it in the background, with its
+    most once. If no process has the session open, `resume` opens it in the daemon, with its
     agent.
     """
     if session_id is not None:
@@ -200,7 +200,7 @@ async def _apply(given: str, changes: Sequence[QueueChange], *, as_json: bool) -
             named.append(change)
         for change in named:
             if change.do == "go" and not answer.is_live and answer.queue.waiting:
-                await _open_in_background(row, short)
+                await _open_in_daemon(row, short)
             try:
                 answer = await ask_queue(journal, row.session_id, change)
             except RemoteError as error:
@@ -212,7 +212,7 @@ async def _apply(given: str, changes: Sequence[QueueChange], *, as_json: bool) -
     return Exit.OK
 
 
-async def _open_in_background(row: SessionRow, short: str) -> None:
+async def _open_in_daemon(row: SessionRow, short: str) -> None:
     """Open a session that no process has, with its agent.
 
     Raises UsageError if that is not known, AgentStartError if it does not start, and JournalError.
@@ -235,7 +235,7 @@ async def _open_in_background(row: SessionRow, short: str) -> None:
         raise AgentStartError(f"cannot open the session: {why}; {there}") from None
     finally:
         await wrap.aclose()
-    tell(f"Opened in the background, with {start_name(start)}.")
+    tell(f"Opened in the daemon, with {start_name(start)}.")
 
 
 def _prompt_id(waiting: Sequence[WaitingPrompt], number: str) -> str:

@@ -120,14 +120,12 @@ CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv", "/run/systemd/container"
 
 
 async def what_ends_us() -> list[str]:
-    """Return what ends a background process on this machine by itself, a sentence each."""
+    """Return what ends a daemon on this machine by itself, a sentence each."""
     found = []
     if any(map(os.path.exists, CONTAINER_FILES)):
-        found.append("the background process and running turns end with this container")
+        found.append("the daemon and running turns end with this container")
     if "microsoft" in platform.release().lower():  # https://learn.microsoft.com/windows/wsl/
-        found.append(
-            "WSL ends once no window uses it, and the background process and running turns with it"
-        )
+        found.append("WSL ends once no window uses it, and the daemon and running turns with it")
     if not is_lingering() and (busctl := on_path("busctl")) is not None:
         manager = "org.freedesktop.login1.Manager"  # its settings: logind.conf(5)
         place = ("org.freedesktop.login1", "/org/freedesktop/login1", manager)
@@ -135,7 +133,7 @@ async def what_ends_us() -> list[str]:
             told = await _ask(busctl, "get-property", *place, "KillUserProcesses")
             if told.split() == [b"b", b"true"]:
                 found.append(
-                    "your last logout ends the background process and running turns "
+                    "your last logout ends the daemon and running turns "
                     "(KillUserProcesses=yes); `loginctl enable-linger` keeps them"
                 )
     return found

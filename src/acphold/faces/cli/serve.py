@@ -131,7 +131,7 @@ def serve(
 
     Prints a one-time pairing link, valid for ten minutes. Open it in a browser, or give it to
     `acphold connect` on another machine; anything else that speaks ACP over WebSocket works, too.
-    You can join sessions that are running here, in an editor or in the background. Sessions started
+    You can join sessions that are running here, in an editor or in the daemon. Sessions started
     over the network keep running when the connection breaks, and when the server ends. This is
     experimental: the protocol's remote transport is a draft.
 

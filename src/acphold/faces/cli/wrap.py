@@ -151,8 +151,8 @@ def _without_program(
     session/delete. Everything shown to the editor is in the journal first. With --log-file, the
     agent's stderr goes there, too.
 
-    A running turn goes on when the editor closes, and its question waits: one process in the
-    background keeps all sessions, for all editors. An editor that comes back finds its agent again,
+    A running turn goes on when the editor closes, and its question waits: one process, the
+    daemon, keeps all sessions, for all editors. An editor that comes back finds its agent again,
     and so do your other clients. `acphold agent status` shows what runs, `acphold agent stop` ends
     it.
 

@@ -181,5 +181,5 @@ def _alone(path: str) -> Iterator[Connection | None]:
 def _busy(path: str) -> JournalBusyError:
     return JournalBusyError(
         f"the journal {path} is in use; close the editors that use it, stop `acphold serve`, and "
-        "try again with --stop, which also stops background processes"
+        "try again with --stop, which also stops daemons"
     )

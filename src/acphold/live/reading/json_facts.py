@@ -67,7 +67,7 @@ def session_json(session: ListedSession) -> str:
             "state": live.state,
             "clients": live.clients,
             "questions": live.questions,
-            "background": session.is_background,
+            "background": session.is_daemon,
             "pid": session.pid,
         },
     }

@@ -281,7 +281,7 @@ def as_listed(
     listed = ListedSession(row, outcome, session, files=files.get(row.session_id))
     if process is None:
         return listed
-    return replace(listed, pid=process.pid, is_background=process.is_background)
+    return replace(listed, pid=process.pid, is_daemon=process.is_daemon)
 
 
 async def entries_of(journal: Readable, session_id: str) -> AsyncIterator[Entry]:

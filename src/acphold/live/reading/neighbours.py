@@ -108,7 +108,7 @@ class Process(Struct, frozen=True, rename="camel"):
         return self.agent.split(", ") if self.agent else []
 
     @property
-    def is_background(self) -> bool:
+    def is_daemon(self) -> bool:
         """True if it outlives its clients."""
         return is_of_daemon(self.path)
 
@@ -228,7 +228,7 @@ async def has_other_clients(session_id: str) -> bool:
 
 
 class SilentProcess(Struct, frozen=True):
-    """A running background process that does not answer; `pid` is None if unknown."""
+    """A running daemon that does not answer; `pid` is None if unknown."""
 
     path: str
     pid: int | None
@@ -238,13 +238,13 @@ class SilentProcess(Struct, frozen=True):
         """A description, and what to do about it."""
         if self.pid is None:
             return (
-                f"the background process at {self.path} does not answer, and its process ID is "
+                f"the daemon at {self.path} does not answer, and its process ID is "
                 "unknown; look again in a moment: it may be starting or ending"
             )
         how = condition(self.pid)
         goes_on = f"`kill -CONT {self.pid}` lets it go on, " if how == "stopped" else ""
         return (
-            f"background process {self.pid} does not answer: it is {how}; {goes_on}"
+            f"daemon {self.pid} does not answer: it is {how}; {goes_on}"
             "`acphold agent stop --force` kills it, and nothing that was shown is lost"
         )
 

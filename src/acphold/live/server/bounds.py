@@ -45,7 +45,7 @@ LAST_ANSWERS_SECONDS = 5.0
 This does not wait for turns: an editor that leaves ends them."""
 
 IDLE_CHECK_SECONDS = 10.0
-"""Seconds between checks if an agent in the background, or a served one, is still needed."""
+"""Seconds between checks if an agent, also a served one, is still needed."""
 
 DAEMON_IDLE_SECONDS = 3.0
 """Seconds that a daemon stays without an agent and a client: an editor may come back at once."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # late: see below
 log = logging.getLogger(__name__)
 
 ELSEWHERE = (
-    "this editor runs in another sandbox or container than the background process, which starts "
+    "this editor runs in another sandbox or container than the daemon, which starts "
     "nothing there; give acphold there a runtime folder of its own, with XDG_RUNTIME_DIR"
 )
 

@@ -17,7 +17,7 @@ from acp_wire.errors import RuntimeFolderError
 
 SUFFIX = ".sock"
 
-BACKGROUND = "daemon-"
+DAEMON = "daemon-"
 """The beginning of the names of the sockets of daemons."""
 
 FORMER = "owner-"
@@ -156,14 +156,14 @@ def own_socket() -> str:
     return os.path.join(runtime_folder(), f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
 
 
-def daemon_socket(key: str, beginning: str = BACKGROUND) -> str:
+def daemon_socket(key: str, beginning: str = DAEMON) -> str:
     """Return the path for the socket of the daemon with this key."""
     return os.path.join(runtime_folder(), f"{beginning}{key}{SUFFIX}")
 
 
 def is_of_daemon(path: str) -> bool:
     """Return True if a socket is that of a daemon."""
-    return os.path.basename(path).startswith((BACKGROUND, FORMER))
+    return os.path.basename(path).startswith((DAEMON, FORMER))
 
 
 def login_folder() -> str:

@@ -74,7 +74,7 @@ class Home:
             yield one
 
     def daemons(self) -> list[int]:
-        """The processes in the background, by number."""
+        """The daemons, by number."""
         return [
             pid
             for pid, words in command_lines().items()
@@ -119,8 +119,8 @@ def home(journal: Path) -> Iterator[Home]:
     yield made
     for pid in made.daemons():
         with suppress(psutil.NoSuchProcess):  # it may end by itself at this moment
-            owner = psutil.Process(pid)
-            for each in (owner, *owner.children(recursive=True)):
+            daemon = psutil.Process(pid)
+            for each in (daemon, *daemon.children(recursive=True)):
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
     shutil.rmtree(folder, ignore_errors=True)  # a killed process may still be writing
@@ -199,8 +199,8 @@ async def test_prompts_of_a_killed_editor_stay_in_the_queue_and_outlive_its_proc
         await one.call("session/list")
         await one.kill()
     await until(lambda: "2 queued prompts" in home.run("queue").stdout)
-    [owner] = home.daemons()
-    os.kill(owner, signal.SIGKILL)
+    [daemon] = home.daemons()
+    os.kill(daemon, signal.SIGKILL)
     async with home.editor(agent=agent) as other:
         await other.load(session)
         lines = home.run("queue", session, "resume").stdout
@@ -237,8 +237,8 @@ async def test_doctor_says_what_runs_and_where_it_logs(home: Home) -> None:
     async with home.editor() as one:
         await one.new()
         said = (await asyncio.to_thread(home.run, "doctor")).stdout
-        [owner] = home.daemons()
-    assert f"process {owner}: scripted, in the background, 1 session live" in said
+        [daemon] = home.daemons()
+    assert f"process {daemon}: scripted, the daemon, 1 session live" in said
     assert str(home.folder / "state" / "acphold") in said
 
 
@@ -248,12 +248,12 @@ async def test_an_editor_that_starts_while_the_last_process_ends_gets_the_next_o
     slow = scripted_agent(deaf=True)  # its end takes seconds
     async with home.editor(agent=slow) as one:
         await one.new()
-        [owner] = home.daemons()
-        os.kill(owner, signal.SIGTERM)
+        [daemon] = home.daemons()
+        os.kill(daemon, signal.SIGTERM)
         await one.ended()
         async with home.editor(agent=slow) as other:
             await other.new()
-            assert owner not in home.daemons()
+            assert daemon not in home.daemons()
 
 
 async def test_an_editor_whose_process_ends_before_it_takes_it_gets_the_next_one(
@@ -353,9 +353,9 @@ async def test_it_ends_by_itself_when_nobody_needs_it(
         session = await one.new()
         one.begin_prompt(session, {"say": "begun"}, {"until": str(go)})
         await one.until_text("begun")
-        [owner] = home.daemons()
-    agents = psutil.Process(owner).children(recursive=True)
-    assert lives(owner)  # a turn runs
+        [daemon] = home.daemons()
+    agents = psutil.Process(daemon).children(recursive=True)
+    assert lives(daemon)  # a turn runs
     go.touch()
     await until(lambda: not home.daemons())
     assert not [agent for agent in agents if lives(agent.pid)]
@@ -411,8 +411,8 @@ async def test_an_editor_in_front_of_a_killed_process_is_told_and_the_next_one_g
 ) -> None:
     async with home.editor() as one:
         session = await one.talk({"say": "kept"})
-        [owner] = home.daemons()
-        os.kill(owner, signal.SIGKILL)
+        [daemon] = home.daemons()
+        os.kill(daemon, signal.SIGKILL)
         await one.ended()
         assert "has ended" in one.stderr.decode()
     async with home.editor() as other:
@@ -420,19 +420,19 @@ async def test_an_editor_in_front_of_a_killed_process_is_told_and_the_next_one_g
         assert other.text() == "kept"
 
 
-async def test_a_process_in_the_background_that_does_not_answer_is_not_waited_for(
+async def test_a_daemon_that_does_not_answer_is_not_waited_for(
     home: Home,
 ) -> None:
     async with home.editor() as one:
         await one.prompt(await one.new(), {"say": "kept"})
-    [owner] = home.daemons()
-    os.kill(owner, signal.SIGSTOP)
+    [daemon] = home.daemons()
+    os.kill(daemon, signal.SIGSTOP)
     async with editor(impatient(0.1, 0.2), journal=home.journal, env=home.env) as other:
         try:
             error = await other.refused("initialize", {"protocolVersion": 1})
         finally:
-            os.kill(owner, signal.SIGCONT)  # it holds the other's stdin and stdout, too
-        assert f"process {owner} does not answer: it is stopped; `kill -CONT" in error.message
+            os.kill(daemon, signal.SIGCONT)  # it holds the other's stdin and stdout, too
+        assert f"daemon {daemon} does not answer: it is stopped; `kill -CONT" in error.message
 
 
 def impatient(name_seconds: float, take_seconds: float) -> list[str]:
@@ -445,12 +445,12 @@ def impatient(name_seconds: float, take_seconds: float) -> list[str]:
 
 @asynccontextmanager
 async def stopped_and_full(home: Home) -> AsyncIterator[int]:
-    """A process in the background that is stopped, with as many waiting as may; its number."""
+    """A daemon that is stopped, with as many waiting as may; its number."""
     async with home.editor() as one:
         await one.prompt(await one.new(), {"say": "kept"})
-    [owner] = home.daemons()
+    [daemon] = home.daemons()
     path = home.socket()
-    os.kill(owner, signal.SIGSTOP)
+    os.kill(daemon, signal.SIGSTOP)
     with ExitStack() as waiting:
         try:
             while True:
@@ -460,20 +460,20 @@ async def stopped_and_full(home: Home) -> AsyncIterator[int]:
         except BlockingIOError:
             pass
         try:
-            yield owner
+            yield daemon
         finally:
-            os.kill(owner, signal.SIGCONT)
+            os.kill(daemon, signal.SIGCONT)
 
 
 async def test_a_stopped_process_before_which_many_wait_is_named_and_not_waited_for_without_end(
     home: Home,
 ) -> None:
     async with (
-        stopped_and_full(home) as owner,
+        stopped_and_full(home) as daemon,
         editor(impatient(0.1, 0.2), journal=home.journal, env=home.env) as other,
     ):
         error = await other.refused("initialize", {"protocolVersion": 1})
-        told = f"background process {owner} does not answer: it is stopped; `kill -CONT {owner}` "
+        told = f"daemon {daemon} does not answer: it is stopped; `kill -CONT {daemon}` "
         assert told in error.message
         assert "`acphold agent stop --force` kills it, and nothing that was" in error.message
         stopped = await asyncio.to_thread(home.run, "agent", "stop", "--all")
@@ -502,18 +502,18 @@ async def test_stop_ends_the_process_of_its_own_journal_and_that_of_another_only
     async with home.editor() as one:
         session = await one.new()
         turn = await begin_question(one, session)
-        [owner] = home.daemons()
+        [daemon] = home.daemons()
         home.env["ACPHOLD_JOURNAL"] = other
         nothing = await asyncio.to_thread(home.run, "stop", "--yes")
         assert (nothing.returncode, nothing.stdout) == (0, "")
-        assert "Nothing is running in the background for this journal" in nothing.stderr
-        assert home.daemons() == [owner]
+        assert "This journal has no daemon" in nothing.stderr
+        assert home.daemons() == [daemon]
         async with home.editor(f"--journal={other}") as two:
             await two.new()
             stopped = await asyncio.to_thread(home.run, "stop")
             assert stopped.stdout == "Stopped scripted with 1 session.\n"
             await two.ended()
-        assert home.daemons() == [owner]
+        assert home.daemons() == [daemon]
         await asyncio.to_thread(home.run, "stop", "--all", "--yes")
         assert await turn == {"stopReason": "cancelled"}
     assert home.daemons() == []
@@ -587,15 +587,15 @@ async def test_a_stopped_process_is_killed_by_force_and_the_next_editor_starts_a
         session = await one.new()
         one.begin_prompt(session, {"say": "begun"}, {"until": str(tmp_path / "never")})
         await one.until_text("begun")
-        [owner] = home.daemons()
-        os.kill(owner, signal.SIGSTOP)
+        [daemon] = home.daemons()
+        os.kill(daemon, signal.SIGSTOP)
         killed = await asyncio.to_thread(home.run, "agent", "stop", "--force")
-        assert killed.stdout == f"Killed process {owner}; nothing that was shown is lost.\n"
+        assert killed.stdout == f"Killed process {daemon}; nothing that was shown is lost.\n"
         assert (killed.returncode, killed.stderr) == (0, "")
     async with home.editor() as other:
         await other.load(session)
         assert other.text() == "begun"
-        assert owner not in home.daemons()
+        assert daemon not in home.daemons()
 
 
 async def test_commands_name_a_daemon_that_does_not_answer_and_exit_with_1(home: Home) -> None:
@@ -612,7 +612,7 @@ async def test_commands_name_a_daemon_that_does_not_answer_and_exit_with_1(home:
                 ["ask", "--session", session, "hello"],
             ):
                 done = await asyncio.to_thread(home.run, *words)
-                told = f"process {daemon} does not answer: it is stopped; `kill -CONT {daemon}`"
+                told = f"daemon {daemon} does not answer: it is stopped; `kill -CONT {daemon}`"
                 assert told in done.stderr, words
                 assert done.returncode == 1, words
                 assert "Nothing is waiting" not in done.stderr, words
@@ -623,22 +623,22 @@ async def test_commands_name_a_daemon_that_does_not_answer_and_exit_with_1(home:
 async def test_force_ends_a_process_that_answers_as_stop_does(home: Home) -> None:
     async with home.editor() as one:
         await one.new()
-        [owner] = home.daemons()
+        [daemon] = home.daemons()
         stopped = await asyncio.to_thread(home.run, "agent", "stop", "--force")
         assert stopped.stdout.endswith(" with 1 session.\n")
-        assert owner not in home.daemons()
+        assert daemon not in home.daemons()
 
 
 async def test_a_process_that_is_named_as_stopped_serves_the_editor_once_it_goes_on(
     home: Home,
 ) -> None:
     async with AsyncExitStack() as stack:
-        owner = await stack.enter_async_context(stopped_and_full(home))
+        daemon = await stack.enter_async_context(stopped_and_full(home))
         command = impatient(0.1, DEADLINE)
         other = await stack.enter_async_context(editor(command, journal=home.journal, env=home.env))
         asked = other.begin("initialize", {"protocolVersion": 1})
         await until(lambda: b"it is stopped" in other.stderr)
-        os.kill(owner, signal.SIGCONT)
+        os.kill(daemon, signal.SIGCONT)
         assert (await asyncio.wait_for(asked, DEADLINE))["protocolVersion"] == 1
 
 
@@ -854,7 +854,7 @@ async def test_a_runtime_folder_that_cannot_be_used_is_told_to_the_editor(
         assert "its path is too long for a socket in it" in error.message
 
 
-async def test_the_log_of_a_process_in_the_background_does_not_grow_without_end(
+async def test_the_log_of_a_daemon_does_not_grow_without_end(
     home: Home,
 ) -> None:
     folder = Path(home.env["XDG_STATE_HOME"]) / "acphold"
@@ -872,7 +872,7 @@ async def test_the_log_of_a_process_in_the_background_does_not_grow_without_end(
         await until(lambda: any("the last words" in log.read_text() for log in logs))
 
 
-async def test_an_agent_with_a_name_may_live_in_the_background(home: Home, tmp_path: Path) -> None:
+async def test_an_agent_with_a_name_may_live_in_the_daemon(home: Home, tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
     words = json.dumps(scripted_agent())
     settings.write_text(f"[agents.mine]\ncommand = {words}\n")
@@ -901,13 +901,13 @@ async def test_the_person_is_told_of_a_question_that_waits_when_no_editor_is_the
     assert told.read_text() == "Run it\n"
 
 
-async def test_the_editors_own_streams_do_not_stay_open_in_the_background(home: Home) -> None:
+async def test_the_editors_own_streams_do_not_stay_open_in_the_daemon(home: Home) -> None:
     async with home.editor() as one:
         await one.new()
-        [owner] = home.daemons()
+        [daemon] = home.daemons()
         streams = targets(one.process.pid)
-        assert len(streams & files(owner)) == 3  # while it is there
-    await until(lambda: not streams & files(owner))
+        assert len(streams & files(daemon)) == 3  # while it is there
+    await until(lambda: not streams & files(daemon))
 
 
 async def test_a_log_that_an_agent_floods_is_begun_anew_before_anybody_looks(home: Home) -> None:
