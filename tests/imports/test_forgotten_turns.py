@@ -105,10 +105,10 @@ async def test_there_is_no_such_turn_or_somebody_has_the_session_open(
 
 
 async def test_a_title_made_of_the_words_goes_with_them(opened: Journal, tmp_path: Path) -> None:
-    whole = conversation("my secret", "two")
+    whole = conversation("please keep my secret.", "two")
     put(tmp_path, whole)
     await take(opened, tmp_path)
-    assert (await opened.session(SESSION)).title == "my secret"
+    assert (await opened.session(SESSION)).title == "Keep my secret"
     await forget_turn(opened, 1)
     assert (await opened.session(SESSION)).title is None
     assert b"secret" not in await raw(opened)

@@ -18,7 +18,7 @@ from acphold.conversation.history.entries import (
     now_ms,
     turn_spans,
 )
-from acphold.imports.pieces import first_line
+from acphold.conversation.history.titles import title_of_prompt
 from acphold.imports.session_writer import IMPORTED, Forgotten, entries_of, read_known
 from acphold.imports.turns import Turn, digest_of
 from acphold.journal.journal import Journal, history, rows_of, take_lease
@@ -29,7 +29,7 @@ _EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 
 
 class Forgettable(Struct):
-    """A turn, the first line of its prompt, the sessions that have it, and others that are made
+    """A turn, the title that its prompt makes, the sessions that have it, and others that are made
     from these, in which it is only remembered."""
 
     turn: Turn
@@ -64,12 +64,20 @@ async def find_turn(journal: Journal, session_id: str, number: int) -> Forgettab
         return None
     turn = turns[number - 1]
     entries = [it async for it in entries_of(journal, session_id, turn) if it.kind == PROMPT]
-    words = first_line(entries[0].raw) if entries else None
+    words = title_of_prompt(entries[0].raw) if entries else None
     found = Forgettable(turn, words or "", [session_id], [])
     async for row in rows_of(journal, await relatives(journal, session_id)):
         has_it = [_is_same(turn, it) for it in (await read_known(journal, row.session_id)).turns]
         (found.sessions if any(has_it) else found.others).append(row.session_id)
     return found
+
+
+def _is_in_title(found: Forgettable, title: str | None) -> bool:
+    """Return True if a title was made of the turn's prompt, by the rule of today or of before."""
+    begun = "".join((title or "").removesuffix("…").split())
+    return bool(begun and found.words) and (
+        found.words in str(title) or found.turn.words.startswith(begun)
+    )
 
 
 def _is_same(one: Turn, other: Turn) -> bool:
@@ -105,10 +113,10 @@ async def forget(journal: Journal, found: Forgettable) -> None:
             change = RowChange(home=row.home)
             if gone:
                 past.append(PastEntry(BACK, now, msgspec.json.encode({"left": gone})))
-            if found.words and row.title is not None and found.words in row.title:
-                # The first prompt is the title of a session that has no other, also in its markers.
+            # The first prompt is the title of a session that has no other, also in its markers.
+            if _is_in_title(found, row.title):
                 change = replace(change, title=None, given=None)
-            if known.marker is not None and found.words == known.marker.title:
+            if known.marker is not None and _is_in_title(found, known.marker.title):
                 gone = [*gone, *known.markers]
                 met = [(turn.prompt, turn.identity) for turn in known.turns if turn.identity]
                 marker = replace(known.marker, seen={}, turns=met, last=None, title=None)
