@@ -68,8 +68,7 @@ PUBLIC = {
         ALL Deletion Explanation Forgettable Growth Home IMPORTED ImportMemory
         ImportSelection Intake NAMES OUTCOMES Outcome PieceReader Reader Source TakenSource WAVES
         WORTH_LISTING is_quiet deletions each explain fault find_turn forecast forget give_up_lost
-        noting_files noting_unreadable read_beside
-        read_listed reader
+        read_beside read_listed reader searching
     """,
     "acp_wire.rpc": """
         CutNotification Event MAX_MESSAGE MalformedReceived NotificationReceived Peer Protocol

@@ -17,7 +17,7 @@ from acphold.imports.claude import READER
 from acphold.imports.crew import WORTH_A_WORKER
 from acphold.imports.entry_writer import EntryWriter
 from acphold.imports.pieces import NOTHING, PIECE_BYTES, pieces
-from acphold.imports.sources import Manner
+from acphold.imports.sources import ALL
 from tests.editor import DEADLINE
 from tests.imports.claude_home import Transcript
 from tests.imports.told import sources
@@ -47,7 +47,7 @@ async def test_workers_tell_what_this_process_would_tell(tmp_path: Path) -> None
     async def take(source: Source, telling: PieceReader) -> None:
         heard[source.session_id] = [
             entry.raw
-            async for piece in telling(source, READER, NOTHING, Manner())
+            async for piece in telling(source, READER, NOTHING, ALL)
             for entry in piece.entries
         ]
 
@@ -63,7 +63,7 @@ async def test_a_source_that_cannot_be_read_costs_only_itself(tmp_path: Path) ->
 
     async def take(source: Source, telling: PieceReader) -> None:
         try:
-            async for _ in telling(source, READER, NOTHING, Manner()):
+            async for _ in telling(source, READER, NOTHING, ALL):
                 outcomes[source.place] = "read"
         except OSError as error:
             outcomes[source.place] = error.filename
@@ -77,7 +77,7 @@ async def test_a_source_that_is_given_up_leaves_nothing_to_the_next_one(tmp_path
     heard: list[bytes] = []
 
     async def take(source: Source, telling: PieceReader) -> None:
-        async for piece in telling(source, READER, NOTHING, Manner()):
+        async for piece in telling(source, READER, NOTHING, ALL):
             if source is long:
                 return
             heard.extend(entry.raw for entry in piece.entries)
@@ -93,7 +93,7 @@ async def test_another_process_reads_on_after_one_was_killed(tmp_path: Path) -> 
 
     async def take(source: Source, telling: PieceReader) -> None:
         try:
-            async for _ in telling(source, READER, NOTHING, Manner()):
+            async for _ in telling(source, READER, NOTHING, ALL):
                 if source is long:
                     for child in children() - before:
                         os.kill(child, signal.SIGKILL)
@@ -110,7 +110,7 @@ async def test_an_error_of_the_taker_ends_all_workers(tmp_path: Path) -> None:
     found = home_of(tmp_path, "one", "two")
 
     async def take(source: Source, telling: PieceReader) -> None:
-        async for _ in telling(source, READER, NOTHING, Manner()):
+        async for _ in telling(source, READER, NOTHING, ALL):
             raise RuntimeError("the journal is full")
 
     with pytest.raises(RuntimeError, match="the journal is full"):
@@ -122,7 +122,7 @@ async def test_a_worker_ends_although_nobody_reads_what_it_has_written(tmp_path:
     [long] = home_of(tmp_path, "two " * PIECE_BYTES)
 
     async def take(source: Source, telling: PieceReader) -> None:
-        async for _ in telling(source, READER, NOTHING, Manner()):
+        async for _ in telling(source, READER, NOTHING, ALL):
             reading = telling.__self__._process.stdout  # type: ignore[attr-defined]
             while not reading._paused:  # noqa: ASYNC110 - its pipe is full
                 await asyncio.sleep(0.001)

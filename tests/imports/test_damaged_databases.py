@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acphold.imports import Home, reader
-from acphold.imports.sources import noting_unreadable
+from acphold.imports.sources import searching
 from tests.imports.test_crush import Database
 from tests.imports.test_cursor import Editor
 from tests.imports.test_goose import Store as Goose
@@ -104,9 +104,9 @@ def damaged(database: sqlite3.Connection, words: str) -> None:
 def told(name: str, home: Path) -> dict[str, list[tuple[str, str]]]:
     """What is told of each conversation that is found."""
     reading = reader(name)
-    with noting_unreadable() as unreadable:
+    with searching() as search:
         found = list(reading.find(Home(home)))
-    assert all("damaged" in str(error) for error in unreadable)
+    assert all("damaged" in str(error) for error in search.unreadable)
     return {source.session_id: Story(reading, source).said() for source in found}
 
 

@@ -19,7 +19,7 @@ from acphold.imports.heads import HEAD_BYTES, give_up_lost, unread_in
 from acphold.imports.intake import read_here
 from acphold.imports.pieces import KnownPart, NewsPiece
 from acphold.imports.readers import NAMES
-from acphold.imports.sources import Facts, Manner
+from acphold.imports.sources import Facts
 from acphold.journal.journal import history, is_forgotten
 from acphold.journal.rows import ListFilter, RowChange, SessionRow
 from acphold.journal.sqlite.store import SqliteJournal
@@ -55,10 +55,10 @@ class _KilledError(Exception):
 
 
 async def killed(
-    source: Source, reading: Reader, known: KnownPart, manner: Manner
+    source: Source, reading: Reader, known: KnownPart, selection: ImportSelection
 ) -> AsyncIterator[NewsPiece]:
     """An import that is killed after its first piece."""
-    async for piece in read_here(source, reading, known, manner):
+    async for piece in read_here(source, reading, known, selection):
         yield piece
         raise _KilledError
 
@@ -277,9 +277,9 @@ async def test_who_needs_a_session_in_the_middle_of_its_import_gets_all_of_it_on
     importing = open_file(journal, read_transcript=read_beside)
 
     async def interrupted(
-        source: Source, reading: Reader, known: KnownPart, manner: Manner
+        source: Source, reading: Reader, known: KnownPart, selection: ImportSelection
     ) -> AsyncIterator[NewsPiece]:
-        async for number, piece in numbered(read_here(source, reading, known, manner)):
+        async for number, piece in numbered(read_here(source, reading, known, selection)):
             yield piece
             if number == 1:
                 await opened.complete(SESSION)

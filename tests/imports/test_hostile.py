@@ -15,7 +15,7 @@ import pytest
 
 from acphold.imports import NAMES, Home, reader
 from acphold.imports.records import LINE_BYTES
-from acphold.imports.sources import noting_unreadable
+from acphold.imports.sources import searching
 from acphold.imports.values import milliseconds
 from tests.imports import test_auggie as auggie
 from tests.imports.claude_home import Transcript, thinking, use
@@ -98,9 +98,9 @@ def test_a_folder_that_is_a_link_to_itself_has_nothing(tmp_path: Path) -> None:
     folder = tmp_path / ".claude/projects"
     folder.parent.mkdir()
     folder.symlink_to(folder)
-    with noting_unreadable() as unreadable:
+    with searching() as search:
         assert list(reader("claude").find(Home(tmp_path))) == []
-    assert unreadable
+    assert search.unreadable
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_a_database_with_a_damaged_schema_cannot_be_read(tmp_path: Path, name: s
     database.execute("CREATE TABLE session (id TEXT)")
     database.close()
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE session", b"CREATE TABLE \xffession"))
-    with noting_unreadable() as unreadable:
+    with searching() as search:
         assert list(reader(name).find(Home(tmp_path))) == []
-    assert ["the database cannot be read" in str(error) for error in unreadable] == [True]
+    assert ["the database cannot be read" in str(error) for error in search.unreadable] == [True]
 
 
 DATABASES = {

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from acphold.conversation.history.timeline import Message
 from acphold.imports import Home, ImportSelection, Intake, Outcome, Source
 from acphold.imports.claude import KEY, READER
-from acphold.imports.intake import QUIET_MS, read_here
+from acphold.imports.intake import read_here
 from acphold.imports.pieces import PIECE_BYTES, NewsPiece
+from acphold.imports.sources import QUIET_MS
 from acphold.journal.journal import Journal, history, state_of
 from acphold.journal.rows import ListFilter, NewSession, RowChange
 from acphold.journal.stores import open_journal

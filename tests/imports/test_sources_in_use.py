@@ -18,7 +18,7 @@ from acphold.imports.claude import READER
 from acphold.imports.intake import read_here
 from acphold.imports.opencode import READER as OPENCODE
 from acphold.imports.pieces import KnownPart, NewsPiece
-from acphold.imports.sources import Manner
+from acphold.imports.sources import ImportSelection
 from acphold.journal.journal import Journal
 from acphold.journal.rows import ListFilter
 from tests.failures.test_journal import file_limit
@@ -56,10 +56,10 @@ async def test_what_is_written_while_it_is_read_comes_with_this_import_or_the_ne
     transcript.write(tmp_path)
 
     async def while_written(
-        source: Source, reader: Reader, known: KnownPart, manner: Manner
+        source: Source, reader: Reader, known: KnownPart, selection: ImportSelection
     ) -> AsyncIterator[NewsPiece]:
         is_first = True
-        async for piece in read_here(source, reader, known, manner):
+        async for piece in read_here(source, reader, known, selection):
             yield piece
             if is_first:
                 say(transcript, 13)
@@ -80,9 +80,9 @@ async def test_what_is_cut_off_while_it_is_read_costs_nothing_that_was_taken(
     (source,) = sources(READER, tmp_path)
 
     async def while_cut(
-        source: Source, reader: Reader, known: KnownPart, manner: Manner
+        source: Source, reader: Reader, known: KnownPart, selection: ImportSelection
     ) -> AsyncIterator[NewsPiece]:
-        async for piece in read_here(source, reader, known, manner):
+        async for piece in read_here(source, reader, known, selection):
             yield piece
             os.truncate(source.paths[0], 0)
 

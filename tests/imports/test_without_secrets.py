@@ -62,7 +62,7 @@ async def test_no_secret_reaches_the_journal(tmp_path: Path) -> None:
     transcript().write(tmp_path)
     (taken,) = await take(tmp_path / "j.db", tmp_path)
     assert taken.outcome == "new"
-    assert set(taken.removed) == {"API key", "password"}
+    assert set(taken.facts.removed) == {"API key", "password"}
     for hidden in (KEY.encode(), b"Tr0ub4dor"):
         assert hidden not in contents(tmp_path / "j.db")
     assert await said(tmp_path / "j.db") == [
@@ -93,7 +93,7 @@ async def test_a_rollout_of_codex_without_turns_is_taken_in_with_its_compaction(
     (source,) = CODEX.find(Home(tmp_path))
     taken = await Intake(journal, REDACT).take(source, CODEX)
     await journal.aclose()
-    assert (taken.outcome, taken.removed) == ("new", {"API key": 1})
+    assert (taken.outcome, taken.facts.removed) == ("new", {"API key": 1})
 
 
 async def test_a_second_import_finds_nothing_new_and_a_third_what_came_to_it(
@@ -237,5 +237,5 @@ async def test_processes_that_read_leave_secrets_out_too(
 
     await each(list(CLAUDE.find(Home(tmp_path))), work)
     await journal.aclose()
-    assert taken[0].removed["API key"] > 0
+    assert taken[0].facts.removed["API key"] > 0
     assert KEY.encode() not in await asyncio.to_thread(contents, tmp_path / "j.db")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acphold.imports.records import UNPACKED_BYTES
-from acphold.imports.sources import noting_unreadable
+from acphold.imports.sources import searching
 from acphold.imports.zed import READER
 from acphold.journal.compression import zstd
 from tests.imports.told import Story, sources
@@ -263,6 +263,6 @@ def test_a_database_that_is_none_is_noted(tmp_path: Path) -> None:
     path = tmp_path / ".local/share/zed/threads/threads.db"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"SQLite format 3\x00" + b"\xff" * 4096)
-    with noting_unreadable() as unreadable:
+    with searching() as search:
         assert sources(READER, tmp_path) == []
-    assert len(unreadable) == 1
+    assert len(search.unreadable) == 1

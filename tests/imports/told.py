@@ -12,7 +12,6 @@ from acphold.conversation.history.fold import SessionState, fold
 from acphold.conversation.history.timeline import Message, ToolCall
 from acphold.imports import ALL, Home, ImportSelection, Reader, Source
 from acphold.imports.pieces import NOTHING, pieces
-from acphold.imports.sources import Manner
 
 Json = Any
 
@@ -26,7 +25,7 @@ class Story:
     """A conversation as its reader told it."""
 
     def __init__(self, reader: Reader, source: Source, selection: ImportSelection = ALL) -> None:
-        told = list(pieces(source, reader, NOTHING, Manner(selection.whole_turns)))
+        told = list(pieces(source, reader, NOTHING, selection))
         self.facts = told[-1].facts
         self.entries = [entry for piece in told for entry in piece.entries] + told[-1].closing
         self.raw = [(entry.kind, json.loads(entry.raw)) for entry in self.entries]

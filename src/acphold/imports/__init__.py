@@ -8,20 +8,17 @@ from acphold.imports.forgotten_turns import Forgettable, find_turn, forget
 from acphold.imports.growth import Growth, ImportMemory
 from acphold.imports.heads import WORTH_LISTING, give_up_lost
 from acphold.imports.intake import (
-    ALL,
     OUTCOMES,
-    ImportSelection,
     Intake,
     Outcome,
     PieceReader,
     TakenSource,
     forecast,
-    is_quiet,
 )
 from acphold.imports.pieces import fault
 from acphold.imports.readers import NAMES, WAVES, Deletion, Reader, deletions, reader
 from acphold.imports.session_writer import IMPORTED
-from acphold.imports.sources import Home, Source, noting_files, noting_unreadable
+from acphold.imports.sources import ALL, Home, ImportSelection, Source, is_quiet, searching
 
 __all__ = [
     "ALL",
@@ -52,9 +49,8 @@ __all__ = [
     "forget",
     "give_up_lost",
     "is_quiet",
-    "noting_files",
-    "noting_unreadable",
     "read_beside",
     "read_listed",
     "reader",
+    "searching",
 ]

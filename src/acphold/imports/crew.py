@@ -29,10 +29,10 @@ from acp_wire.processes.own_program import own_python, run_beside, start_beside
 from acp_wire.tasks import timeout
 from acphold.errors import AcpError, TranscriptError
 from acphold.imports.heads import unread_in
-from acphold.imports.intake import OUTCOMES, ImportSelection, Intake, PieceReader, read_here
+from acphold.imports.intake import OUTCOMES, Intake, PieceReader, read_here
 from acphold.imports.pieces import KnownPart, NewsPiece, pieces
 from acphold.imports.readers import Reader, reader
-from acphold.imports.sources import Manner, Source
+from acphold.imports.sources import ImportSelection, Source
 from acphold.journal.journal import Journal
 from acphold.journal.stores import open_journal
 
@@ -44,7 +44,7 @@ class Task(Struct, tag=True):
 
     source: Source
     known: KnownPart
-    manner: Manner
+    selection: ImportSelection
 
 
 class More(Struct, tag=True):
@@ -94,7 +94,7 @@ def answer_tasks() -> None:
         asked = msgspec.msgpack.decode(body, type=Task | More)
         if isinstance(asked, Task):
             source = asked.source
-            found = pieces(source, reader(source.reader), asked.known, asked.manner)
+            found = pieces(source, reader(source.reader), asked.known, asked.selection)
         answer: Answer
         try:
             piece = next(found, None)
@@ -159,12 +159,12 @@ class _Worker:
             await _end(self._process)
 
     async def pieces(
-        self, source: Source, _: Reader, known: KnownPart, manner: Manner
+        self, source: Source, _: Reader, known: KnownPart, selection: ImportSelection
     ) -> AsyncIterator[NewsPiece]:
         """Yield the pieces; while one is taken in, the next one is read."""
         if self._owes:  # of the source before, which was given up
             await self._answer()
-        await self._ask(Task(source, known, manner))
+        await self._ask(Task(source, known, selection))
         while True:
             match await self._answer():
                 case ToldPiece(piece):

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 
 from acphold.conversation.history.entries import PROMPT
+from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import TranscriptError
-from acphold.imports.pieces import NOTHING, first_line, pieces
+from acphold.imports.pieces import NOTHING, pieces
 from acphold.imports.readers import Reader
 from acphold.imports.session_writer import entries_of, read_known
-from acphold.imports.sources import WHOLE, Source
+from acphold.imports.sources import Source
 from acphold.journal.journal import Readable
 
 
@@ -69,13 +70,13 @@ async def explain(
         )
         sources.append(told)
         try:
-            for piece in pieces(source, reading, NOTHING, WHOLE):
+            for piece in pieces(source, reading, NOTHING):
                 for entry in piece.entries:
                     if entry.kind == PROMPT:
                         told.turns += 1
                         files.setdefault(entry.turn, []).append(source.place)
                         if entry.turn not in here:
-                            told.left_out.append(first_line(entry.raw) or "")
+                            told.left_out.append(title_of_prompt(entry.raw) or "")
                 told.missed = piece.facts.missed
         except (OSError, TranscriptError) as error:
             told.problem = str(error)
@@ -84,7 +85,7 @@ async def explain(
         words = ""
         async for entry in entries_of(journal, session_id, turn):
             if entry.kind == PROMPT:
-                words = first_line(entry.raw) or ""
+                words = title_of_prompt(entry.raw) or ""
                 break
         its_files = files.get(turn.identity, []) if turn.identity else []
         turns.append(ExplainedTurn(turn.prompt, turn.at, words, its_files))

@@ -21,16 +21,16 @@ from acp_wire.transports.runtime_folder import write_private
 from acphold.conversation.history.entries import now_ms
 from acphold.errors import AcpError
 from acphold.imports.heads import enlist
-from acphold.imports.intake import ImportSelection, Intake
+from acphold.imports.intake import Intake
 from acphold.imports.readers import NAMES, WAVES, reader
 from acphold.imports.sources import (
     MISSING,
     Home,
+    ImportSelection,
     Source,
     Stamp,
     is_text,
-    noting_looks,
-    noting_unreadable,
+    searching,
     stamp,
 )
 from acphold.journal.journal import Journal
@@ -96,7 +96,7 @@ class _Asked(dict[str, str]):
 
 def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source]]:
     """Return the stamps of all that finding an agent's conversations depends on, and these."""
-    with noting_looks() as looks, noting_unreadable():
+    with searching() as search:
         try:
             sources = [
                 source
@@ -106,9 +106,9 @@ def _look(home: Home, name: str) -> tuple[dict[str, Stamp], list[Source]]:
         except Exception as error:  # an import reports it
             log.info("conversations of %s cannot be found: %s", name, error)
             sources = []
-    paths = {path for source in sources for path in source.paths}.union(looks)
+    paths = {path for source in sources for path in source.paths}.union(search.looks)
     databases = {f"{path}-wal" for path in paths if path.endswith((".db", ".vscdb"))}
-    stamps = {path: stamp(path) for path in paths | databases} | looks
+    stamps = {path: stamp(path) for path in paths | databases} | search.looks
     return {path: known for path, known in stamps.items() if is_text(path)}, sources
 
 

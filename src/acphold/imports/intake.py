@@ -15,8 +15,6 @@ its first turn.
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -41,7 +39,15 @@ from acphold.imports.session_writer import (
     marker_of,
     read_known,
 )
-from acphold.imports.sources import ExportedState, Facts, Home, Manner, Source, is_text
+from acphold.imports.sources import (
+    ALL,
+    ExportedState,
+    Facts,
+    Home,
+    ImportSelection,
+    Source,
+    is_text,
+)
 from acphold.imports.turns import Comparison, Turn
 from acphold.journal.access import Share
 from acphold.journal.journal import Journal, is_forgotten, row_of, session_of, take_lease
@@ -56,9 +62,6 @@ longer. They are left to the next catch-up.
 
 SEARCHABLE_SECONDS: Final = 10.0
 """Limit for indexing after each conversation; the rest follows after the next one."""
-
-QUIET_MS: Final = 10 * 60 * 1000
-"""Longer than a model thinks. Later updates, as from a tool that takes hours, are added."""
 
 LOOKED_FOR_AT_ONCE: Final = 500
 """Sources looked up in the journal by one query."""
@@ -93,64 +96,25 @@ OUTCOMES = {
 """Each in words, except `empty`."""
 
 
-class ImportSelection(Struct, frozen=True):
-    """The conversations to take, and how much of them.
-
-    With `whole_turns`, an unfinished turn is left for the next time, as long as somebody may be
-    working on it: see `is_quiet`. With `redact`, secrets are left out.
-    """
-
-    cwd: str | None = None
-    whole_turns: bool = False
-    redact: bool = False
-
-    def manner(self, source: Source) -> Manner:
-        """Return the manner of reading a source."""
-        return Manner(self.whole_turns and not is_quiet(source), self.redact)
-
-
-ALL: Final = ImportSelection()
-
-
-def is_quiet(source: Source) -> bool:
-    """Return True if a source has not changed for so long that its last turn must be over.
-
-    Some transcripts never record the end of a turn, and no agent does when it is killed.
-    """
-    return now_ms() - source.changed_at // 1_000_000 > QUIET_MS
-
-
 class TakenSource(Struct, frozen=True):
-    """The outcome for a source, and its counts: see `Facts`.
-
-    `windows_folder` is its folder if that is one of Windows which is not here.
-    """
+    """The outcome for a source, and the facts about it, as far as it was read."""
 
     outcome: Outcome
-    missed: Counter[str] = field(default_factory=Counter)
-    missed_bytes: Counter[str] = field(default_factory=Counter)
-    removed: Counter[str] = field(default_factory=Counter)
-    windows_folder: str = ""
-
-    @classmethod
-    def of(cls, outcome: Outcome, facts: Facts) -> TakenSource:
-        """Return the outcome with these facts."""
-        folder = "" if os.path.isabs(facts.folder) else facts.folder
-        return cls(outcome, facts.missed, facts.missed_bytes, facts.removed, folder)
+    facts: Facts = field(default_factory=Facts)
 
 
-PieceReader = Callable[[Source, Reader, KnownPart, Manner], AsyncIterator[NewsPiece]]
+PieceReader = Callable[[Source, Reader, KnownPart, ImportSelection], AsyncIterator[NewsPiece]]
 """Yields the pieces of a source: see `imports.pieces`."""
 
 News = Callable[[Source, KnownPart], AsyncIterator[NewsPiece]]
-"""The same, with the manner already chosen."""
+"""The same, with the reader and the selection already chosen."""
 
 
 async def read_here(
-    source: Source, reader: Reader, known: KnownPart, manner: Manner
+    source: Source, reader: Reader, known: KnownPart, selection: ImportSelection
 ) -> AsyncIterator[NewsPiece]:
     """Yield the pieces, read in this process."""
-    for piece in pieces(source, reader, known, manner):
+    for piece in pieces(source, reader, known, selection):
         yield piece
 
 
@@ -160,8 +124,7 @@ class _OvertakenError(Exception):
 
 def forecast(source: Source, reader: Reader, selection: ImportSelection = ALL) -> Outcome:
     """Return the outcome for a source unknown to the journal; raises as `Intake.take`."""
-    manner = replace(selection.manner(source), redact=False)
-    first = next(pieces(source, reader, NOTHING, manner))
+    first = next(pieces(source, reader, NOTHING, replace(selection, redact=False)))
     return _refusal(first, selection) or "new"
 
 
@@ -320,7 +283,7 @@ class Intake:
             expected = "new" if row is None or _is_only_listed(row) else "grown"
 
         def news(source: Source, known: KnownPart) -> AsyncIterator[NewsPiece]:
-            return read_pieces(source, reader, known, self._selection.manner(source))
+            return read_pieces(source, reader, known, self._selection)
 
         taken = TakenSource(expected)
         try:
@@ -341,17 +304,17 @@ class Intake:
 
     async def _take_new(self, source: Source, news_pieces: AsyncIterator[NewsPiece]) -> TakenSource:
         writing: SessionWriter | None = None
-        facts = Facts("", "")
+        facts = Facts()
         async for piece in news_pieces:
             facts = piece.facts
             if writing is None:
                 if refusal := _refusal(piece, self._selection):
-                    return TakenSource.of(refusal, facts)
+                    return TakenSource(refusal, facts)
                 writing = await self._begin(source, piece.facts)
             await writing.take_in(piece)
         if writing is None:
             return TakenSource("differs")
-        return TakenSource.of("apart" if source.apart else "new", facts)
+        return TakenSource("apart" if source.apart else "new", facts)
 
     async def _begin(self, source: Source, facts: Facts) -> SessionWriter:
         """Begin a session under the agent's own id, if no other agent has the same.
@@ -418,7 +381,7 @@ class Intake:
         )
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
-        facts = Facts("", "")
+        facts = Facts()
         compared = Comparison()
         async for piece in news(source, known):
             facts = piece.facts
@@ -446,7 +409,7 @@ class Intake:
             await self._take_behind(source, row, behind, news, session)
         if compared.left or (compared.news and session.has_gone_back):
             await self._drop_tails(source, row)
-        return TakenSource.of(outcome, facts)
+        return TakenSource(outcome, facts)
 
     async def _make_room(
         self,
@@ -482,7 +445,7 @@ class Intake:
         known = KnownPart([Turn(identity, count=count, digest=digest)])
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
-        facts = Facts("", "")
+        facts = Facts()
         async for piece in news(replace(source, begin=marker.offset), known):
             facts, compared = piece.facts, piece.compared
             if writing is None:
@@ -495,7 +458,7 @@ class Intake:
             piece.first_prompt = None  # of the last turn
             if await writing.take_in(piece):
                 outcome = "grown"
-        return None if writing is None else TakenSource.of(outcome, facts)
+        return None if writing is None else TakenSource(outcome, facts)
 
     async def _take_apart(self, source: Source, row: SessionRow, news: News) -> TakenSource:
         """Take in a conversation that only has the id of one here, as a session of its own."""

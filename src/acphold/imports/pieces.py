@@ -15,19 +15,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.conversation.history.entries import AUTHOR, PROMPT, SENT, TURN_END, Entry, PastEntry
 from acphold.conversation.history.message_chunks import Messages
-from acphold.conversation.history.titles import shorten, title_of_prompt
+from acphold.conversation.history.titles import title_of_prompt
 from acphold.errors import TranscriptError
 from acphold.imports.entry_writer import BY_WORDS, EntryWriter, NotStraightError
 from acphold.imports.readers import Reader
-from acphold.imports.sources import WHOLE, Facts, Manner, Source
+from acphold.imports.sources import ALL, Facts, ImportSelection, Source, is_quiet
 from acphold.imports.turns import Comparison, Turn, Turns, compare, digest_of
-from acphold.imports.values import text
 from acphold.safety.errors import RedactionError
 from acphold.safety.redaction.redactor import UNREADABLE, Redactor
 
@@ -161,7 +159,7 @@ MOVED: Final = "moved turn"
 
 
 def pieces(
-    source: Source, reader: Reader, known: KnownPart, manner: Manner = WHOLE
+    source: Source, reader: Reader, known: KnownPart, selection: ImportSelection = ALL
 ) -> Iterator[NewsPiece]:
     """Yield the news.
 
@@ -169,10 +167,11 @@ def pieces(
     source was begun in the middle, and has to be read from its beginning. Raises OSError if
     the source cannot be read, and TranscriptError if its reader or the search for secrets fails.
     """
-    if source.begin and manner.redact:
+    if source.begin and selection.redact:
         return  # secrets are known from the whole conversation
-    transcript = _SourceEntries(source, reader, whole_turns=manner.whole_turns)
-    out = SecretsOut(transcript) if manner.redact else None
+    whole_turns = selection.whole_turns and not is_quiet(source)
+    transcript = _SourceEntries(source, reader, whole_turns=whole_turns)
+    out = SecretsOut(transcript) if selection.redact else None
     transcript.most = out.count if out else None
     compared: Comparison | None = None
     met: dict[int, str] = {}
@@ -427,17 +426,3 @@ def _of_turns(
     if left:
         left.popleft()
         yield from moved()
-
-
-_decode_blocks: Final = msgspec.json.Decoder(list[dict[str, object]]).decode
-
-
-def first_line(prompt: bytes) -> str | None:
-    """Return the first nonempty line of a prompt, or None.
-
-    The prompt is an array of content blocks that an entry writer wrote.
-    """
-    for line in "".join(text(block, "text") for block in _decode_blocks(prompt)).splitlines():
-        if line.split():
-            return shorten(line)
-    return None

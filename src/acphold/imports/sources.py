@@ -28,7 +28,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_wire.workspace import regular_files
-from acphold.conversation.history.entries import Origin
+from acphold.conversation.history.entries import Origin, now_ms
 from acphold.imports.windows_folders import folder_here, is_of_windows
 
 MARK: Final = " (imported)"
@@ -63,8 +63,8 @@ class Facts(Struct):
     not interpret, `missed_bytes` its bytes, and `removed` the secrets taken out.
     """
 
-    agent: str
-    session_id: str
+    agent: str = ""
+    session_id: str = ""
     cwd: str = ""
     title: str | None = None
     created_at: int | None = None
@@ -90,16 +90,6 @@ class Facts(Struct):
     def folder(self) -> str:
         """The conversation's folder; the home folder where a transcript names none."""
         return self.named_folder or os.path.expanduser("~")
-
-
-class Manner(Struct, frozen=True):
-    """The manner of telling: only finished turns; without secrets."""
-
-    whole_turns: bool = False
-    redact: bool = False
-
-
-WHOLE: Final = Manner()
 
 
 class Source(Struct, frozen=True, gc=False):
@@ -165,6 +155,32 @@ class Source(Struct, frozen=True, gc=False):
         return f"{self.paths[0]}#{self.item}" if self.item else self.paths[0]
 
 
+class ImportSelection(Struct, frozen=True):
+    """The conversations to take, and how much of them.
+
+    With `whole_turns`, an unfinished turn is left for the next time, as long as somebody may be
+    working on it: see `is_quiet`. With `redact`, secrets are left out.
+    """
+
+    cwd: str | None = None
+    whole_turns: bool = False
+    redact: bool = False
+
+
+ALL: Final = ImportSelection()
+
+QUIET_MS: Final = 10 * 60 * 1000
+"""Longer than a model thinks. Later updates, as from a tool that takes hours, are added."""
+
+
+def is_quiet(source: Source) -> bool:
+    """Return True if a source has not changed for so long that its last turn must be over.
+
+    Some transcripts never record the end of a turn, and no agent does when it is killed.
+    """
+    return now_ms() - source.changed_at // 1_000_000 > QUIET_MS
+
+
 class Home(Struct, frozen=True):
     """A home folder with the agents' folders in it.
 
@@ -222,7 +238,7 @@ def files_below(folder: Path, pattern: str) -> Iterator[Path]:
 
     The pattern is one of names, or `**/` before one: as deep as DEEPEST. Sorted by path, so that
     two runs agree; one folder is read at a time, as there may be a hundred thousand files.
-    Unreadable folders are noted: see `noting_unreadable`.
+    Unreadable folders are noted: see `Search`.
     """
     if not is_text(str(folder)):
         note(OSError(EILSEQ, "its name is not valid UTF-8", str(folder)))
@@ -242,7 +258,7 @@ def files_below(folder: Path, pattern: str) -> Iterator[Path]:
             continue
         has_files = is_recursive or depth == len(above)
         is_wanted = matches[-1 if has_files else depth]
-        seen = _seen.get() if has_files else None
+        seen = _search.get() if has_files else None
         inside: list[_Found] = []
         for entry in _entries(place):
             try:
@@ -300,24 +316,72 @@ def is_text(name: str) -> bool:
     return name.isascii() or _HALF.search(name) is None
 
 
-_unreadable: ContextVar[list[OSError] | None] = ContextVar("unreadable", default=None)
+Stamp = tuple[int, int, int]
+"""Size, time of change (ns) and inode of a file or folder; zeros if it is missing."""
+
+MISSING: Final = (0, 0, 0)
+
+
+def stamp(path: str) -> Stamp:
+    """Return the present stamp of a file or folder."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return MISSING
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+class Search:
+    """What a search for conversations meets.
+
+    `unreadable` are errors for files that cannot be read, `looks` the stamps of the folders and
+    databases that it depends on, existing or not, as they were before. `known` are the files there
+    that a reader knows.
+    """
+
+    def __init__(self) -> None:
+        self.unreadable: list[OSError] = []
+        self.looks: dict[str, Stamp] = {}
+        self.known: set[str] = set()
+        self.others: set[str] = set()
+
+    def unknown(self) -> list[str]:
+        """Return the other files in these folders that look like a conversation."""
+        return sorted(path for path in self.others - self.known if _looks_like_one(path))
+
+
+_search: ContextVar[Search | None] = ContextVar("search", default=None)
 
 
 @contextmanager
-def noting_unreadable() -> Iterator[list[OSError]]:
-    """Yield a list of the errors for unreadable files within the block."""
-    found: list[OSError] = []
-    before = _unreadable.set(found)
+def searching() -> Iterator[Search]:
+    """Yield what is met within the block."""
+    before = _search.set(found := Search())
     try:
         yield found
     finally:
-        _unreadable.reset(before)
+        _search.reset(before)
 
 
 def note(error: OSError) -> None:
     """Note that one of several things cannot be read; the others are still found."""
-    if (found := _unreadable.get()) is not None:
-        found.append(error)
+    if (search := _search.get()) is not None:
+        search.unreadable.append(error)
+
+
+def note_look(path: Path) -> None:
+    """Note that this folder or database is searched for conversations."""
+    if (search := _search.get()) is not None:
+        search.looks[str(path)] = stamp(str(path))
+
+
+def note_database(path: Path) -> None:
+    """Note that this database is searched, and no other one beside it."""
+    note_look(path)
+    if (search := _search.get()) is not None:
+        search.known.add(str(path))
+        if path.suffix in _KEEPING:
+            search.others.update(map(str, path.parent.glob(f"*{path.suffix}")))
 
 
 # -- files that no reader takes ------------------------------------------------------------------
@@ -338,18 +402,6 @@ _SPOKEN: Final = re.compile(
 )
 
 
-class SeenFiles:
-    """The files in the folders that are searched: those that a reader knows, and others."""
-
-    def __init__(self) -> None:
-        self.known: set[str] = set()
-        self.others: set[str] = set()
-
-    def unknown(self) -> list[str]:
-        """Return the other files that look like a conversation."""
-        return sorted(path for path in self.others - self.known if _looks_like_one(path))
-
-
 def _looks_like_one(path: str) -> bool:
     name = os.path.basename(path)
     if name in _BESIDE or not os.path.isfile(path):
@@ -361,65 +413,6 @@ def _looks_like_one(path: str) -> bool:
         note(error)
         return False
     return begun.startswith(b"\x28\xb5\x2f\xfd") or _SPOKEN.search(begun) is not None
-
-
-_seen: ContextVar[SeenFiles | None] = ContextVar("seen", default=None)
-
-
-@contextmanager
-def noting_files() -> Iterator[SeenFiles]:
-    """Yield the files in the folders that are searched within the block."""
-    found = SeenFiles()
-    before = _seen.set(found)
-    try:
-        yield found
-    finally:
-        _seen.reset(before)
-
-
-Stamp = tuple[int, int, int]
-"""Size, time of change (ns) and inode of a file or folder; zeros if it is missing."""
-
-MISSING: Final = (0, 0, 0)
-
-
-def stamp(path: str) -> Stamp:
-    """Return the present stamp of a file or folder."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return MISSING
-    return found.st_size, found.st_mtime_ns, found.st_ino
-
-
-_looks: ContextVar[dict[str, Stamp] | None] = ContextVar("looks", default=None)
-
-
-@contextmanager
-def noting_looks() -> Iterator[dict[str, Stamp]]:
-    """Yield the stamps of the folders and databases that are searched within the block, existing or
-    not, as they were before that."""
-    found: dict[str, Stamp] = {}
-    before = _looks.set(found)
-    try:
-        yield found
-    finally:
-        _looks.reset(before)
-
-
-def note_look(path: Path) -> None:
-    """Note that this folder or database is searched for conversations."""
-    if (found := _looks.get()) is not None:
-        found[str(path)] = stamp(str(path))
-
-
-def note_database(path: Path) -> None:
-    """Note that this database is searched, and no other one beside it."""
-    note_look(path)
-    if (seen := _seen.get()) is not None:
-        seen.known.add(str(path))
-        beside = (path.parent.glob(f"*{path.suffix}") for _ in range(path.suffix in _KEEPING))
-        seen.others.update(str(other) for found in beside for other in found)
 
 
 # -- files in the user's projects ----------------------------------------------------------------

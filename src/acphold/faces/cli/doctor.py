@@ -62,9 +62,8 @@ from acphold.imports import (
     Intake,
     deletions,
     fault,
-    noting_files,
-    noting_unreadable,
     reader,
+    searching,
 )
 from acphold.journal.stores import engine_has_search, engine_version
 from acphold.known_agents import KNOWN_AGENTS
@@ -321,15 +320,15 @@ async def check_transcripts() -> list[Diagnosis]:
             intake = Intake(await stack.enter_async_context(existing_journal()))
         for name in NAMES:
             reading = reader(name)
-            with noting_unreadable() as unreadable, noting_files() as seen:
+            with searching() as search:
                 sources = []
                 try:
                     for source in reading.find(home):
-                        seen.known.update(source.paths)
+                        search.known.update(source.paths)
                         sources.append(source)
                 except Exception as error:
-                    unreadable.append(OSError(str(fault(error))))
-                unknown = seen.unknown()
+                    search.unreadable.append(OSError(str(fault(error))))
+                unknown = search.unknown()
             left = await count_left(intake, sources, reading)
             if found := deleting.get(name):
                 findings.append(_deletion(found, left.total(), len(sources)))
@@ -339,7 +338,7 @@ async def check_transcripts() -> list[Diagnosis]:
                 findings.append(Diagnosis(f"{text}; `acphold import` reads them", is_past=True))
             if unknown:
                 findings.append(Diagnosis(f"{name}: {name_unknown(unknown)}", is_past=True))
-            for problem in unreadable:
+            for problem in search.unreadable:
                 where = f"{folder(problem.filename)}: " if problem.filename else ""
                 text = f"{name}: cannot read {where}{problem.strerror or problem}"
                 findings.append(Diagnosis(on_one_line(text), is_past=True))

@@ -280,17 +280,17 @@ class _ImportRun(Struct):
         found: list[Source] = []
         tally = self.tallies[reading.name]
         unreadable: list[OSError | TranscriptError] = []
-        with imports.noting_unreadable() as noted, imports.noting_files() as seen:
+        with imports.searching() as search:
             try:
                 for source in reading.find(self.home):
-                    seen.known.update(source.paths)
+                    search.known.update(source.paths)
                     if source.changed_at >= self.since * 1_000_000:
                         agent = self.name or source.agent
                         found.append(replace(source, agent=agent, given=self.home.is_given))
             except Exception as error:
                 unreadable.append(imports.fault(error))
-            tally.count_unknown(seen.unknown())
-        for failure in [*noted, *unreadable]:
+            tally.count_unknown(search.unknown())
+        for failure in [*search.unreadable, *unreadable]:
             tally.count_failure(failure, str(self.home.path))
         tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
         if not self.branches or reading.branches is None:
@@ -375,11 +375,12 @@ class Tally(Struct):
     def count(self, taken: TakenSource) -> None:
         """Count the outcome of a source."""
         self.outcomes[taken.outcome] += 1
-        self.missed.update(taken.missed)
-        self.missed_bytes.update(taken.missed_bytes)
-        self.removed.update(taken.removed)
-        if taken.windows_folder:
-            self.windows_folders[taken.windows_folder] += 1
+        facts = taken.facts
+        self.missed.update(facts.missed)
+        self.missed_bytes.update(facts.missed_bytes)
+        self.removed.update(facts.removed)
+        if not os.path.isabs(facts.folder):
+            self.windows_folders[facts.folder] += 1
 
     def count_unknown(self, paths: list[str]) -> None:
         """Count files that look like conversations of a form that is not known."""

@@ -27,8 +27,8 @@ from acphold.imports import (
     Reader,
     Source,
     forecast,
-    noting_unreadable,
     reader,
+    searching,
 )
 from acphold.journal.stores import open_journal
 from acphold.journal_location import VARIABLE as JOURNAL
@@ -41,7 +41,7 @@ def count_conversations(home: Home, agents: Iterable[str] = NAMES) -> tuple[dict
     """Count the conversations on disk by agent; False if there was no time to count them all."""
     until = time.monotonic() + bounds.FIRST_LOOK_SECONDS
     found: dict[str, int] = {}
-    with noting_unreadable():
+    with searching():
         for name in agents:
             try:
                 for _ in reader(name).find(home):
@@ -77,10 +77,10 @@ async def _left_by_agent(location: str, home: Home, agents: Iterable[str]) -> Le
     try:
         for name in agents:
             reading = reader(name)
-            with noting_unreadable() as unreadable:
+            with searching() as search:
                 counted = await count_left(Intake(kept), [*reading.find(home)], reading)
             why = {OUTCOMES[outcome]: number for outcome, number in counted.items()}
-            why |= {"unreadable": len(unreadable)} if unreadable else {}
+            why |= {"unreadable": len(search.unreadable)} if search.unreadable else {}
             if why:
                 left[name] = why
     finally:
