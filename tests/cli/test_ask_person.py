@@ -16,7 +16,7 @@ from tests.screen_terminal import Terminal
 
 pytestmark = pytest.mark.slow
 
-ASKED = "press a key, then Enter"
+ASKED = ", then Enter"
 
 TERMS = pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 

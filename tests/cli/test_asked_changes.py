@@ -35,7 +35,6 @@ def test_an_overwrite_shows_the_lines_that_go_and_says_what_it_writes_once(tmp_p
         "# webapp",
         "- Run `make`.",
         "+ Run `uv run webapp`.",
-        "content: (all of the diff's new lines)",
     ]
 
 

@@ -139,7 +139,7 @@ def test_a_write_over_a_file_is_shown_against_the_file_as_it_is(place: Place) ->
     with place.chat("--cwd", str(place.folder)) as one:
         one.until("ready")
         one.type(steps(ask(title="Write it", kind="edit", content=[new])))
-        one.until("- Run make.", "+ Run uv.", "press a key, then Enter", but="+ # webapp")
+        one.until("- Run make.", "+ Run uv.", ", then Enter", but="+ # webapp")
         one.type("y")
         one.until("Enter: allow once: Go on", "▸  y")
         one.type("\r")
@@ -156,7 +156,7 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
             "command: make all",
             "[y] allow once: Go on",
             "[n] reject: Stop it",
-            "press a key, then Enter",
+            ", then Enter",
         )
         one.type("\r")  # which is never a yes
         one.type("y")
@@ -181,16 +181,14 @@ def test_a_command_to_be_allowed_stands_there_once_and_breaks_between_words(one:
     for columns in (60, 80, 120):
         cleared(one, columns)
         one.type(steps(request, ask(title=f"Look for {command}")))
-        _, _, shown = one.until("press a key, then Enter").partition("asks  ")
+        _, _, shown = one.until(", then Enter").partition("asks  ")
         assert shown.split().count("--decorate") == 1, shown
         assert command in " ".join(shown.split()), shown
         assert "cwd: /srv" in shown
         assert "dangerouslyDisableSandbox: true" in shown
         assert "\n          " not in shown.partition("Allow this command?")[2], shown
         one.type("n\r")
-        _, _, shown = one.until("Allow this? Look", "press a key, then Enter").rpartition(
-            "?  Allow this?"
-        )
+        _, _, shown = one.until("Allow this? Look", ", then Enter").rpartition("?  Allow this?")
         assert set(command.split()) <= set(shown.split()), shown
         one.type("\x03")
         one.until("asked  cancelled: Look for git", "ready")
@@ -247,8 +245,8 @@ def test_two_terminals_hold_one_session_and_the_first_answer_counts(
         other.type("\r")
         other.until("agent  from the first", "ready")
         other.type(steps(ask(title="Run it")))
-        one.until("[y] allow once: Go on", "press a key, then Enter")
-        other.until("[y] allow once: Go on", "press a key, then Enter")
+        one.until("[y] allow once: Go on", ", then Enter")
+        other.until("[y] allow once: Go on", ", then Enter")
         other.type("y\r")
         told = "allowed once (in acphold): Run it → Go on"
         one.until(told, 'agent  answer: {"outcome"', '"go"', but="[y]")
@@ -286,20 +284,20 @@ def test_a_session_that_is_not_running_cannot_be_watched(place: Place, journal: 
 
 def test_who_attaches_while_a_question_waits_is_asked(shared_place: Place, one: Terminal) -> None:
     one.type(steps(ask(title="Run it")))
-    one.until("[y] allow once: Go on", "press a key, then Enter")
+    one.until("[y] allow once: Go on", ", then Enter")
     with shared_place.on_terminal("continue") as other:
         other.until("Enter continues")
         other.type("\r")
-        other.until("[y] allow once: Go on", "press a key, then Enter", but="Traceback")
+        other.until("[y] allow once: Go on", ", then Enter", but="Traceback")
         other.type("y\r")
         one.until("allowed once (in acphold): Run it")
 
 
 def test_words_typed_at_a_question_are_a_prompt_and_no_answer(one: Terminal) -> None:
     one.type(steps(ask(title="Run it")))
-    one.until("[y] allow once: Go on", "press a key, then Enter")
+    one.until("[y] allow once: Go on", ", then Enter")
     one.type("yes, and then")
-    one.until("yes, and then", "anything else is a prompt")
+    one.until("yes, and then", "or write to the agent")
     one.type("\r")
     one.until("[y] allow once: Go on", "1 queued prompt", but="▸  yes")
     one.type("n\r")
@@ -324,7 +322,7 @@ def test_a_line_that_was_begun_before_a_question_does_not_answer_it(
     one.type("\r")  # shows the answer it would give, and does nothing else
     one.until("Enter: allow once: Go on", "▸  y")
     one.type("\x15")  # Ctrl-U
-    one.until("press a key, then Enter")
+    one.until(", then Enter")
     one.type("\x03")
     one.until("cancelled: Run it", "ready")
 
@@ -340,7 +338,7 @@ def test_once_a_line_from_before_a_question_is_sent_a_key_answers_it(
     asking.touch()
     one.until("empty the line first (Ctrl-U); Enter sends it")
     one.type("\r")
-    one.until("1 queued prompt", "press a key, then Enter")
+    one.until("1 queued prompt", ", then Enter")
     one.type("y")
     one.until("Enter: allow once: Go on")
     one.type("\x03")
@@ -430,7 +428,7 @@ def test_show_follow_prints_what_comes_until_the_process_goes(place: Place) -> N
             assert "first" not in other.until("agent  the second")
             one.type(steps({"say": "the third"}, ask(title="Run it")))
             other.until("agent  the third", "not answered yet: Run it")
-            one.until("[y] allow once: Go on", "press a key, then Enter")
+            one.until("[y] allow once: Go on", ", then Enter")
             one.type("y\r")
             other.until("allowed once (in acphold): Run it → Go on")
             one.until("ready")
@@ -465,7 +463,7 @@ def test_who_only_watches_sees_a_question_and_cannot_answer_it(
         one.type(steps(ask(title="Run it")))
         other.until("The agent is waiting for an answer", "The question: Run it")
         other.type("y\r")
-        one.until("[y] allow once: Go on", "press a key, then Enter")
+        one.until("[y] allow once: Go on", ", then Enter")
         one.type("n\r")
         other.until('agent  answer: {"outcome"', '"stop"')
         other.type("q")
@@ -481,7 +479,7 @@ def test_a_form_is_filled_in_field_by_field_and_seen_before_it_goes(one: Termina
     }
     asked = {"mode": "form", "message": "How shall it look?", "requestedSchema": form}
     one.type(steps({"ask": ["elicitation/create", asked]}))
-    one.until("The agent asks for: Colour, count", "[f] fill it in", "press a key, then Enter")
+    one.until("The agent asks for: Colour, count", "[f] fill it in", ", then Enter")
     one.type("f\r")
     one.until("Colour", "2: blue")
     one.type("2\r")
@@ -489,7 +487,7 @@ def test_a_form_is_filled_in_field_by_field_and_seen_before_it_goes(one: Termina
     one.type("many\r")
     one.until("this must be a whole number")
     one.type("3\r")
-    one.until("colour: blue, count: 3", "[s] send", "press a key, then Enter")
+    one.until("colour: blue, count: 3", "[s] send", ", then Enter")
     one.type("s\r")
     one.until('agent  answer: {"action": "accept"', '"count": 3', "ready")
 
@@ -505,7 +503,7 @@ def test_y_and_n_answer_a_field_of_yes_or_no_whatever_its_line_began_with(one: T
     }
     asked = {"mode": "form", "message": "How shall it go?", "requestedSchema": form}
     one.type(steps({"ask": ["elicitation/create", asked]}))
-    one.until("[f] fill it in", "press a key, then Enter")
+    one.until("[f] fill it in", ", then Enter")
     one.type("f\r")
     one.until("Run the tests", "y or n, then Enter", "?  y")
     one.type("n")
@@ -519,7 +517,7 @@ def test_y_and_n_answer_a_field_of_yes_or_no_whatever_its_line_began_with(one: T
     one.type(" y")  # which is a letter in every other field
     one.until("?  any y")
     one.type("\r")
-    one.until("tests: no, push: yes, why: any y", "press a key, then Enter")
+    one.until("tests: no, push: yes, why: any y", ", then Enter")
     one.type("s\r")
     one.until('"tests": false', '"push": true', "ready")
 
@@ -557,9 +555,9 @@ def test_a_terminal_that_only_has_lines_gets_lines_and_is_asked_all_the_same(pla
     with place.chat(columns=300) as one:
         one.until("Starting")
         one.type(steps(ask(title="Run it")) + "\r")
-        one.until("? Allow this? Run it", "[y] allow once: Go on", "press a key, then Enter")
+        one.until("? Allow this? Run it", "[y] allow once: Go on", ", then Enter")
         one.type("y\ry\r")  # a paste, which is a prompt like any other line
-        one.until("y\ny\n\npress a key, then Enter")
+        one.until("y\ny\n", ", then Enter")
         one.type("y\r")
         one.until("asked: allowed once: Run it → Go on", "you: y\n  y")
         one.until('agent: heard: [{"type": "text", "text": "y\\ny"}]')

@@ -43,7 +43,7 @@ def test_the_status_counts_seconds_and_a_question_rings_and_is_in_the_title(
         assert "\x1b]2;… ".encode() in one.raw
         before = one.raw.count(b"\x07")
         go.touch()
-        one.until("press a key, then Enter")
+        one.until(", then Enter")
         assert b"\x1b]2;? " in one.raw
         assert one.raw.count(b"\x07") > before + 1  # one of them ends the title
         one.type("\x1b[B")

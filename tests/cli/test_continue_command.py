@@ -138,14 +138,14 @@ def test_what_waits_for_an_answer_stands_on_top(home: Place) -> None:
     with home.on_terminal("chat", "scripted") as live, home.on_terminal("continue") as one:
         live.until("ready")
         live.type(json.dumps([ask(title="Run it")]) + "\r")
-        live.until("Run it", "press a key, then Enter")
+        live.until("Run it", ", then Enter")
         one.type("\x1b")
         assert one.ended() == 0
         with home.on_terminal("continue", columns=100) as again:
             shown = again.until("waiting for you", "waiting", "this folder", "about apples")
             assert shown.index("waiting for you") < shown.index("this folder")
             again.type("\r")
-            again.until("Run it", "press a key, then Enter")
+            again.until("Run it", ", then Enter")
 
 
 def test_a_session_is_renamed_and_deleted_from_the_list(home: Place) -> None:

@@ -369,7 +369,7 @@ def test_a_transcript_that_cannot_be_read_is_tried_once_by_each_command(
     for path in interrupted.rglob("*.jsonl"):
         path.unlink()
     assert UNREAD in acphold.run("search", "needle").err
-    until(lambda: acphold.run("list").err.startswith("No sessions yet."), seconds=60)
+    until(lambda: acphold.run("list").err.startswith("Nothing here yet"), seconds=60)
     until(lambda: not users(acphold.journal), seconds=60)
 
 

@@ -33,7 +33,7 @@ def asking(one: Terminal, *questions: dict[str, object]) -> None:
     """Have the agent of a chat ask."""
     one.until("ready")
     one.type(steps(*questions))
-    one.until("press a key, then Enter")
+    one.until(", then Enter")
 
 
 @pytest.mark.slow
@@ -49,15 +49,13 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
         assert "command: make all\\x1b[2J" in told
         assert "[Go on]" in told
         with place.on_terminal("inbox") as inbox:
-            inbox.until("press a key, then Enter")
+            inbox.until(", then Enter")
             inbox.type("\x03")
             assert inbox.ended() == 130
             assert b"settled" not in inbox.raw
             assert b"Traceback" not in inbox.raw
         with place.on_terminal("inbox") as inbox:
-            shown = inbox.until(
-                "command: make all\\x1b[2J", "[y] allow once", "press a key, then Enter"
-            )
+            shown = inbox.until("command: make all\\x1b[2J", "[y] allow once", ", then Enter")
             assert f"·{str(question['sessionId'])[:6]}" in "".join(shown.split())
             inbox.type("\r")  # which is never a yes
             inbox.type("y\r")
@@ -82,17 +80,17 @@ def test_what_is_left_for_later_stays_open_and_the_next_is_asked(
         asking(other, ask(title="Delete it"))
         for key in ("l\r", "\x04"):
             with place.on_terminal("inbox") as inbox:
-                inbox.until("Allow this? Run it", "press a key, then Enter")
+                inbox.until("Allow this? Run it", ", then Enter")
                 inbox.type(key)
-                inbox.until("press a key, then Enter", below="Allow this? Delete it")
+                inbox.until(", then Enter", below="Allow this? Delete it")
                 inbox.type(key)
                 inbox.until("Questions that you left for later")
                 assert inbox.ended() == 0
             assert [each["asks"] for each in listed(place)] == ["Run it", "Delete it"]
         with place.on_terminal("inbox") as inbox:
-            inbox.until("Allow this? Run it", "press a key, then Enter")
+            inbox.until("Allow this? Run it", ", then Enter")
             chat.type("n\r")  # answered elsewhere meanwhile: the next one comes
-            inbox.until("press a key, then Enter", below="Allow this? Delete it")
+            inbox.until(", then Enter", below="Allow this? Delete it")
             inbox.type("n\r")
             assert inbox.ended() == 0
         other.until('"stop"')
@@ -114,7 +112,7 @@ def test_the_next_question_of_a_turn_is_asked_once_whenever_it_comes(
         )
         with place.on_terminal("inbox", "--follow") as inbox:
             for title in titles:
-                inbox.until("press a key, then Enter", below=f"Allow this? {title}")
+                inbox.until(", then Enter", below=f"Allow this? {title}")
                 inbox.type("y\r")
                 inbox.until(f"allowed once: {title} → Go on")
             inbox.process.send_signal(signal.SIGINT)

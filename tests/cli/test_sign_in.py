@@ -46,7 +46,7 @@ def test_chat_offers_the_ways_and_goes_on_with_the_prompt_that_was_typed(
             "[1] through the agent: Log in with Example (in your browser)",
             "[2] in this terminal: Log in here",
             "[n] not now",
-            "press a key, then Enter",
+            ", then Enter",
         )
         one.type("1\r")
         one.until("open https://login.example/device", "signed in; through the agent: Log in")
@@ -65,12 +65,12 @@ def test_a_way_for_a_terminal_is_gone_in_this_one_and_the_agent_begins_anew(
     with place.chat(gated=["session/prompt"], columns=120, **wants) as one:
         one.until("ready" if term != "dumb" else "Starting")
         one.type(steps({"say": "here you are"}))
-        one.until("[2] in this terminal", "press a key, then Enter")
+        one.until("[2] in this terminal", ", then Enter")
         one.type("2\r")
         one.until("Your password, please:")
         one.type("wrong\r")
         one.until("signing in failed", "ended with 3")
-        one.until("[2] in this terminal", "press a key, then Enter", below="ended with 3")
+        one.until("[2] in this terminal", ", then Enter", below="ended with 3")
         one.type("2\r")
         one.until("Your password, please:", below="ended with 3")
         one.type("sesame\r")
@@ -82,7 +82,7 @@ def test_a_sign_in_before_there_is_a_session_is_asked_before_the_screen(
     wants: dict[str, Any],
 ) -> None:
     with place.chat(**wants) as one:
-        one.until("[2] in this terminal", "press a key, then Enter")
+        one.until("[2] in this terminal", ", then Enter")
         one.type("2\r")
         one.until("Your password, please:")
         one.type("sesame\r")
@@ -98,7 +98,7 @@ def test_who_does_not_sign_in_keeps_the_prompt_and_is_told_the_command(
     with place.chat(gated=["session/prompt"], **wants) as one:
         one.until("ready")
         one.type("hello\r")
-        one.until("press a key, then Enter")
+        one.until(", then Enter")
         one.type("n\r")
         one.until("sign in first: `acphold agent sign-in", "ready")
 
@@ -112,7 +112,7 @@ def test_ctrl_c_gives_up_a_sign_in_that_the_agent_does_not_end(
     with place.chat(gated=["session/prompt"], **wants) as one:
         one.until("ready")
         one.type("hello\r")
-        one.until("press a key, then Enter")
+        one.until(", then Enter")
         one.type("1\r")
         one.until("the agent is signing you in (Ctrl-C cancels)")
         one.type("\x03")
@@ -125,7 +125,7 @@ def test_ask_offers_the_ways_and_answers_then(
 ) -> None:
     agent = scripted_agent(**wants)
     with place.on_terminal("ask", json.dumps([{"say": "the answer"}]), "--", *agent) as one:
-        one.until("[1] through the agent: Log in with Example", "press a key, then Enter")
+        one.until("[1] through the agent: Log in with Example", ", then Enter")
         one.type("2\r")
         one.until("Your password, please:")
         one.type("sesame\r")
@@ -158,7 +158,7 @@ def test_a_key_that_is_missing_is_named_with_what_to_type(
     with place.chat(gated=["session/prompt"], columns=120, **wants) as one:
         one.until("ready")
         one.type("hello\r")
-        one.until("[1] through the agent: Use EXAMPLE_API_KEY", "press a key, then Enter")
+        one.until("[1] through the agent: Use EXAMPLE_API_KEY", ", then Enter")
         one.type("1\r")
         one.until("signing in failed", "EXAMPLE_API_KEY=… acphold chat")
 
@@ -183,7 +183,7 @@ def test_sign_in_and_sign_out_by_themselves(
     agent = scripted_agent(capabilities={"auth": {"logout": {}}}, **wants)
     signed_in = Path(wants["sign_in"])
     with place.on_terminal("agent", "sign-in", "--", *agent) as one:
-        one.until("[1] through the agent: Log in with Example", "press a key, then Enter")
+        one.until("[1] through the agent: Log in with Example", ", then Enter")
         one.type("1\r")
         one.until("signed in; through the agent")
         assert one.ended() == 0

@@ -120,9 +120,9 @@ def test_filters_and_the_limit_narrow_it(acphold: CommandLine) -> None:
 def test_the_table_says_plainly_what_was_not_reported(acphold: CommandLine) -> None:
     table = acphold.run("usage").out.splitlines()
     assert [line.split("  ") and line.split() for line in table] == [
-        ["AGENT", "SESSIONS", "NOT", "REPORTED", "TOKENS", "INPUT", "OUTPUT", "CACHED", "COST"],
+        ["AGENT", "SESSIONS", "NO", "DATA", "TOKENS", "INPUT", "OUTPUT", "CACHED", "COST"],
         ["claude", "2", "0", "1,700", "9", "6", "-", "0.75", "USD"],
-        ["codex", "1", "1", "not", "reported", "-", "-", "-", "not", "reported"],
+        ["codex", "1", "1", "no", "data", "-", "-", "-", "no", "data"],
         ["total", "3", "1", "1,700", "9", "6", "-", "0.75", "USD"],
     ]
     days = acphold.run("usage", "--by", "day").out.splitlines()
@@ -160,5 +160,5 @@ def test_where_nothing_fits_that_is_said(acphold: CommandLine, used: Path) -> No
 def test_where_there_is_no_journal_none_is_made(acphold: CommandLine) -> None:
     done = acphold.run("usage")
     assert (done.code, done.out) == (0, "")
-    assert "There is no journal at" in done.err
+    assert "Nothing here yet: acphold import, or acphold setup." in done.err
     assert not acphold.journal.exists()

@@ -144,6 +144,8 @@ def test_what_is_not_there_is_refused(acphold: CommandLine, session: KeptSession
     for target in ("cart.py:99", "cart.py:0", "nothing.py:1", "nobranch", "--all", "HEAD~7"):
         done = acphold.run("why", "--", target)
         assert (done.code, done.out) == (2, "")
+    assert "add a line: acphold why cart.py:1" in acphold.run("why", "cart.py").err
+    assert "no commit 'nobranch' here" in acphold.run("why", "nobranch").err
 
 
 def test_names_and_reasons_are_printed_without_control_characters() -> None:

@@ -43,7 +43,7 @@ def test_the_next_key_after_a_yes_makes_it_standing(
     with claude(place) as one:
         one.until("Starting" if term == "dumb" else "ready")
         one.type(steps(run("pytest -q", "c1")))
-        one.until("press a key, then Enter")
+        one.until(", then Enter")
         one.type("y\r")
         one.until(
             OFFER,
@@ -51,10 +51,10 @@ def test_the_next_key_after_a_yes_makes_it_standing(
             "[e] the same, whichever agent asks",
             "[w] Always allow claude to run `pytest` with any arguments in ",
         )
-        one.until("anything else is sent as a prompt", below=OFFER)
+        one.until("or write to the agent", below=OFFER)
         one.type("m\r")
         one.until("run pytest -q: exactly this command", "run pytest …: runs this folder's code")
-        one.until("anything else is sent as a prompt", below="runs this folder's code")
+        one.until("or write to the agent", below="runs this folder's code")
         one.type("s\r")
         one.until("Always allow claude to run `pytest -q` in ", "To revoke it: acphold rules rm 1")
         one.type(steps(run("pytest -q", "c2")))
@@ -68,12 +68,12 @@ def test_any_other_line_is_a_prompt_and_the_offer_goes(place: Place) -> None:  #
     with claude(place) as one:
         asking(one, run("make check", "c1"))
         one.type("y\r")
-        one.until(OFFER, "anything else is sent as a prompt")
+        one.until(OFFER, "or write to the agent")
         one.type("so what now\r")
         one.until("agent  heard", "ready", but=OFFER)
         asking(one, run("make check", "c2"))
         one.type("y\r")
-        one.until(OFFER, "anything else is sent as a prompt")
+        one.until(OFFER, "or write to the agent")
         asking(one, run("make clean", "c3"))  # the next question takes its place
         one.until("Allow this", but=OFFER)
         one.type("\x03")
@@ -90,7 +90,7 @@ def test_a_yes_in_the_inbox_is_made_standing_for_every_agent(
         for call, key in (("c1", "\r"), ("c2", "e\r")):
             asking(chat, run("make check", call))
             with place.on_terminal("inbox", columns=120) as inbox:
-                inbox.until("press a key, then Enter")
+                inbox.until(", then Enter")
                 inbox.type("y\r")
                 inbox.until(OFFER, "anything else continues")
                 inbox.type(key)

@@ -103,6 +103,8 @@ def missing(call: dict[str, Any], shown: str) -> list[str]:
 NAMED = {
     "a folder outside with detours": ["parentDir"],
     "folders outside": ["directories", "patterns", "/etc/*"],
+    "a content that the diff has": ["content"],
+    "a content of one line": ["content"],
     "a resource": [],
 }
 

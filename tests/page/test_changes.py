@@ -140,6 +140,7 @@ async def test_a_session_that_changed_nothing_says_so(
         told |= {"kept": True, "notes": notes}
         await page.reload()
         await expect(page.locator("main.changes .empty")).to_have_text(said)
+        await expect(page.locator("main.changes > .aside")).to_have_text(notes)
     await page.unroute_all()
     await page.goto(f"{page.url.partition('#')[0]}#/changes/none")
     await expect(page.get_by_role("alert")).to_have_text("there is no such session")

@@ -102,13 +102,16 @@ async def test_a_conversation_continues_from_a_prompt_with_the_files_of_then(
         await offer.focus()
         await page.keyboard.press("Enter")
         dialog = page.get_by_role("dialog")
-        await expect(dialog).to_contain_text("ignored files are not copied")
+        await expect(dialog).to_contain_text("(not what .gitignore names)")
         if before:
             await dialog.get_by_role("checkbox", name="Also copy the ignored").press("Space")
         assert await violations(page) == []
         await dialog.get_by_role("button", name=name).press("Enter")
-        included = "1 ignored file was copied as it is now. Not included: other ignored files."
-        await expect(dialog).to_contain_text(included if before else "Not included: ignored files.")
+        left = "Files in .gitignore were not copied."
+        included = (
+            "1 ignored file was copied as it is now. Other files in .gitignore were not copied."
+        )
+        await expect(dialog).to_contain_text(included if before else left)
         assert await violations(page) == []
         copy = Path(await dialog.locator("code").inner_text())
         assert copy.parent == project.top.parent

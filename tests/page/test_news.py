@@ -135,4 +135,5 @@ async def test_the_right_half_is_never_empty_and_has_no_faults_that_axe_finds(
     session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"say": "Said."}))
     await expect(page.locator(".glance .last").first).to_be_visible()
+    await expect(page.get_by_text("Nothing finished")).to_have_count(0)
     assert await violations(page) == []

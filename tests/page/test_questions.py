@@ -188,7 +188,7 @@ async def test_a_write_over_a_file_is_shown_as_what_it_changes_in_the_file_as_it
     card = page.locator(".asking section.question")
     await expect(card.locator(".sum")).to_have_text("+1 \N{MINUS SIGN}1")
     await expect(card.locator(".diff tr.removed")).to_contain_text("Run `make`.")
-    await expect(card.locator("figcaption")).to_contain_text("against the file as it is")
+    await expect(card.locator("figcaption")).to_have_text("README.md +1 \N{MINUS SIGN}1")
     await card.get_by_role("button", name="Go on").click()
     assert '"go"' in (await asyncio.wait_for(turn, 60)).text
 
@@ -242,6 +242,24 @@ async def test_a_folder_outside_of_its_own_is_asked_for_in_words_and_so_is_the_d
     await page.get_by_role("link", name="Decisions").click()
     told = page.locator(".decisions .title").filter(has_text=folder)
     await expect(told).to_have_text(f"Allowed once work outside its folder: {folder}")
+
+
+async def test_a_question_of_a_stopped_turn_was_not_answered_and_the_list_and_conversation_say_so(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    session.prompt(steps(ask(title="Edit hello.py", kind="edit")))
+    await opened(page, session.id)
+    await expect(page.locator(".asking section.question")).to_be_visible()
+    session.cancel()
+    await expect(page.locator(".asking section.question")).to_have_count(0)
+    decision = page.locator(".sheet .decision")
+    await expect(decision).to_have_text(
+        re.compile(r"^Not answered: +(Edit hello.py)? \(stopped\)\s*$")
+    )
+    await page.goto(f"{page.url.partition('#')[0]}#/decisions")
+    told = page.locator(".decisions .title").filter(has_text="hello.py")
+    await expect(told).to_have_text("Not answered: Edit hello.py (stopped)")
 
 
 async def test_markdown_of_a_question_is_drawn_and_our_words_stand_for_names_that_say_no_more(

@@ -133,6 +133,9 @@ async def test_the_list_has_each_rule_and_switches_and_revokes(
     await expect(rows.first).to_contain_text("never used")
     await expect(rows.first).to_contain_text("new")
     await expect(news).to_have_count(0)
+    await expect(page.locator("main.rules")).to_contain_text(
+        "Rules cannot stop an agent that does not ask"
+    )
     assert await page.evaluate(WIDE) <= 0
     assert await violations(page) == []
     switch = page.get_by_role("switch")

@@ -32,8 +32,8 @@ def test_each_diff_has_the_whole_file_on_both_sides_and_all_else_stays() -> None
     assert [(it.kind, it.name, it.text) for it in blocks] == [
         ("text", "", "I change them"),
         ("diff", "/new", "a new file"),
-        ("diff", "/there", "against the file as it is"),
-        ("diff", "/there", "against the file as it is"),
+        ("diff", "/there", ""),
+        ("diff", "/there", ""),
         ("diff", "/other", "The file has other text than the agent says"),
-        ("diff", "/unreadable", ""),
+        ("diff", "/unreadable", "as the agent says"),
     ]

@@ -177,17 +177,16 @@ def test_beside_a_diff_each_argument_is_shown() -> None:
     given = {"old": "1", "replace_all": True, "command": "rm -rf /"}
     assert told(content=diff("1\n", "2\n"), rawInput=given) == [
         "  command: rm -rf /",
-        *("  /a", "  - 1", "  + 2"),
-        *("  old: (all of the diff's old lines)", "  replace_all: true"),
+        *("  /a  as the agent says", "  - 1", "  + 2"),
+        "  replace_all: true",
     ]
 
 
-def test_what_a_diff_shows_whole_is_named_and_not_told_again() -> None:
-    given = {"old": "1\n2", "new": "1\n3\n", "other": "1\n4"}
+def test_what_a_diff_shows_whole_is_not_told_again_and_named_under_an_unknown_name() -> None:
+    given = {"old": "1\n2", "new": "1\n3\n", "run": "1\n3", "content": "1\n4"}
     assert told(content=diff("1\n2\n", "1\n3\n"), rawInput=given)[4:] == [
-        "  old: (all of the diff's old lines)",
-        "  new: (all of the diff's new lines)",
-        *("  other: 1", "    4"),
+        "  run: (all of the diff's new lines)",
+        *("  content: 1", "    4"),
     ]
 
 

@@ -133,7 +133,7 @@ def test_an_edit_as_opencode_asks_for_it_stands_there_once() -> None:
     given = {"filepath": path, "diff": patch}
     assert told(call(title=path, kind="edit", rawInput=given, content=[diff])) == [
         "○ edit · pending",
-        f"  {path}",
+        f"  {path}  as the agent says",
         "  - one",
         "  + two",
         "Allow this?",

@@ -271,12 +271,12 @@ def test_what_waits_at_a_server_is_seen_and_answered_from_another_machine(tmp_pa
         with terminal(chatting, laptop(served)) as chat:
             chat.until("ready")
             chat.type("please\r")
-            chat.until("press a key, then Enter")
+            chat.until(", then Enter")
             (question,) = far(served, "inbox", "--json", *server).stdout.splitlines()
             assert json.loads(question)["asks"] == "Run it"
             assert "command: make all" in far(served, "inbox", *server).stdout
             with terminal([*ACPHOLD, "inbox", *server], laptop(served)) as inbox:
-                inbox.until("command: make all", "press a key, then Enter")
+                inbox.until("command: make all", ", then Enter")
                 inbox.type("y\r")
                 inbox.until("allowed once: Run it → Go on")
                 assert inbox.ended() == 0

@@ -95,7 +95,7 @@ async def test_a_change_is_compared_with_the_file_as_it_is(served: Served, home:
     )
     async with asked(served, home, *changes) as address:
         told = await present(address, served.token())
-    is_present, readme = "against the file as it is", str(home / "README.md")
+    is_present, readme = "", str(home / "README.md")
     new = [["+", "one", 0, 1]]
     assert [(it["name"], it.get("text"), it["lines"]) for it in changes_in(told)] == [
         (readme, is_present, changed("Run `make`.", "Run `uv run webapp`.")),
@@ -133,7 +133,7 @@ async def test_nothing_is_shown_of_a_secret_a_link_another_folder_or_what_is_no_
     path = path.replace("~", str(Path.home()))
     async with asked(served, home, diff(path, "new\n"), diff("README.md", "new\n")) as address:
         told = await present(address, served.token())
-    assert [it["text"] for it in changes_in(told)] == ["", "against the file as it is"]
+    assert [it["text"] for it in changes_in(told)] == ["as the agent says", ""]
     assert "the key" not in told.text
 
 

@@ -70,6 +70,17 @@ PARTS: Final[Mapping[str, Part]] = {
 CHANGES: Final = ("diff", "patch")
 """The names by which agents give a change as a unified diff."""
 
+SIDES: Final = frozenset(
+    {
+        *("content", "contents", "file_text", "newText", "new_str", "new_string", "new"),
+        *("oldText", "old_str", "old_string", "old"),
+    }
+)
+"""The names by which agents give a side of a diff, which need not be named beside it."""
+
+AS_SAID: Final = "as the agent says"
+"""Said of a diff that could not be compared with its file."""
+
 ORDER: Final[Sequence[Part]] = ("what", "where", "")
 
 NOTHING_PRESENT: Final[Mapping[int, PresentDiff]] = {}
@@ -189,10 +200,10 @@ def _produced(item: bytes, present: PresentDiff | None, kind_of_call: str) -> li
     kind, text = string(parts.get("type")), _text_of(item)
     path, new = string(parts.get("path")), string(parts.get("newText"))
     if kind == "diff" and path is not None and new is not None:
-        words, old = "", string(parts.get("oldText"))
+        words, old = AS_SAID, string(parts.get("oldText"))
         if present is not None:
             old, new = present.old_text, present.new_text
-            words = "a new file" if not old else "against the file as it is"
+            words = "" if old else "a new file"
             words = "The file has other text than the agent says" if present.differs else words
         further = path_blocks(path)[1:]
         return [diff_block(Diff(path, new, old_text=old), words), *further]
@@ -353,9 +364,10 @@ def arguments(
 ) -> list[Argument]:
     """Return all arguments of a call.
 
-    A text that its diff shows as all old or all new lines is named but not repeated, nor the new
-    text of a diff against the file as it is, which has all other lines. The file of its
-    diffs, a unified diff of the same changes, and `folders_outside` are left out.
+    A text that its diff shows as all old or all new lines is not repeated, nor the new text of a
+    diff against the file as it is, which has all other lines; under a name not among `SIDES` it is
+    named. The file of its diffs, a unified diff of the same changes, and `folders_outside` are left
+    out.
     """
     found = [Argument(name, _spell(value)) for name, value in _input(tool).items()]
     in_diff: dict[str, str] = {}
@@ -385,6 +397,7 @@ def arguments(
         )
         for it in found
         if not (it.text == file and PARTS.get(it.name) == "where")
+        and not (it.name in SIDES and it.text.rstrip("\n") in in_diff)
         and it.name not in outside
         and not (it.name in CHANGES and diffs and is_shown(it.text, diffs))
     ]

@@ -86,7 +86,7 @@ DECIDED: Final = {
     "accept": "accepted",
     "decline": "declined",
     "cancel": "cancelled",
-    "cancelled": "cancelled",
+    "cancelled": "not answered",
     "refused": "refused",
     "rejected": "rejected: nobody could answer",
     "expired": "expired",
@@ -144,6 +144,12 @@ def decision_text(scene: DecidedQuestion) -> str:
     if scene.client == PAGE:
         return f"{how} on the page"
     return f"{how} ({'by' if scene.is_by_rule else 'in'} {scene.client})" if scene.client else how
+
+
+def question_text(scene: DecidedQuestion) -> str:
+    """Return a question's title; one of a turn that was stopped is marked."""
+    is_stopped = scene.came is not None and scene.came.how == "cancelled"
+    return f"{scene.question} (stopped)" if is_stopped else scene.question
 
 
 COMPACTIONS: Final = {
@@ -236,7 +242,7 @@ def aside(scene: AsideScene) -> tuple[str, str, str] | None:
             return "mode", "mode", scene.mode
         case DecidedQuestion():
             said = f" → {said_more(scene)}" if said_more(scene) else ""
-            return "asked", "asked", f"{decision_text(scene)}: {scene.question}{said}"
+            return "asked", "asked", f"{decision_text(scene)}: {question_text(scene)}{said}"
         case ContextCompaction():
             return "compaction", "context", compaction_text(scene)
         case TurnEnd(outcome="completed") if not reason(scene):

@@ -85,10 +85,7 @@ WANTED_TITLE = 32
 LEAST_TITLE = 12
 """Columns that a title keeps on the narrowest terminal."""
 
-BEGIN = (
-    "Sessions begin when your editor starts its agent with `acphold wrap -- CMD`; "
-    "`acphold demo` shows how. `acphold import` imports the conversations that agents keep on disk."
-)
+BEGIN = "Nothing here yet: acphold import, or acphold setup."
 
 
 def tells_how_to_begin(
@@ -100,8 +97,8 @@ def tells_how_to_begin(
     async def run(**arguments: object) -> int | None:
         try:
             return await command(**arguments)
-        except NoJournalError as none:
-            tell(f"There is no journal at {none.place} yet. {BEGIN}")
+        except NoJournalError:
+            tell(BEGIN)
             return Exit.OK
 
     return run
@@ -241,7 +238,7 @@ async def _why_none(reader: SessionReader, wanted: Wanted) -> str:
     ]
     if which := " ".join(filter(None, filters)):
         return f"No sessions {which}. `acphold list` shows those of all folders and agents."
-    return f"No sessions yet. {BEGIN}"
+    return BEGIN
 
 
 BELOW: Final = "└ "

@@ -385,10 +385,7 @@ def print_code(url: str, code: str, *, is_for_browsers: bool = True) -> None:
     address = f"{url}/#pair={code}"
     if is_for_browsers and sys.stdout.isatty():
         if is_loopback(urlsplit(url).hostname or ""):
-            print(
-                "Only this machine can reach this address."
-                " For a phone, use `acphold serve --phone`."
-            )
+            print("Works on this machine only. For a phone, use `acphold serve --phone`.")
         else:
             import segno
 

@@ -23,7 +23,7 @@ from acphold.live.reading.session_reader import SessionReader
 
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
-NOT_REPORTED = "not reported"
+NO_DATA = "no data"
 
 LAST_REQUEST_ONLY = frozenset({"goose acp", "OpenCode"})
 """Agents whose answer to a prompt counts only the tokens of its last request to the model."""
@@ -51,7 +51,7 @@ async def usage(
 ) -> int:
     """Add up the tokens and the cost that agents reported.
 
-    NOT REPORTED counts sessions whose agent reported no tokens. TOKENS is the sum as the agent
+    NO DATA counts sessions without reported tokens. TOKENS is the sum as the agent
     reports it; some agents include cached tokens in INPUT, others do not. Days are in your time
     zone, not UTC; with --server in that of the server. A model is known only if it was imported
     with a conversation.
@@ -102,7 +102,7 @@ async def _first_cell(reader: SessionReader, sum_: UsageSum, grouping: Grouping)
         short_ids = await reader.short_ids([sum_.name])
         return f"{on_one_line(short_ids[sum_.name])} {on_one_line(sum_.title or '')}"
     if grouping == "model" and not sum_.name:
-        return NOT_REPORTED
+        return NO_DATA
     return folder(sum_.name) if grouping == "folder" else on_one_line(sum_.name)
 
 
@@ -131,7 +131,7 @@ def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:
 # -- a table ----------------------------------------------------------------------------------
 
 COLUMNS = (
-    *(Column(heading, "") for heading in ("SESSIONS", "NOT REPORTED", "TOKENS")),
+    *(Column(heading, "") for heading in ("SESSIONS", NO_DATA.upper(), "TOKENS")),
     *(Column(heading, "", from_width=110) for heading in ("INPUT", "OUTPUT", "CACHED")),
     Column("COST", ""),
 )
@@ -155,9 +155,9 @@ def _cells(sum_: UsageSum, *, short: bool) -> list[str]:
     return [
         f"{sum_.sessions:,}",
         f"{sum_.not_reported:,}",
-        number(sum_.tokens.total, NOT_REPORTED),
+        number(sum_.tokens.total, NO_DATA),
         number(sum_.tokens.input),
         number(sum_.tokens.output),
         number(sum_.tokens.cached_read),
-        " + ".join(costs) or NOT_REPORTED,
+        " + ".join(costs) or NO_DATA,
     ]

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from shlex import quote
 
 from msgspec.structs import replace
 
@@ -125,7 +126,9 @@ def _lines_of_commit(target: str) -> tuple[Checkout, str, list[Lines]]:
             commit = reader.resolve(target)
         except GitError:
             raise UsageError(
-                f"{target!r} is neither FILE:LINE of a file here nor a commit of this repository"
+                f"add a line: acphold why {quote(target)}:1"
+                if os.path.isfile(target)
+                else f"no commit {target!r} here; for a line of a file: acphold why FILE:LINE"
             ) from None
         added = [it for it in reader.additions(commit) if it.lines]
         read = added[: bounds.COMMIT_FILES]

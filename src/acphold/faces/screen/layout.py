@@ -119,7 +119,9 @@ def passage(scene: Scene, *, full: bool = False, more: str = "", brief: bool = F
             return Passage("mode", "faint", _lines(scene.mode))
         case DecidedQuestion():
             decision = on_one_line(scenes.decision_text(scene))
-            line = Text.assemble((f"{decision}: ", "faint"), on_one_line(scene.question))
+            line = Text.assemble(
+                (f"{decision}: ", "faint"), on_one_line(scenes.question_text(scene))
+            )
             if said := scenes.said_more(scene):
                 line.append(" → ", "faint").append(on_one_line(said))
             return Passage("asked", "acphold", [line])

@@ -45,8 +45,9 @@ from acphold.safety.standing.decision import allowance
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
 """Keys for the first option of each kind; the others have a number."""
 
-A_KEY = "press a key, then Enter"
-"""Says how a question is answered."""
+
+MANY_KEYS = 6
+"""More keys than this are not all named in a line."""
 
 
 class Key(Struct, frozen=True):
@@ -74,6 +75,15 @@ class Choice(Struct, frozen=True):
     is_menu: bool = False
     short: str = ""
     passes: bool = False
+
+    def how(self, otherwise: str = "") -> str:
+        """Return the words that say how it is answered, and what else can be done."""
+        names = [key.name for key in self.keys]
+        if len(names) > MANY_KEYS:
+            names[2:-1] = ["…"]
+        *several, last = names or [""]
+        either = f"{', '.join(several)} or {last}" if several else last
+        return "; ".join(filter(None, (f"{either}, then Enter" if either else "", otherwise)))
 
     def key(self, pressed: str) -> Key | None:
         """Return the key of this name, in the other case if only that exists, or None."""
@@ -147,13 +157,12 @@ class Pick:
         if self.stage is PanelStage.DRAFT and (key := self.choice.key(self._text)) is not None:
             return f"Enter picks: {key.words}"
         if self.choice.passes:
-            other = "is sent as a prompt" if self._takes_prompts else "continues"
-            return f"{A_KEY}; anything else {other}"
+            other = "or write to the agent" if self._takes_prompts else "anything else continues"
+            return self.choice.how(other)
         if self.stage is PanelStage.DRAFT:
             sent = "; Enter sends it as a prompt" if self._takes_prompts else ""
             return f"to answer, empty the line first (Ctrl-U){sent}"
-        other = "; anything else is a prompt" if self._takes_prompts else ""
-        return f"{A_KEY}, or use the arrows{other}"
+        return self.choice.how("or write to the agent" if self._takes_prompts else "")
 
     def enter(self) -> bool:
         """Handle Enter with no answer picked; return True if the line is a prompt."""

@@ -482,7 +482,7 @@ class Picker:
         hints = []
         if self._current is not None:  # before that, these keys do nothing
             hints += [f"Enter {self._does}", *(["^O reads it"] if self._read_all else [])]
-            hints += [f"Tab {'hides' if self._shows_preview else 'shows'} the end"]
+            hints += ["Tab preview"]
         if self._acts and hints:
             hints += [words for _, words in ACTIONS.values()]
         hints += ["^A all folders" if not self._all_folders else "^A this folder", "Esc leaves"]

@@ -18,7 +18,7 @@ from acphold.errors import AgentStartError
 from acphold.faces.screen import bounds
 from acphold.faces.screen.flow import Flow
 from acphold.faces.screen.layout import LabelledText, Passage
-from acphold.faces.screen.panels import A_KEY, Choice, Field
+from acphold.faces.screen.panels import Choice, Field
 from acphold.faces.screen.queued_prompts import heading, prompt_lines
 from acphold.faces.screen.terminal import LineEntry, TypedLines, drop_typed
 
@@ -215,9 +215,9 @@ class TeletypeFace(PlainFace):
         self._hint()
 
     def _hint(self) -> None:
-        self._print(
-            A_KEY if self._person is None else f"{A_KEY}; anything else is sent as a prompt"
-        )
+        if isinstance(self._question, Choice):
+            other = "" if self._person is None else "or write to the agent"
+            self._print(self._question.how(other))
 
     def give(self, answer: str | None) -> None:
         """Take the person's answer; None if they left the question."""

@@ -11,7 +11,7 @@ export const KINDS = Object.assign(Object.create(null), {"read": "Read", "edit":
 /** @type {Record<string, string>} */
 export const ENDINGS = Object.assign(Object.create(null), {"limited": "stopped at a limit", "refused": "refused", "cancelled": "cancelled", "failed": "failed", "interrupted": "interrupted"});
 /** @type {Record<string, string>} */
-export const DECIDED = Object.assign(Object.create(null), {"allow_once": "allowed once", "allow_always": "always allowed", "reject_once": "rejected", "reject_always": "always rejected", "accept": "accepted", "decline": "declined", "cancel": "cancelled", "cancelled": "cancelled", "refused": "refused", "rejected": "rejected: nobody could answer", "expired": "expired", "withdrawn": "withdrawn", "interrupted": "interrupted", "elsewhere": "settled without an answer from here"});
+export const DECIDED = Object.assign(Object.create(null), {"allow_once": "allowed once", "allow_always": "always allowed", "reject_once": "rejected", "reject_always": "always rejected", "accept": "accepted", "decline": "declined", "cancel": "cancelled", "cancelled": "not answered", "refused": "refused", "rejected": "rejected: nobody could answer", "expired": "expired", "withdrawn": "withdrawn", "interrupted": "interrupted", "elsewhere": "settled without an answer from here"});
 /** @type {Record<string, string>} */
 export const COMPACTIONS = Object.assign(Object.create(null), {"in_progress": "is being compacted", "completed": "compacted", "failed": "not compacted", "cancelled": "not compacted: cancelled"});
 /** @type {Record<string, string>} */

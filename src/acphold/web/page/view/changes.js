@@ -69,9 +69,8 @@ export function Changes({ desk, id, seq }) {
         <span class="path">${pathLine(file.path)}</span> <${Counts} ...${file} />${!file.patch && html` <span class="aside">not shown</span>`}</button></li>`)}</ul>
       ${changes.more > 0 && html`<p class="aside">${counted(changes.more, "more file")} in <code>acphold diff</code>.</p>`}
       ${changes.files.map((file, at) => html`<${FileView} key=${`${turn} ${at} ${file.path}`} id=${id} at=${at} file=${file} prompts=${changes.prompts} whole=${() => read(address, { turn: changes.turn ?? "", path: file.path })} />`)}`}
-    ${changes && (changes.kept || changes.files.length > 0) && html`<p class="aside">${changes.kept
-      ? html`All changes between the snapshots of these turns.
-        ${changes.notes.map((note) => html`<br />${line(note, CUT.long)}`)}`
+    ${changes && (changes.kept ? changes.notes : changes.files).length > 0 && html`<p class="aside">${changes.kept
+      ? changes.notes.map((note, at) => html`${at > 0 && html`<br />`}${line(note, CUT.long)}`)
       : "This view shows the edits that the agent reported. It does not show changes made by commands."}</p>`}
   </main>`;
 }

@@ -25,7 +25,7 @@ export function Decisions() {
     ${problem && html`<p class="empty" role="alert">${problem}</p>`}
     ${found?.length === 0 && html`<p class="empty">No questions yet. When an agent asks whether it may, its question and your answer stand here.</p>`}
     <ul>${(found ?? []).map((each) => html`<li key=${each.id}><a class="session" href=${sessionPlace(each.sessionId, each.seq)}>
-      <span class="title"><b>${sentence(HOW[each.how] ?? line(each.how, CUT.name))}</b> ${coded(line(each.asks.replaceAll(`${each.cwd}/`, ""), CUT.title))}</span>
+      <span class="title"><b>${sentence(HOW[each.how] ?? line(each.how, CUT.name))}${each.how === "cancelled" ? ":" : ""}</b> ${coded(line(each.asks.replaceAll(`${each.cwd}/`, ""), CUT.title))}${each.how === "cancelled" && " (stopped)"}</span>
       <span class="about"><span>${called(each.title)}${each.client ? ` · ${each.rules?.length ? `by ${line(each.client, CUT.short)}` : inClient(each.client)}` : ""}</span><time datetime=${each.answeredAt} title=${exactly(each.answeredAt)}>${moment(each.answeredAt)}</time></span></a></li>`)}</ul>
     ${cursor && html`<button type="button" onClick=${() => more(cursor)}>Show more</button>`}
   </main>`;

@@ -25,7 +25,7 @@ export function News({ desk }) {
   if (!desk.isListed.value) return null;
   if (desk.listed.value.length === 0) return html`<${Beginning} />`;
   return html`<section>
-    ${now.length > 0 ? html`<${Glances} title="Since you last looked" rows=${now} glances=${glances} />` : html`<p class="aside">Nothing finished since you last looked.</p>`}
+    ${now.length > 0 && html`<${Glances} title="Since you last looked" rows=${now} glances=${glances} />`}
     ${others.length > 0 && html`<${Glances} title="Latest sessions" rows=${others} glances=${glances} />`}
   </section>`;
 }

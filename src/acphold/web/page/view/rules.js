@@ -76,7 +76,7 @@ export function Rules() {
       <p class="aside">made <time datetime=${rule.madeAt} title=${exactly(rule.madeAt)}>${day(rule.madeAt)}</time>${rule.madeWith && ` with ${isOwn(rule) ? "this device" : line(rule.madeWith.replace(/ \([0-9a-f]+\)$/, ""), CUT.name)}`}</p>
       ${(rule.asks ? scopes.includes("rules") : mayRevoke) && html`<button type="button" class="bad" disabled=${isBusy} aria-label=${`Revoke rule ${rule.number}`} onClick=${() => remove(rule)}>Revoke</button>`}
     </li>`)}</ul>
-    <p class="aside">A rule is not a sandbox. It has no effect in a mode in which the agent does not ask, and does not protect you from an agent that lies. A rule that allows tests runs code from the folder: anyone who can edit files there can run anything with it.</p>
+    <p class="aside">Rules cannot stop an agent that does not ask, or that lies. A rule that allows tests runs code from the folder: anyone who can edit files there can run anything with it.</p>
   </main>`;
 }
 
