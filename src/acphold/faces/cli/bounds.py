@@ -324,9 +324,6 @@ PRESENT_SECONDS: Final = 3.0
 
 # -- the daemon -----------------------------------------------------------------------------
 
-LIFE_SECONDS = 10.0
-"""Seconds between the loop's signs of life: the length of the ticks that there are anyway."""
-
 WATCHDOG_SECONDS = 25.0
 """Seconds between two looks for such a sign: an idle daemon wakes seldom, and a hang is found
 within a minute."""

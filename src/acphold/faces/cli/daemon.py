@@ -47,6 +47,7 @@ from acphold.faces.cli.front import (
     journal_of,
     mark_of,
 )
+from acphold.faces.cli.heartbeat import beat, forget
 from acphold.faces.cli.log import front_log, start_daemon_log
 from acphold.faces.cli.scopes import keep_scopes
 from acphold.faces.cli.settings import agent_command, agent_name, in_home, settings_path
@@ -158,6 +159,13 @@ async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> N
             with suppress(OSError):  # its folder cannot be written now
                 held.keep()
 
+    path = daemon_socket(mark_of(held.path))
+
+    def note_socket(moved: str) -> None:
+        nonlocal path
+        path = moved
+        held.note(path)
+
     def say_ready() -> None:
         if is_in_background:
             report(LISTENS)
@@ -172,18 +180,19 @@ async def _serve(held: LockedFile, journal: str, *, is_in_background: bool) -> N
         beside(keep_own_code(), "keep code"),
         beside(_watch_agents(), "watch agents"),
         beside(keep_scopes(is_in_background=is_in_background), "keep scopes"),
-        watch_loop(),
+        watch_loop(lambda: beat(path)),
     ):
         await serve_journal(
-            daemon_socket(mark_of(held.path)),
+            path,
             joined,
             partial(prepare_front, journal),
             called=agent_name,
-            note=held.note,
+            note=note_socket,
             stop=stop_at_signals((signal.SIGTERM, signal.SIGINT)),
             stays=not is_in_background,
             ready=say_ready,
         )
+        forget(path)
 
 
 async def _watch_agents() -> None:

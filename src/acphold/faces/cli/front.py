@@ -52,6 +52,9 @@ NAME_SECONDS = 5.0
 TAKE_SECONDS = 9.0
 """A daemon has this long to accept an editor: normally at once, but never if it is stopped."""
 
+QUIET_SECONDS = 5.0
+"""Seconds behind its start after which a front looks if its daemon falls silent."""
+
 RETRY_SECONDS = 0.01
 """Pause between two checks whether another daemon of the name listens by now, or has ended."""
 
@@ -161,12 +164,37 @@ def start_front(
     except (OSError, ValueError) as exc:
         return _refuse(AgentStartError(str(exc)))
     try:
+        if not _is_readable(connection, QUIET_SECONDS):
+            _watch_daemon(daemon_lock(location), str(connection.getpeername()))
         if end := connection.recv(1):
             return USAGE if end == REFUSED else OK
     except OSError:
         pass  # reset: it was killed
     print("acphold wrap: the daemon has ended; start it again", file=sys.stderr)
     return AGENT
+
+
+def _watch_daemon(held: str, path: str) -> None:
+    """Tell the editor's log, from a thread, when the daemon at this socket falls silent, and when
+    it answers again."""
+    from _thread import start_new_thread
+    from contextlib import suppress  # late: an editor waits for us
+
+    from acphold.faces.cli.heartbeat import watch
+
+    def say(is_silent: bool) -> None:
+        words = "the daemon answers again"
+        if is_silent:
+            from acphold.live.reading.neighbours import SilentProcess
+
+            words = SilentProcess.that_holds(held, path).words
+        print(f"acphold: {words}", file=sys.stderr, flush=True)
+
+    def run() -> None:
+        with suppress(OSError):  # the runtime folder has gone, or nobody reads our stderr
+            watch(path, say)
+
+    start_new_thread(run, ())
 
 
 def first_frame(

@@ -14,13 +14,14 @@ import faulthandler
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from threading import Event, Thread
 
 from acp_wire.processes.installation import keep_code
 from acp_wire.tasks import beside, tick
 from acphold.faces.cli import bounds
+from acphold.faces.cli.heartbeat import BEAT_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +36,9 @@ async def keep_own_code() -> None:
 
 
 @asynccontextmanager
-async def watch_loop() -> AsyncIterator[None]:
-    """Watch the running loop for the block."""
-    watchdog = _Watchdog(asyncio.get_running_loop())
+async def watch_loop(beat: Callable[[], object] = lambda: None) -> AsyncIterator[None]:
+    """Watch the running loop for the block; `beat` is called at each sign of life of the loop."""
+    watchdog = _Watchdog(asyncio.get_running_loop(), beat)
     watchdog.thread.start()
     try:
         async with beside(watchdog.live(), "sign of life"):
@@ -57,17 +58,19 @@ def write_tasks() -> None:
 
 
 class _Watchdog:
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, beat: Callable[[], object]) -> None:
         self.over = Event()
         self.thread = Thread(target=self._watch, name="watchdog", daemon=True)
         self._loop = loop
+        self._beat = beat
         self._alive = Event()
 
     async def live(self) -> None:
         """Give signs of life."""
         while True:
             self._alive.set()
-            await tick(bounds.LIFE_SECONDS)
+            self._beat()
+            await tick(BEAT_SECONDS)
 
     def _watch(self) -> None:
         while not self.over.wait(bounds.WATCHDOG_SECONDS):
