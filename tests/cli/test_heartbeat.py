@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from acphold.faces.cli import heartbeat
-from tests.cli.test_background import Home, home
+from tests.cli.test_shared_daemon import Home, home
 from tests.watched_processes import until
 
 __all__ = ["home"]
