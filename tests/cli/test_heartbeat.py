@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -16,6 +17,7 @@ import pytest
 
 from acphold.faces.cli import heartbeat
 from tests.cli.test_shared_daemon import Home, home
+from tests.editor import Editor
 from tests.watched_processes import until
 
 __all__ = ["home"]
@@ -96,14 +98,18 @@ async def test_each_editor_hears_of_a_stopped_daemon_in_15_seconds_and_when_it_g
         stopped = time.monotonic()
         try:
             for each in (one, other):
-                await until(lambda each=each: b"does not answer: it is stopped" in each.stderr)
+                await until(partial(_has_said, each, b"does not answer: it is stopped"))
             assert time.monotonic() - stopped < 15 * 2  # on a busy machine
             assert f"kill -CONT {daemon}".encode() in one.stderr
         finally:
             os.kill(daemon, signal.SIGCONT)
         for each in (one, other):
-            await until(lambda each=each: b"the daemon answers again" in each.stderr)
+            await until(partial(_has_said, each, b"the daemon answers again"))
         await one.prompt(session, {"say": "and more"})
+
+
+def _has_said(each: Editor, words: bytes) -> bool:
+    return words in each.stderr
 
 
 @pytest.mark.slow
