@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acphold.faces.cli import heartbeat
+from acphold.faces.cli import bounds, heartbeat
 from tests.cli.test_shared_daemon import Home, home
 from tests.editor import Editor
 from tests.watched_processes import until
@@ -44,14 +44,14 @@ class Fronts:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs twenty times as often."""
     for name in ("BEAT_SECONDS", "LATE_SECONDS", "AGAIN_SECONDS"):
-        monkeypatch.setattr(heartbeat, name, getattr(heartbeat, name) / 20)
+        monkeypatch.setattr(bounds, name, getattr(bounds, name) / 20)
 
 
 async def beating(fronts: Fronts, seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         heartbeat.beat(str(fronts.socket))
-        await asyncio.sleep(heartbeat.BEAT_SECONDS)
+        await asyncio.sleep(bounds.BEAT_SECONDS)
 
 
 async def test_all_fronts_tell_a_silence_and_its_end_once_each(quick: None, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ async def test_each_editor_hears_of_a_stopped_daemon_in_15_seconds_and_when_it_g
     async with home.editor() as one, home.editor() as other:
         session = await one.talk({"say": "kept"})
         [daemon] = home.daemons()
-        await asyncio.sleep(heartbeat.BEAT_SECONDS)  # both look by now
+        await asyncio.sleep(bounds.BEAT_SECONDS)  # both look by now
         os.kill(daemon, signal.SIGSTOP)
         stopped = time.monotonic()
         try:
@@ -116,14 +116,14 @@ def _has_said(each: Editor, words: bytes) -> bool:
 async def test_fronts_at_rest_look_six_times_a_minute_together(home: Home) -> None:
     async with home.editor() as one, home.editor() as two, home.editor() as three:
         await one.talk({"say": "kept"})
-        await asyncio.sleep(2 * heartbeat.BEAT_SECONDS)
+        await asyncio.sleep(2 * bounds.BEAT_SECONDS)
         watching = [psutil.Process(each.process.pid) for each in (one, two, three)]
 
         def woken() -> int:
             return sum(it.num_threads() and switches(it.pid) for it in watching)
 
         before = woken()
-        await asyncio.sleep(3 * heartbeat.BEAT_SECONDS)
+        await asyncio.sleep(3 * bounds.BEAT_SECONDS)
         assert woken() - before <= 4
 
 

@@ -324,6 +324,15 @@ PRESENT_SECONDS: Final = 3.0
 
 # -- the daemon -----------------------------------------------------------------------------
 
+BEAT_SECONDS = 10.0
+"""Seconds between two signs of life, and the length of the ticks that a daemon has anyway."""
+
+LATE_SECONDS = 2.0
+"""A sign is looked for this long after it is due, and as often while it is overdue."""
+
+AGAIN_SECONDS = 1.0
+"""Pause before a front that has told its editor stands in line again, behind all others."""
+
 WATCHDOG_SECONDS = 25.0
 """Seconds between two looks for such a sign: an idle daemon wakes seldom, and a hang is found
 within a minute."""

@@ -19,18 +19,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from acp_wire.transports.runtime_folder import SUFFIX
+from acphold.faces.cli import bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-BEAT_SECONDS = 10.0
-"""Seconds between two signs of life, and the length of the ticks that a daemon has anyway."""
-
-LATE_SECONDS = 2.0
-"""A sign is looked for this long after it is due, and as often while it is overdue."""
-
-AGAIN_SECONDS = 1.0
-"""Pause before a front that has told its editor stands in line again, behind all others."""
 
 
 def beat(socket: str) -> None:
@@ -54,7 +46,7 @@ def watch(socket: str, say: Callable[[bool], object]) -> None:
         finally:
             os.close(file)
         say(told)
-        time.sleep(AGAIN_SECONDS)
+        time.sleep(bounds.AGAIN_SECONDS)
 
 
 def forget(socket: str) -> None:
@@ -73,13 +65,15 @@ def _look(socket: str, file: int, told: bool) -> bool:
         if noted and noted != last:
             os.ftruncate(file, 0)
             noted = b""
-        elif last and not noted and waited >= BEAT_SECONDS + LATE_SECONDS:
+        elif last and not noted and waited >= bounds.BEAT_SECONDS + bounds.LATE_SECONDS:
             os.pwrite(file, noted := last, 0)
         if bool(noted) is not told:
             return not told
         age = time.time() - int(last or 0) / 1e9
         is_due_later = not waited and not noted
-        wait = LATE_SECONDS + (BEAT_SECONDS - age % BEAT_SECONDS if is_due_later else 0)
+        wait = bounds.LATE_SECONDS + (
+            bounds.BEAT_SECONDS - age % bounds.BEAT_SECONDS if is_due_later else 0
+        )
         time.sleep(wait)
         waited += wait
 

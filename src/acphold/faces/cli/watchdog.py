@@ -21,7 +21,6 @@ from threading import Event, Thread
 from acp_wire.processes.installation import keep_code
 from acp_wire.tasks import beside, tick
 from acphold.faces.cli import bounds
-from acphold.faces.cli.heartbeat import BEAT_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ class _Watchdog:
         while True:
             self._alive.set()
             self._beat()
-            await tick(BEAT_SECONDS)
+            await tick(bounds.BEAT_SECONDS)
 
     def _watch(self) -> None:
         while not self.over.wait(bounds.WATCHDOG_SECONDS):
