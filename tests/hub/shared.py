@@ -34,7 +34,7 @@ from acphold.live.hub.alerts import NO_ALERTS, Alerts
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server.connection import ClientConnection
-from acphold.live.server.desks import Desks
+from acphold.live.server.directory import Directory
 from acphold.live.server.principals import THIS_USER, Door, Principal
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE
@@ -284,7 +284,7 @@ class Shared:
         """One more client, which has not introduced itself."""
         near, far = memory_pair()
         connection = ClientConnection(
-            Desks(self.desk),
+            Directory(self.desk),
             far,
             unstable=self.unstable,
             principal=principal,

@@ -23,9 +23,9 @@ from acphold.live.hub.attachment import Client
 from acphold.live.hub.conversation import Conversation
 from acphold.live.hub.desk import Desk
 from acphold.live.server import bounds
-from acphold.live.server.fronts import Fronted, FrontStderr
+from acphold.live.server.pool import FrontStderr, PreparedAgent
 from acphold.live.server.principals import THIS_USER, Principal
-from acphold.live.server.served_agents import ServedAgents
+from acphold.live.server.server_agents import ServerAgents
 from acphold.live.server.service import Service
 from acphold.logs import ListenerLog
 from acphold.serve_options import ServeOptions
@@ -62,9 +62,9 @@ class Place:
         self.noted = Noted()
         self.stderr = FrontStderr()
         agents = {name: self._fronted(name, kind) for name in self.agents}
-        self.served = ServedAgents(house.hub, agents, str, None, stderr=self.stderr)
+        self.served = ServerAgents(house.hub, agents, str, None, stderr=self.stderr)
 
-    def _fronted(self, name: str, kind: Callable[[AgentListener], PuppetAgent]) -> Fronted:
+    def _fronted(self, name: str, kind: Callable[[AgentListener], PuppetAgent]) -> PreparedAgent:
         def make(listener: AgentListener, _: object) -> HubAgent:
             agent = kind(listener)
             agent.key = name
@@ -72,7 +72,7 @@ class Place:
             return agent
 
         service = Service(make_agent=make, options=ServeOptions(cancel_grace=0.1))
-        return Fronted(service, 0.1, heard=self.noted if name == "b" else None)
+        return PreparedAgent(service, 0.1, heard=self.noted if name == "b" else None)
 
     @asynccontextmanager
     async def client(

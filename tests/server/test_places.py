@@ -15,7 +15,7 @@ from acp_wire.processes.place import describe_place, name_of_place, place_of
 from acphold.errors import ForbiddenError
 from acphold.live.server.methods import Asked
 from acphold.live.server.places import Places, allowed_places, set_allowed
-from acphold.live.server.principals import NEIGHBOUR, Entrance, Visitor
+from acphold.live.server.principals import LOCAL_PROCESS, Entrance, Visitor
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux tells where a process is"
@@ -52,7 +52,7 @@ async def test_only_a_process_of_the_same_place_may_do_all_that_its_user_may(
     elsewhere: str,
 ) -> None:
     places = Places(seen := Newest[str, str](2))
-    assert await places.principal_of(place_of()) is NEIGHBOUR
+    assert await places.principal_of(place_of()) is LOCAL_PROCESS
     for where in (elsewhere, None):  # the last one hides, or has gone
         outsider = await places.principal_of(where)
         assert outsider.scopes == {"watch"}
@@ -78,7 +78,7 @@ async def test_a_place_that_the_person_has_allowed_is_like_ours_until_that_is_ta
     name = name_of_place(elsewhere)
     set_allowed(name, allowed=True)
     assert allowed_places() == [name]
-    assert await places.principal_of(elsewhere) is NEIGHBOUR
+    assert await places.principal_of(elsewhere) is LOCAL_PROCESS
     assert (await places.principal_of(None)).place == "unknown"
     set_allowed(name, allowed=False)
     assert (await places.principal_of(elsewhere)).place == name

@@ -14,7 +14,7 @@ from acp_wire.transports.streams import memory_pair
 from acphold.journal.access import Scope, Share
 from acphold.journal.stores import open_journal
 from acphold.live.agents.wrapped import ProcessAgent
-from acphold.live.server.desks import Desks
+from acphold.live.server.directory import Directory
 from acphold.live.server.principals import THIS_USER, Principal
 from acphold.live.server.service import Service, attend, journal_at, open_desk
 from acphold.serve_options import ServeOptions
@@ -34,7 +34,9 @@ EVERYTHING: dict[str, Any] = {
 class Process:
     """As a process of ours: a hub, and what its agent was told."""
 
-    def __init__(self, desks: Desks, service: Service, log: Path, stack: AsyncExitStack) -> None:
+    def __init__(
+        self, desks: Directory, service: Service, log: Path, stack: AsyncExitStack
+    ) -> None:
         self._desks = desks
         self._service = service
         self._log = log

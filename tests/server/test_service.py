@@ -14,7 +14,7 @@ from acp_wire.transports.pipes import PipeTransport
 from acp_wire.transports.unix import UnixListener
 from acphold.live.server import bounds, daemon
 from tests.hub.shared import shared
-from tests.server.desks import front_desks
+from tests.server.fronts import front_desks
 
 
 async def test_a_client_that_comes_as_the_process_ends_is_not_let_in_and_sent_away(

@@ -28,7 +28,7 @@ from acphold.journal.stores import open_journal
 from acphold.live.agents.interface import AbsentAgent
 from acphold.live.hub.alerts import Activity
 from acphold.live.server.daemon import serve_journal
-from acphold.live.server.fronts import Fronted
+from acphold.live.server.pool import PreparedAgent
 from acphold.live.server.relay_protocol import AskedAgent
 from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
@@ -204,8 +204,8 @@ async def daemon_of(journal: str, services: Mapping[str, Service]) -> AsyncItera
     are their names."""
 
     @asynccontextmanager
-    async def prepare(frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
-        yield Fronted(services[frame.words[0]], linger=600)
+    async def prepare(frame: FirstFrame, stderr: int) -> AsyncIterator[PreparedAgent]:
+        yield PreparedAgent(services[frame.words[0]], linger=600)
 
     listens, stop = asyncio.Event(), asyncio.Event()
     path = own_socket()

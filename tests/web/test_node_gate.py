@@ -14,7 +14,7 @@ from acphold.errors import ConnectionLostError, JournalBusyError
 from acphold.faces.cli.command_line import Exit
 from acphold.journal.access import NODE, SCOPES, new_token
 from acphold.live.agents.capabilities import LINE, TENANT
-from acphold.live.server.principals import FAR_NEIGHBOUR
+from acphold.live.server.principals import OTHER_NODE
 from tests.cli.command_line import CommandLine
 from tests.web.in_process import Site, address, site
 
@@ -78,7 +78,7 @@ def test_a_node_says_whom_it_has_let_in_and_lends_no_files_of_its_own() -> None:
         b'{"protocolVersion":1,"clientCapabilities":{"fs":{"readTextFile":true},"terminal":true,'
         b'"_meta":{"acphold/line":true,"acphold/tenant":"alice"}}}'
     )
-    can = members(members(FAR_NEIGHBOUR.restrict_introduction(said))["clientCapabilities"])
+    can = members(members(OTHER_NODE.restrict_introduction(said))["clientCapabilities"])
     assert can.keys() == {"_meta"}
     assert members(can["_meta"]) == {LINE: b"true", TENANT: b'"alice"'}
 

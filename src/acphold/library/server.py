@@ -15,9 +15,9 @@ from acp_wire.tasks import TaskSet, end, finish, require_loop
 from acphold.journal.journal import Journal
 from acphold.library.definition import Definition, SignIn
 from acphold.library.in_process import InProcessAgent
-from acphold.live.server.desks import Desks
+from acphold.live.server.directory import Directory
 from acphold.live.server.principals import Principal
-from acphold.live.server.service import Guest, Service, attend, journal_at, open_desk
+from acphold.live.server.service import ConnectedClient, Service, attend, journal_at, open_desk
 from acphold.serve_options import AgentOptions
 
 if TYPE_CHECKING:
@@ -61,25 +61,25 @@ class Server:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._stack = AsyncExitStack()
-        self._desks: Desks | None = None
+        self._directory: Directory | None = None
         self._journal: Journal | None = None
         self._attending = TaskSet()
-        self._guests: set[Guest] = set()
+        self._clients: set[ConnectedClient] = set()
 
     async def __aenter__(self) -> Server:
         require_loop()
         journal = journal_at(self._service.journal)
-        self._desks = await self._stack.enter_async_context(open_desk(self._service, journal))
+        self._directory = await self._stack.enter_async_context(open_desk(self._service, journal))
         self._journal = journal
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        desks, self._desks, self._journal = self._desks, None, None
-        await finish(partial(self._close, desks))
+        directory, self._directory, self._journal = self._directory, None, None
+        await finish(partial(self._close, directory))
 
-    async def _close(self, desks: Desks | None) -> None:
-        if desks is not None:
-            await desks.hub.end_turns()  # while the owners of open sessions are still here
+    async def _close(self, directory: Directory | None) -> None:
+        if directory is not None:
+            await directory.hub.end_turns()  # while the owners of open sessions are still here
         await self._attending.aclose()
         await self._stack.aclose()
 
@@ -99,7 +99,7 @@ class Server:
 
         `headers` are for the coroutines of `Agent.auth`. The transport is closed at the end.
         """
-        if self._desks is None:
+        if self._directory is None:
             await transport.aclose()
             raise RuntimeError("the server is not open: use it as `async with agent.server()`")
         wants_sign_in = self._service.door is not None
@@ -109,12 +109,12 @@ class Server:
             await transport.aclose()
             raise ValueError(UNKNOWN % principal.name)
         work = attend(
-            self._desks,
+            self._directory,
             self._service,
             transport,
             principal=principal,
             headers=headers,
-            guests=self._guests,
+            clients=self._clients,
         )
         task = self._attending.start(work, "attend")
         try:
@@ -135,9 +135,9 @@ class Server:
         turns go on. They may connect again: let `admit`, or your code that calls `attend`, refuse
         them.
         """
-        found = [guest for guest in self._guests if who(guest.principal)]
-        for guest in found:
-            guest.disconnect(reason)
+        found = [client for client in self._clients if who(client.principal)]
+        for client in found:
+            client.disconnect(reason)
         return len(found)
 
     def asgi(self, admit: Admit | None = None, *, origins: Sequence[str] = ()) -> Mounted:

@@ -12,8 +12,8 @@ EXPORTS = """
     origins.kept_changes origins.why
     reading.inbox reading.json_facts reading.local_reader reading.neighbours
     reading.requests reading.rule_offers reading.server_reader reading.session_reader
-    server.alert_commands server.daemon server.desks server.far_line server.fronts server.methods
-    server.places server.positions server.principals server.reconnection server.relay_protocol
-    server.service
+    server.alert_commands server.daemon server.directory server.far_line server.methods
+    server.places server.pool server.positions server.principals server.reconnection
+    server.relay_protocol server.service
 """
 """The modules that other wings may import; nobody reaches past them."""

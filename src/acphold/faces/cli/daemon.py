@@ -59,7 +59,7 @@ from acphold.journal import stores
 from acphold.journal_location import VARIABLE, default_location
 from acphold.live.agents.interface import AbsentAgent
 from acphold.live.server.daemon import serve_journal
-from acphold.live.server.fronts import Fronted
+from acphold.live.server.pool import PreparedAgent
 from acphold.live.server.service import Service, stop_at_signals
 from acphold.serve_options import ServeOptions
 
@@ -217,7 +217,9 @@ LINGERS = {
 
 
 @asynccontextmanager
-async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
+async def prepare_front(
+    journal: str, frame: FirstFrame, stderr: int
+) -> AsyncIterator[PreparedAgent]:
     """Read a front's words, in its surroundings, for as long as its desk is there.
 
     Raises SettingsError, and AgentStartError for words that cannot be used. An agent that was begun
@@ -253,7 +255,7 @@ async def prepare_front(journal: str, frame: FirstFrame, stderr: int) -> AsyncIt
             linger = LINGERS[frame.kind] if settings.linger is None else settings.linger
             # In the next step: the desk is made in this one, and takes the agent if it is the same.
             asyncio.get_running_loop().call_soon(_let_go, frame)
-            yield Fronted(service, 0.0 if frame.is_brief else linger, heard, start.mark)
+            yield PreparedAgent(service, 0.0 if frame.is_brief else linger, heard, start.mark)
 
 
 def _let_go(frame: FirstFrame) -> None:

@@ -32,9 +32,9 @@ from acphold.live.hub.desk import Desk
 from acphold.live.server import bounds
 from acphold.live.server.admission import Admission
 from acphold.live.server.checked_params import list_request
-from acphold.live.server.desks import Desks
+from acphold.live.server.directory import Directory
 from acphold.live.server.field_rights import restrict, restrict_answer
-from acphold.live.server.methods import AnsweredBy, Asked, ServedMethod, method_of
+from acphold.live.server.methods import AnsweredBy, Asked, MethodRow, method_of
 from acphold.live.server.principals import (
     THIS_USER,
     Door,
@@ -60,12 +60,12 @@ class ClientConnection:
     """A client from its `initialize` to its end; also the hub's view of it (hub.Client).
 
     A handler answers its request itself if messages have to follow right after the answer;
-    otherwise it returns the result. The client is served at `desks`.
+    otherwise it returns the result. The client is served at `directory`.
     """
 
     def __init__(
         self,
-        desks: Desks,
+        directory: Directory,
         transport: Transport,
         *,
         limit: int = MAX_MESSAGE,
@@ -79,11 +79,11 @@ class ClientConnection:
         self._names: dict[str, str] = {}
         self.known_prompts: set[str] = set()
         self.terms: dict[str, Terms] = {}
-        self.only_joins = desks.only_joins
+        self.only_joins = directory.only_joins
         self.peer = Peer(transport, self, name="client", limit=limit, parts=bounds.MESSAGE_PARTS)
         self.send: Callable[[bytes], None] = self.peer.send
         self.drain = self.peer.drain
-        self._desks, self._hub = desks, desks.hub
+        self._directory, self._hub = directory, directory.hub
         self._desk: Desk | None = None  # the one that it came for
         self._principal = principal
         self._is_guest = principal.session_id is not None
@@ -94,17 +94,17 @@ class ClientConnection:
         self._pages: Newest[str, None] = Newest(bounds.OPEN_PAGES)
         self._introduction: Introduction = "awaited"
         self._unstable = unstable
-        entrance, remote = self._entrance, RemoteSessions(desks.hub, self, limit, attend_here)
-        opener = SessionOpener(desks, self, entrance, principal, remote)
-        requests = SessionRequests(desks, self, self.peer, entrance, opener.openings, remote)
-        methods = UnstableMethods(desks, self, opener, entrance, principal.note)
+        entrance, remote = self._entrance, RemoteSessions(directory.hub, self, limit, attend_here)
+        opener = SessionOpener(directory, self, entrance, principal, remote)
+        requests = SessionRequests(directory, self, self.peer, entrance, opener.openings, remote)
+        methods = UnstableMethods(directory, self, opener, entrance, principal.note)
         self._opener, self._requests, self._methods = opener, requests, methods
         self._index: SessionIndex | None = None
-        self._own = OwnSessions(desks.hub, entrance, self.has, are_all=desks.has_all)
+        self._own = OwnSessions(directory.hub, entrance, self.has, are_all=directory.has_all)
         self.admission = Admission(
             entrance, self._own, enter=self._enter, leave=self._leave_sessions
         )
-        processes = ProcessRequests(desks, self, entrance, self._own, principal)
+        processes = ProcessRequests(directory, self, entrance, self._own, principal)
         # Behind a door nobody is a process of ours by claiming to be one.
         refuses_processes = door is not None and not principal.vouches
         self._answering: dict[AnsweredBy, Handler] = {
@@ -212,7 +212,7 @@ class ClientConnection:
             return self._handle(request, asked)
         return self._once_in(request, asked)
 
-    def _check(self, method: ServedMethod, name: str, params: bytes) -> Asked:
+    def _check(self, method: MethodRow, name: str, params: bytes) -> Asked:
         """Read a message for its rights, and refuse it if the client may not send it; this user may
         send everything."""
         if self._principal is THIS_USER and self._entrance.door is None:
@@ -313,7 +313,7 @@ class ClientConnection:
             self._names = {"name": info.name[:most], "version": info.version[:most]}
         may = self.principal.scopes
         told = self._restrict(schema.INITIALIZE.name, params, None)
-        desk = self._desk = await self._desks.come(self.offer, self.principal, told)
+        desk = self._desk = await self._directory.come(self.offer, self.principal, told)
         if desk is None:  # it comes to each agent when it needs that one
             answer, self._unstable = capabilities.answer_without_agent(), True
             self.offer = replace(self.offer, air=None)  # a session index is that of one agent
@@ -338,7 +338,7 @@ class ClientConnection:
         if is_of_many or self.only_joins:  # the session's agent has not been introduced yet
             self._opener.introduce = self._answer_for_client
         if desk is None:
-            return self._desks.present(self._answer_for_client(answer), self.principal)
+            return self._directory.present(self._answer_for_client(answer), self.principal)
         return self._answer_for_client(answer, desk.agent)
 
     async def _greet_air(self) -> None:
@@ -392,7 +392,7 @@ class ClientConnection:
         if self._index is not None:
             return await self._index.list(request.params)
         if self._desk is None:
-            return await self._desks.page(self.principal, request.params)
+            return await self._directory.page(self.principal, request.params)
         asked = list_request(request.params)
         if self._principal.session_id is not None:
             return await self._desk.sessions.only(self._principal.session_id, self._entrance.tenant)

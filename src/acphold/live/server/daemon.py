@@ -3,7 +3,8 @@
 An editor comes through a front (`acp_wire.transports.first_frame`). Each front has a desk with an
 agent of its own, in the front's surroundings. A front that comes back in the same surroundings,
 after a reload of its editor, gets the desk that it has left. A server in front of a network comes
-through a front, too (`server.server_front`). Other processes join live sessions, and start nothing.
+through a front, too (`server.network_servers`). Other processes join live sessions, and start
+nothing.
 
 An agent whose front has gone ends once nobody has needed it for a while: no client, turn or
 question. The daemon ends when it has no desk and no client.
@@ -33,9 +34,9 @@ from acphold.live.agents.interface import AbsentAgent
 from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
-from acphold.live.server.desks import Desks
-from acphold.live.server.fronts import Fronted, FrontStderr, Kept, KeptDesks, Prepare
+from acphold.live.server.directory import Directory
 from acphold.live.server.places import Places
+from acphold.live.server.pool import FrontStderr, Pool, Pooled, Prepare, PreparedAgent
 from acphold.live.server.principals import Principal
 from acphold.live.server.relay_protocol import read_relayed
 from acphold.live.server.service import Addresses, Service, attend, journal_at, new_desk, refuse
@@ -43,7 +44,7 @@ from acphold.logs import heard_by
 from acphold.version import __version__
 
 if TYPE_CHECKING:  # late: see below
-    from acphold.live.server.server_front import ServerFronts
+    from acphold.live.server.network_servers import NetworkServers
 
 log = logging.getLogger(__name__)
 
@@ -86,11 +87,11 @@ async def serve_journal(
         addresses = Addresses(journal, note)
 
         async def join(transport: Transport, principal: Principal) -> None:
-            await attend(Desks(joining), service, transport, principal=principal)
+            await attend(Directory(joining), service, transport, principal=principal)
 
-        kept = KeptDesks(hub, prepare, called, addresses, join)
+        pool = Pool(hub, prepare, called, addresses, join)
         places = Places(hub.places)
-        desks = FrontDesks(kept, places)
+        fronts = Fronts(pool, places)
 
         async def attend_process(transport: Transport, place: str | None) -> None:
             principal = await places.principal_of(place)
@@ -98,62 +99,62 @@ async def serve_journal(
             if relayed is None or principal.place:
                 await join(transport, principal)
             else:
-                await desks.servers.attend_relayed(relayed, transport)
+                await fronts.servers.attend_relayed(relayed, transport)
 
         async with (
             hub.open(),
-            listening(path, attend_process, addresses.listen_at, desks) as listener,
+            listening(path, attend_process, addresses.listen_at, fronts) as listener,
         ):
             ready()
-            idle = _wait_until_idle(desks, kept, listener, stays=stays)
+            idle = _wait_until_idle(fronts, pool, listener, stays=stays)
             await first_of(idle, stop.wait())
             await finish(hub.end_turns)
-            await kept.aclose()
+            await pool.aclose()
     finally:
         await finish(journal.aclose)
 
 
 async def _wait_until_idle(
-    desks: FrontDesks, kept: KeptDesks, listener: UnixListener, *, stays: bool
+    fronts: Fronts, pool: Pool, listener: UnixListener, *, stays: bool
 ) -> None:
     """Wait until nobody has needed us for a moment, unless this `stays`, or another process shall
     be in our place; then accept no more clients."""
     if stays:
-        await desks.yielding.wait()
-    while not desks.yielding.is_set():
-        await first_of(kept.wait_until_none(), desks.yielding.wait())
-        if not desks.yielding.is_set():
+        await fronts.yielding.wait()
+    while not fronts.yielding.is_set():
+        await first_of(pool.wait_until_none(), fronts.yielding.wait())
+        if not fronts.yielding.is_set():
             await asyncio.sleep(bounds.DAEMON_IDLE_SECONDS)
-            if not (listener.is_attending or kept):
+            if not (listener.is_attending or pool):
                 break
     # In the same step as the check: a client just accepted must not be disconnected.
     listener.stop()
 
 
-class FrontDesks:
-    """The desks of the fronts of a hub."""
+class Fronts:
+    """Serves the fronts of a daemon: editors at desks of their own, and servers."""
 
-    def __init__(self, kept: KeptDesks, places: Places) -> None:
+    def __init__(self, pool: Pool, places: Places) -> None:
         self.yielding = asyncio.Event()
-        self._hub = kept.hub
-        self._servers: ServerFronts | None = None
+        self._hub = pool.hub
+        self._servers: NetworkServers | None = None
         self._places = places
-        self._kept = kept
+        self._pool = pool
 
     @property
-    def servers(self) -> ServerFronts:
-        """Those of the fronts that are of servers."""
+    def servers(self) -> NetworkServers:
+        """Those of the fronts that are servers."""
         if self._servers is None:
-            from acphold.live.server.server_front import ServerFronts  # an editor needs none
+            from acphold.live.server.network_servers import NetworkServers  # an editor needs none
 
-            self._servers = ServerFronts(self._kept)
+            self._servers = NetworkServers(self._pool)
         return self._servers
 
     def yields_to(self, front: Front) -> bool:
         """Return True once this process makes room: it is of an older release than the front, or
         its files were replaced, and nobody needs it. One that is needed serves on."""
         has_editors = any(front.frame.kind != SERVER for front in self._hub.fronts)
-        if not (has_editors or self._kept.are_needed or self.yielding.is_set()):
+        if not (has_editors or self._pool.are_needed or self.yielding.is_set()):
             is_newer = release_parts(front.frame.release) > release_parts(__version__)
             if is_newer or is_replaced():
                 log.warning("making room for release %s", front.frame.release)
@@ -171,10 +172,10 @@ class FrontDesks:
                 await self.servers.attend(front)
                 return
             make = partial(self._make, front.frame)
-            desk = await self._kept.open(front, FrontDesk, front.frame.identity, make)
+            desk = await self._pool.open(front, EditorDesk, front.frame.identity, make)
             try:
-                with heard_by(desk.fronted.heard):
-                    serving = attend(Desks(desk.desk), desk.fronted.service, front.transport)
+                with heard_by(desk.prepared.heard):
+                    serving = attend(Directory(desk.desk), desk.prepared.service, front.transport)
                     await first_of(serving, desk.desk.closed.wait())
             finally:
                 desk.take_leave()
@@ -185,27 +186,27 @@ class FrontDesks:
             front.is_refused = True
             if front.frame.kind != SERVER:  # that one says it itself
                 StderrRelay(front.stderr).pass_on(f"acphold wrap: {visible(str(exc))}\n".encode())
-            await refuse(front.transport, exc, self._kept.ending)
+            await refuse(front.transport, exc, self._pool.ending)
         finally:
             self._hub.fronts.discard(front)
 
     @asynccontextmanager
-    async def _make(self, frame: FirstFrame, stderr: FrontStderr) -> AsyncIterator[FrontDesk]:
+    async def _make(self, frame: FirstFrame, stderr: FrontStderr) -> AsyncIterator[EditorDesk]:
         """Open the desk of a front for the block."""
-        async with self._kept.prepare(frame, stderr.descriptor) as fronted:
-            with heard_by(fronted.heard):
+        async with self._pool.prepare(frame, stderr.descriptor) as prepared:
+            with heard_by(prepared.heard):
                 its = None if frame.is_brief else frame.surroundings
-                desk = new_desk(self._hub, fronted.service, its)
+                desk = new_desk(self._hub, prepared.service, its)
             async with aclosing(desk):
-                yield FrontDesk(frame, fronted, desk, stderr=stderr)
+                yield EditorDesk(frame, prepared, desk, stderr=stderr)
 
 
-class FrontDesk(Kept, eq=False):
+class EditorDesk(Pooled, eq=False):
     """The desk of one front, or of those that came back to it one after the other."""
 
     what: ClassVar = "the desk of an editor"
     frame: FirstFrame
-    fronted: Fronted
+    prepared: PreparedAgent
     desk: Desk
 
     @property
@@ -229,7 +230,7 @@ class FrontDesk(Kept, eq=False):
         this process is of files that were replaced."""
         loop = asyncio.get_running_loop()
         since = loop.time()
-        linger = self.fronted.linger
+        linger = self.prepared.linger
         while True:
             if not self.left.is_set():
                 await self.left.wait()

@@ -55,7 +55,7 @@ class NoMembers(Struct, rename="camel"):
     session_id: str = ""
 
 
-class ServedMethod(Struct, frozen=True):
+class MethodRow(Struct, frozen=True):
     """A method: its wire name, the scopes that it needs, and who answers.
 
     The members of `params` need no more than that; all others need `manage`
@@ -84,7 +84,7 @@ class Asked(Struct, frozen=True, gc=False):
     """
 
     name: str
-    method: ServedMethod
+    method: MethodRow
     session_id: str | None = None
     needs: tuple[Scope, ...] = ()
 
@@ -102,7 +102,7 @@ class Asked(Struct, frozen=True, gc=False):
 
 
 _KNOWN: Final = (
-    ServedMethod(
+    MethodRow(
         schema.INITIALIZE.name,
         (),
         "introduction",
@@ -110,77 +110,71 @@ _KNOWN: Final = (
         before_initialize=True,
         before_entry=True,
     ),
-    ServedMethod(
+    MethodRow(
         schema.AUTHENTICATE.name,
         by="entrance",
         params=schema.AUTHENTICATE.params,
         before_entry=True,
         changes_terms=True,
     ),
-    ServedMethod(
-        schema.LOGOUT.name, by="entrance", params=schema.LOGOUT.params, changes_terms=True
-    ),
-    ServedMethod(extensions.SET_PROVIDER, changes_terms=True),
-    ServedMethod(extensions.DISABLE_PROVIDER, changes_terms=True),
-    ServedMethod(
-        schema.NEW_SESSION.name, ("manage", "prompt"), "opener", schema.NEW_SESSION.params
-    ),
-    ServedMethod(schema.LOAD_SESSION.name, ("watch",), "opener", schema.LOAD_SESSION.params),
-    ServedMethod(schema.RESUME_SESSION.name, ("watch",), "opener", schema.RESUME_SESSION.params),
-    ServedMethod(FORK_SESSION.name, by="journal", params=FORK_SESSION.params),
-    ServedMethod(schema.LIST_SESSIONS.name, ("watch",), "list", air.ListRequest),
-    ServedMethod(schema.PROMPT.name, ("prompt",), "prompt", schema.PROMPT.params),
-    ServedMethod(
+    MethodRow(schema.LOGOUT.name, by="entrance", params=schema.LOGOUT.params, changes_terms=True),
+    MethodRow(extensions.SET_PROVIDER, changes_terms=True),
+    MethodRow(extensions.DISABLE_PROVIDER, changes_terms=True),
+    MethodRow(schema.NEW_SESSION.name, ("manage", "prompt"), "opener", schema.NEW_SESSION.params),
+    MethodRow(schema.LOAD_SESSION.name, ("watch",), "opener", schema.LOAD_SESSION.params),
+    MethodRow(schema.RESUME_SESSION.name, ("watch",), "opener", schema.RESUME_SESSION.params),
+    MethodRow(FORK_SESSION.name, by="journal", params=FORK_SESSION.params),
+    MethodRow(schema.LIST_SESSIONS.name, ("watch",), "list", air.ListRequest),
+    MethodRow(schema.PROMPT.name, ("prompt",), "prompt", schema.PROMPT.params),
+    MethodRow(
         schema.CANCEL.name, ("prompt",), "session", schema.CANCEL.params, is_notification=True
     ),
-    ServedMethod(schema.CLOSE_SESSION.name, ("prompt",), "session", schema.CLOSE_SESSION.params),
-    ServedMethod(schema.DELETE_SESSION.name, by="deletion", params=schema.DELETE_SESSION.params),
-    ServedMethod(
-        schema.SET_SESSION_MODE.name, ("answer",), "session", schema.SET_SESSION_MODE.params
-    ),
-    ServedMethod(
+    MethodRow(schema.CLOSE_SESSION.name, ("prompt",), "session", schema.CLOSE_SESSION.params),
+    MethodRow(schema.DELETE_SESSION.name, by="deletion", params=schema.DELETE_SESSION.params),
+    MethodRow(schema.SET_SESSION_MODE.name, ("answer",), "session", schema.SET_SESSION_MODE.params),
+    MethodRow(
         schema.SET_SESSION_CONFIG_OPTION.name,
         ("answer",),
         "session",
         schema.SET_SESSION_CONFIG_OPTION.params,
     ),
-    ServedMethod(
+    MethodRow(
         QUEUE_METHOD,
         ("watch",),
         "session",
         extensions.QueueRequest,
         special=("change", ("watch", "prompt")),
     ),
-    ServedMethod(extensions.STEERING, ("prompt",), params=extensions.SteeringRequest),
-    ServedMethod(
+    MethodRow(extensions.STEERING, ("prompt",), params=extensions.SteeringRequest),
+    MethodRow(
         extensions.FORK_METHOD,
         by="journal",
         params=extensions.CopyRequest,
         special=("files", ("files",)),
     ),
-    ServedMethod(air.SET_TITLE, by="journal", params=air.RenameRequest),
-    ServedMethod(air.RENAME, by="journal", params=air.RenameRequest),
-    ServedMethod(ARCHIVE_SESSION.name, by="journal"),
-    ServedMethod(air.DRAFT_UNARCHIVE, by="journal"),
-    ServedMethod(air.ARCHIVE, by="journal"),
-    ServedMethod(air.UNARCHIVE, by="journal"),
-    ServedMethod(air.STATUS, by="journal"),
-    ServedMethod(air.BATCH_GET, ("watch",), "index", air.BatchGetRequest),
-    ServedMethod(air.SUBSCRIBE, ("watch",), "index", air.SubscribeRequest),
-    ServedMethod(air.UNSUBSCRIBE, ("watch",), "index", air.UnsubscribeRequest),
-    ServedMethod(PRESENCE, ("watch",), "process", before_initialize=True, before_entry=True),
-    ServedMethod(CHANGED, by="process", before_initialize=True, before_entry=True),
-    ServedMethod(STOP, by="process", before_initialize=True, before_entry=True),
-    ServedMethod(SIGNED_IN, ("manage", "prompt"), "process", before_entry=True),
+    MethodRow(air.SET_TITLE, by="journal", params=air.RenameRequest),
+    MethodRow(air.RENAME, by="journal", params=air.RenameRequest),
+    MethodRow(ARCHIVE_SESSION.name, by="journal"),
+    MethodRow(air.DRAFT_UNARCHIVE, by="journal"),
+    MethodRow(air.ARCHIVE, by="journal"),
+    MethodRow(air.UNARCHIVE, by="journal"),
+    MethodRow(air.STATUS, by="journal"),
+    MethodRow(air.BATCH_GET, ("watch",), "index", air.BatchGetRequest),
+    MethodRow(air.SUBSCRIBE, ("watch",), "index", air.SubscribeRequest),
+    MethodRow(air.UNSUBSCRIBE, ("watch",), "index", air.UnsubscribeRequest),
+    MethodRow(PRESENCE, ("watch",), "process", before_initialize=True, before_entry=True),
+    MethodRow(CHANGED, by="process", before_initialize=True, before_entry=True),
+    MethodRow(STOP, by="process", before_initialize=True, before_entry=True),
+    MethodRow(SIGNED_IN, ("manage", "prompt"), "process", before_entry=True),
 )
 
 METHODS: Final = {it.name: it for it in _KNOWN}
 """The methods with a row, by wire name."""
 
-UNKNOWN: Final = ServedMethod("")
+UNKNOWN: Final = MethodRow("")
 """The row of any other."""
 
 
-def method_of(name: str) -> ServedMethod:
+def method_of(name: str) -> MethodRow:
     """Return the row of a method."""
     return METHODS.get(name, UNKNOWN)

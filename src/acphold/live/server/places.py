@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from acp_wire.newest import Newest
 from acp_wire.processes.place import describe_place, name_of_place, place_of
 from acp_wire.transports.runtime_folder import state_folder, write_private
-from acphold.live.server.principals import NEIGHBOUR, OUTSIDER, Principal
+from acphold.live.server.principals import LOCAL_PROCESS, OTHER_PLACE, Principal
 
 log = logging.getLogger(__name__)
 
@@ -71,11 +71,11 @@ class Places:
     async def principal_of(self, place: str | None) -> Principal:
         """Return who a process in this place is; None for one that has gone, or hides."""
         if self.is_ours(place):
-            return NEIGHBOUR
+            return LOCAL_PROCESS
         name = "" if place is None else await asyncio.to_thread(name_of_place, place)
         if name and name in allowed_places():
-            return NEIGHBOUR
+            return LOCAL_PROCESS
         if name and place is not None:
             self._seen[name] = describe_place(place, self._own or "")
         log.warning("a process of another sandbox or container, %s, only looks", name or UNKNOWN)
-        return replace(OUTSIDER, place=name or UNKNOWN)
+        return replace(OTHER_PLACE, place=name or UNKNOWN)

@@ -177,16 +177,16 @@ class Principal(Struct, frozen=True, kw_only=True):
 THIS_USER: Final = Principal(name="this user", sees_all=True)
 """The editor that started us, or another program at the end of our pipe."""
 
-NEIGHBOUR: Final = Principal(name="a process of this user", vouches=True, sees_all=True)
+LOCAL_PROCESS: Final = Principal(name="a process of this user", vouches=True, sees_all=True)
 """A peer on the Unix socket; the kernel guarantees that it is of our user. A process of ours may
 report there whom it has admitted itself."""
 
-OUTSIDER: Final = replace(
-    NEIGHBOUR, name="a process of another place", scopes=frozenset({"watch"}), place="unknown"
+OTHER_PLACE: Final = replace(
+    LOCAL_PROCESS, name="a process of another place", scopes=frozenset({"watch"}), place="unknown"
 )
 """The same in another place, such as a sandbox: see `server.places`."""
 
-FAR_NEIGHBOUR: Final = Principal(
+OTHER_NODE: Final = Principal(
     name="a process of another node", is_here=False, vouches=True, sees_all=True
 )
 """The same on another machine, or reached that way, with a token of the nodes."""

@@ -17,7 +17,7 @@ from acphold.live.hub.attachment import Client
 from acphold.live.reading import neighbours
 from acphold.live.reading.neighbours import EditorFront, LiveSession
 from acphold.live.server.checked_params import session_id_of
-from acphold.live.server.desks import Desks
+from acphold.live.server.directory import Directory
 from acphold.live.server.methods import Asked
 from acphold.live.server.principals import Entrance, OwnSessions, Principal
 
@@ -25,7 +25,7 @@ from acphold.live.server.principals import Entrance, OwnSessions, Principal
 class ProcessRequests(Struct, eq=False):
     """Those of one client, which came as `_came_as`."""
 
-    _desks: Desks
+    _directory: Directory
     _client: Client
     _entrance: Entrance
     _own: OwnSessions
@@ -39,10 +39,10 @@ class ProcessRequests(Struct, eq=False):
             case neighbours.CHANGED:
                 await self._on_changed(request.params)
             case neighbours.SIGNED_IN if self._entrance.principal.sees_all:
-                async with self._desks.of(request, None, self._client.scopes_in("")) as desk:
+                async with self._directory.of(request, None, self._client.scopes_in("")) as desk:
                     await desk.on_sign_in_outside()
             case neighbours.STOP if self._is_ours:
-                await self._desks.hub.stop_agent(session_id_of(request.params))
+                await self._directory.hub.stop_agent(session_id_of(request.params))
             case other:
                 raise MethodNotFoundError(other)
         return b"{}"
@@ -54,7 +54,7 @@ class ProcessRequests(Struct, eq=False):
         return came.vouches and came.is_here and not came.place
 
     def _presence(self) -> bytes:
-        principal, hub = self._entrance.principal, self._desks.hub
+        principal, hub = self._entrance.principal, self._directory.hub
         live = [
             LiveSession(
                 conversation.id,
@@ -88,7 +88,7 @@ class ProcessRequests(Struct, eq=False):
         return neighbours.answer(hub.agents, live, fronts, places, self._came_as.place)
 
     async def _on_changed(self, params: bytes) -> None:
-        session_id, hub = session_id_of(params), self._desks.hub
+        session_id, hub = session_id_of(params), self._directory.hub
         await self._own.require(Asked.read(schema.LOAD_SESSION.name, params))
         await hub.look_at(session_id)
         archived = {b"true": True, b"false": False}.get(members(params).get("archived", b""))

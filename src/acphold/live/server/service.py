@@ -35,9 +35,9 @@ from acphold.live.hub.desk import Desk
 from acphold.live.hub.hub import Hub
 from acphold.live.server import bounds
 from acphold.live.server.connection import ClientConnection
-from acphold.live.server.desks import Desks
+from acphold.live.server.directory import Directory
 from acphold.live.server.places import Places
-from acphold.live.server.principals import NEIGHBOUR, THIS_USER, Door, Principal
+from acphold.live.server.principals import LOCAL_PROCESS, THIS_USER, Door, Principal
 from acphold.live.server.remote_sessions import AttendHere
 from acphold.serve_options import ServeOptions
 
@@ -100,12 +100,12 @@ async def serve(
         log.error("%s", exc)
         await refuse(transport, exc, stop)
         return
-    async with open_desk(service, journal) as desks:
-        await attend(desks, service, transport, stop, introduction=introduction)
+    async with open_desk(service, journal) as directory:
+        await attend(directory, service, transport, stop, introduction=introduction)
 
 
 @asynccontextmanager
-async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desks]:
+async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Directory]:
     """Run a hub with one desk for the block; other processes of this user may connect to it over a
     socket.
 
@@ -113,16 +113,16 @@ async def open_desk(service: Service, journal: Journal) -> AsyncIterator[Desks]:
     """
     try:
         hub = Hub(journal)
-        desks = Desks(new_desk(hub, service))
+        directory = Directory(new_desk(hub, service))
         places = Places(hub.places)
 
-        async def attend_neighbour(transport: Transport, place: str | None) -> None:
+        async def attend_process(transport: Transport, place: str | None) -> None:
             principal = await places.principal_of(place)
-            await attend(desks, service, transport, principal=principal)
+            await attend(directory, service, transport, principal=principal)
 
-        shared = reachable(journal, attend_neighbour) if service.share else nullcontext()
+        shared = reachable(journal, attend_process) if service.share else nullcontext()
         async with hub.open(), shared:
-            yield desks
+            yield directory
             await finish(hub.end_turns)  # other clients may still be here
     finally:
         await finish(journal.aclose)
@@ -144,7 +144,7 @@ EXPIRED = "your access has expired; renew it and connect again"
 UNSHARED = "less is shared with you than before; connect again for what is left"
 
 
-class Guest:
+class ConnectedClient:
     """A connected client, for code that may have to disconnect it."""
 
     def __init__(self, connection: ClientConnection, transport: Transport) -> None:
@@ -186,7 +186,7 @@ class Guest:
 
 
 async def attend(
-    desks: Desks,
+    directory: Directory,
     service: Service,
     transport: Transport,
     stop: asyncio.Event | None = None,
@@ -194,7 +194,7 @@ async def attend(
     principal: Principal = THIS_USER,
     headers: Mapping[str, str] | None = None,
     limit: int | None = None,
-    guests: set[Guest] | None = None,
+    clients: set[ConnectedClient] | None = None,
     introduction: bytes | None = None,
     attend_here: AttendHere | None = None,
 ) -> None:
@@ -203,49 +203,49 @@ async def attend(
     `introduction` are the params of its `initialize`, if that was answered before. `headers` are
     those of its HTTP request, if there was one. `limit` is the longest message that
     it may send, in bytes, if that is less than the service accepts. Meanwhile it is one of the
-    `guests`, which can be disconnected. `attend_here` attends its lines that lead here.
+    `clients`, which can be disconnected. `attend_here` attends its lines that lead here.
 
     With `stop` this process exists only for this client: its end, or `stop`, ends all turns. Before
     a task without `stop` is cancelled, end the turns.
     """
     connection = ClientConnection(
-        desks,
+        directory,
         transport,
         limit=service.options.max_message if limit is None else limit,
         unstable=service.options.unstable,
         principal=principal,
         door=service.door,
         headers=headers,
-        attend_here=attend_here or partial(attend, desks, service, principal=NEIGHBOUR),
+        attend_here=attend_here or partial(attend, directory, service, principal=LOCAL_PROCESS),
     )
     stopped = stop or asyncio.Event()
-    guest = Guest(connection, transport)
-    if guests is not None:
-        guests.add(guest)
+    client = ConnectedClient(connection, transport)
+    if clients is not None:
+        clients.add(client)
     try:
-        await desks.hub.opening.enter()
+        await directory.hub.opening.enter()
         if introduction is not None:
             await connection.introduce(introduction)
         async with connected(connection.peer) as pump:
-            guest.expire()
+            client.expire()
             try:
-                must_go = guest.disconnected.wait(), connection.admission.lost_access.wait()
+                must_go = client.disconnected.wait(), connection.admission.lost_access.wait()
                 await first_of(pump, stopped.wait(), *must_go)
                 if connection.admission.lost_access.is_set():
-                    guest.disconnect(UNSHARED)
+                    client.disconnect(UNSHARED)
                 if pump.done():
                     answers = connection.peer.finish(bounds.LAST_ANSWERS_SECONDS, but=PROMPT.name)
                     await first_of(answers, stopped.wait())
                     connection.detach()
                 if stop is not None:
-                    await desks.hub.end_turns()
+                    await directory.hub.end_turns()
             finally:
                 if stop is not None or not pump.done():
                     connection.dismiss()
     finally:
-        guest.close()
-        if guests is not None:
-            guests.discard(guest)
+        client.close()
+        if clients is not None:
+            clients.discard(client)
         await finish(connection.aclose)
 
 

@@ -56,7 +56,7 @@ from acphold.live.hub.router import Asker
 from acphold.live.lines.line import OpenSession
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import OpenRequest, read_setup
-from acphold.live.server.desks import Desks
+from acphold.live.server.directory import Directory
 from acphold.live.server.open_params import READS, RESUMING, OpenParams
 from acphold.live.server.positions import (
     AFTER,
@@ -207,7 +207,7 @@ class SessionOpener(Struct, eq=False):
     `introduce` makes its introduction of the agent's answer to `initialize`.
     """
 
-    _desks: Desks
+    _directory: Directory
     _client: Client
     _entrance: Entrance
     _principal: Principal
@@ -241,7 +241,7 @@ class SessionOpener(Struct, eq=False):
             self._in_progress.discard(request)
 
     async def new(self, request: Request) -> None:
-        async with self._desks.of(request, None, self._client.scopes_in("")) as desk:
+        async with self._directory.of(request, None, self._client.scopes_in("")) as desk:
             await self.make(desk, request)
 
     async def make(self, desk: Desk, request: Request, fork_of: str | None = None) -> None:
@@ -300,7 +300,7 @@ class SessionOpener(Struct, eq=False):
         async with self.openings.track(session_id, request):
             read = session_id in reading
             try:
-                found = await self._desks.find(session_id, asked)
+                found = await self._directory.find(session_id, asked)
                 is_held = found.refusal is not None and found.chosen is None
                 if not (asked.reads or (is_held and self._client.offer.watches)):
                     reading.discard(session_id)
@@ -308,12 +308,12 @@ class SessionOpener(Struct, eq=False):
                     reading.add(session_id)
                 scopes = self._client.scopes_in(session_id)
                 agent = found.agent_for(scopes)
-                if self._desks.are_many:
+                if self._directory.are_many:
                     if "prompt" not in scopes:  # once it may, it has to say that it continues it
                         reading.add(session_id)
                     asked = asked.naming(agent)
                     request.params = asked.params
-                async with self._desks.at(request, agent, scopes, found.name) as desk:
+                async with self._directory.at(request, agent, scopes, found.name) as desk:
                     if "manage" not in scopes:
                         said, left_out = asked.restrict(scopes)
                         cwd, additional_directories = await desk.folders(session_id)
@@ -377,7 +377,7 @@ class SessionOpener(Struct, eq=False):
             result = self.answer(conversation.load_result, conversation, attachment)
             if said.after is not None and said.answered:  # report which of them were accepted
                 ids = {*said.answered[: bounds.SENT_PROMPTS]}
-                journal = self._desks.hub.journal
+                journal = self._directory.hub.journal
                 accepted = await find_accepted(journal, conversation.id, ids, said.after)
                 result = with_meta(result, ANSWERED, encode(accepted))
             if wanted.after == 0:
@@ -396,7 +396,7 @@ class SessionOpener(Struct, eq=False):
         had one that is not that of the list; and to AIR, that this is the end."""
         session, frames = conversation.session, Frames(conversation.id, self._client.offer)
         if (told := session.attributes.updated_at) is not None:
-            hub = self._desks.hub
+            hub = self._directory.hub
             at = hub.time_of(await hub.journal.session(conversation.id))
             if at != milliseconds(told):
                 self._client.send(frames.aside(time_update(at)))
@@ -413,14 +413,14 @@ class SessionOpener(Struct, eq=False):
         """
         session_id, after = wanted.session_id, wanted.after
         if after is None:  # it must not miss an entry from now on, even if the owner ends at once
-            after = (await self._desks.hub.journal.session(session_id)).last_seq
+            after = (await self._directory.hub.journal.session(session_id)).last_seq
         opening = OpenSession(wanted.request.params, after, wanted.said.lineage)
         if held is not None:
             await self.remote.reach(held)
         if not self.remote.has(session_id):
             return False
         await self.remote.open(wanted.request, session_id, opening)
-        agent = (await self._desks.hub.journal.session(session_id)).agent
+        agent = (await self._directory.hub.journal.session(session_id)).agent
         self.openings.elsewhere[session_id] = agent
         if "mcpServers" in wanted.asked.left_out and self.remote.has(session_id):
             self._tell_of_servers(session_id)
@@ -429,7 +429,7 @@ class SessionOpener(Struct, eq=False):
     async def setup(self, desk: Desk, kind: type[OpenRequest], asked: OpenParams) -> Setup:
         """Return the setup in the params of a request that opens a session; raises
         InvalidParamsError."""
-        are_many = self._desks.are_many
+        are_many = self._directory.are_many
         scopes = self._client.scopes_in(asked.session_id or "")
         joins = "manage" not in scopes
         watches = self._client.offer.watches
@@ -450,7 +450,7 @@ class SessionOpener(Struct, eq=False):
             tenant=self._entrance.tenant or "",
             introduction=self.introduction,
             is_listed_elsewhere=in_front is not None
-            and in_front == await identity(self._desks.hub.journal),
+            and in_front == await identity(self._directory.hub.journal),
             stays=are_many and not is_moved and "prompt" in scopes,
             moves=is_moved or not (joins or watches),
             joins=joins,
@@ -490,7 +490,7 @@ class SessionOpener(Struct, eq=False):
             opened = OpenSession(setup.params, told, lineage)
             is_line = self._client.offer.is_line
             leaving = self._client.hang_up() if is_line else self._follow(conversation.id, opened)
-            self._desks.hub.undoing.start(leaving, "follow session")
+            self._directory.hub.undoing.start(leaving, "follow session")
 
         attachment.on_moved = follow
         conversation.open_to(attachment)
@@ -501,7 +501,7 @@ class SessionOpener(Struct, eq=False):
         otherwise the two would take it from each other for ever."""
         await self.openings.wait(session_id)
         try:
-            owner = other_owner(await self._desks.hub.journal.owner(session_id))
+            owner = other_owner(await self._directory.hub.journal.owner(session_id))
         except errors.AcpError as exc:
             log.warning("cannot find the owner of session %s: %s", session_id, exc)
             return
@@ -511,9 +511,9 @@ class SessionOpener(Struct, eq=False):
 
     def is_open(self, session_id: str) -> bool:
         """Return True if the client has the session open, here or at its owner."""
-        if not self._desks.hub.holds(session_id):
+        if not self._directory.hub.holds(session_id):
             return self.remote.has(session_id)
-        session = self._desks.hub.conversation(session_id).session
+        session = self._directory.hub.conversation(session_id).session
         return session.attachments.find(self._client) is not None
 
     # -- answers --------------------------------------------------------------------------

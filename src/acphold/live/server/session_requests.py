@@ -32,7 +32,7 @@ from acphold.live.hub.router import Asker
 from acphold.live.hub.terms_in_use import TermsChange, require_known_terms, require_own_terms
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import check_words, prompt_in, queue_request, session_id_of
-from acphold.live.server.desks import Desks
+from acphold.live.server.directory import Directory
 from acphold.live.server.methods import Asked, method_of
 from acphold.live.server.positions import Sent, find_sent, find_sent_in_meta, without_position
 from acphold.live.server.principals import Entrance
@@ -49,7 +49,7 @@ class SessionRequests(Struct, eq=False):
     requests go to the agent itself. `_in_order` is held while a repeated prompt is looked up in the
     journal."""
 
-    _desks: Desks
+    _directory: Directory
     _client: Client
     _peer: Peer
     _entrance: Entrance
@@ -82,7 +82,7 @@ class SessionRequests(Struct, eq=False):
             if not request.is_answered:
                 self._remote.ask(session_id, request)
             return
-        conversation = self._desks.conversation(session_id, request)
+        conversation = self._directory.conversation(session_id, request)
         self._check_terms(conversation)
         sent = find_sent_in_meta(meta)
 
@@ -122,7 +122,7 @@ class SessionRequests(Struct, eq=False):
     def _check_terms(self, conversation: Conversation) -> None:
         """Refuse to say anything to an agent on other terms than the client's: TermsDifferError."""
         if self._client.terms:
-            require_own_terms(self._client, conversation, self._desks.opened)
+            require_own_terms(self._client, conversation, self._directory.opened)
 
     def _check_words_elsewhere(self, session_id: str, method: str, params: bytes) -> None:
         """The same, for whatever says something in a session that is live in another process."""
@@ -140,7 +140,7 @@ class SessionRequests(Struct, eq=False):
 
     def _check_terms_in(self, session_id: str) -> None:
         """The same, for a session that may not be live."""
-        if (conversation := self._desks.hub.live.get(session_id)) is not None:
+        if (conversation := self._directory.hub.live.get(session_id)) is not None:
             self._check_terms(conversation)
             require_known_terms(conversation)
 
@@ -170,7 +170,7 @@ class SessionRequests(Struct, eq=False):
         """Handle a prompt that its client has sent before: begin it if it never arrived here,
         otherwise answer it."""
         async with self._in_order:
-            journal, after = self._desks.hub.journal, sent.after or 0
+            journal, after = self._directory.hub.journal, sent.after or 0
             ended = await end_of_sent(journal, conversation.id, sent.id, after)
             if self._join(conversation, request, sent):  # it has arrived meanwhile
                 return
@@ -192,7 +192,7 @@ class SessionRequests(Struct, eq=False):
 
     async def cancel(self, params: bytes) -> None:
         """Handle `session/cancel`, for one prompt if the params name it."""
-        session_id, hub = session_id_of(params), self._desks.hub
+        session_id, hub = session_id_of(params), self._directory.hub
         self._openings.cancel(session_id)
         self._refuse_reader(session_id, schema.CANCEL.name, params)
         if self._remote.has(session_id):
@@ -215,7 +215,7 @@ class SessionRequests(Struct, eq=False):
         else:
             check_words(method, params)
             self._check_terms_in(session_id or "")
-            desk = self._desks.hub.desk_of(session_id or "") or self._desks.opened
+            desk = self._directory.hub.desk_of(session_id or "") or self._directory.opened
             if desk is None:  # a notification starts no agent
                 raise errors.UnknownSessionError(session_id or "")
             await desk.router.tell(method, params, session_id, self._client)
@@ -238,18 +238,18 @@ class SessionRequests(Struct, eq=False):
         match request.method:
             case schema.CLOSE_SESSION.name:
                 await self._openings.abandon(session_id)
-                await self._desks.hub.close(session_id, client)
+                await self._directory.hub.close(session_id, client)
                 request.answer(b"{}")
             case schema.DELETE_SESSION.name:
                 owner: Whose = Free(0)
                 with suppress(errors.UnknownSessionError):  # one that only the agent has
-                    owner = await self._desks.hub.journal.owner(session_id)
-                async with self._desks.of(request, session_id, client.scopes_in("")) as desk:
+                    owner = await self._directory.hub.journal.owner(session_id)
+                async with self._directory.of(request, session_id, client.scopes_in("")) as desk:
                     await desk.delete(session_id, client)
                 await tell_owner(owner, session_id)  # it notifies the clients there
                 request.answer(b"{}")
             case schema.SET_SESSION_MODE.name | schema.SET_SESSION_CONFIG_OPTION.name as method:
-                conversation = self._desks.conversation(session_id, request)
+                conversation = self._directory.conversation(session_id, request)
                 author = conversation.session.attachments.of(client)
                 is_mode = method == schema.SET_SESSION_MODE.name
                 set_ = conversation.set_mode if is_mode else conversation.set_config_option
@@ -259,7 +259,7 @@ class SessionRequests(Struct, eq=False):
                     lambda result: request.answer(as_readable(result, client)),
                 )
             case capabilities.QUEUE_METHOD:
-                conversation = self._desks.conversation(session_id, request)
+                conversation = self._directory.conversation(session_id, request)
                 request.answer(await self._queue(conversation, request.params))
             case _:
                 check_words(request.method, request.params)
@@ -267,7 +267,7 @@ class SessionRequests(Struct, eq=False):
                 scopes = client.scopes_in(session_id)
                 if not changes_terms:
                     self._check_terms_in(session_id)
-                async with self._desks.of(request, named, scopes, acts=True) as desk:
+                async with self._directory.of(request, named, scopes, acts=True) as desk:
 
                     def reply(result: bytes) -> None:
                         if method_of(request.method).by == "entrance":

@@ -35,7 +35,7 @@ from acphold.live.hub.attachment import Client
 from acphold.live.hub.desk import Desk
 from acphold.live.reading.neighbours import tell_owner
 from acphold.live.server.checked_params import decode_params, require_absolute, session_id_of
-from acphold.live.server.desks import Desks
+from acphold.live.server.directory import Directory
 from acphold.live.server.open_params import OpenParams
 from acphold.live.server.principals import Entrance, Note
 from acphold.live.server.session_opener import SessionOpener
@@ -71,9 +71,14 @@ class UnstableMethods:
     """One client's requests of these methods."""
 
     def __init__(
-        self, desks: Desks, client: Client, opener: SessionOpener, entrance: Entrance, note: Note
+        self,
+        directory: Directory,
+        client: Client,
+        opener: SessionOpener,
+        entrance: Entrance,
+        note: Note,
     ) -> None:
-        self._desks = desks
+        self._directory = directory
         self._client = client
         self._opener = opener
         self._entrance = entrance
@@ -100,7 +105,9 @@ class UnstableMethods:
 
     async def _set_title(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
-        async with self._desks.of(request, session_id, self._client.scopes_in(session_id)) as desk:
+        async with self._directory.of(
+            request, session_id, self._client.scopes_in(session_id)
+        ) as desk:
             answer = await self._answer_of_agent(desk, request, archived=False)
             if answer is None:
                 asked = decode_params(request.params, air.RenameRequest)
@@ -117,7 +124,7 @@ class UnstableMethods:
         agent, session_id = desk.agent, session_id_of(request.params)
         if request.method not in agent.index_methods or not agent.alive:
             return None
-        if await row_of(self._desks.hub.journal, session_id) is not None:
+        if await row_of(self._directory.hub.journal, session_id) is not None:
             return None
         agents = desk.sessions.agents
         if not await agents.only_its([session_id]):
@@ -133,19 +140,21 @@ class UnstableMethods:
     ) -> None:
         """Report a change to another process in which the session is live, and to the agent: the
         next list shows what its own has."""
-        owner, changed = await self._desks.hub.journal.owner(session_id), title is None
+        owner, changed = await self._directory.hub.journal.owner(session_id), title is None
         await tell_owner(owner, session_id, archived=archived if changed else None)
         await desk.sessions.agents.tell(session_id, title, archived=archived)
 
     async def archive(self, request: Request, *, archived: bool = True) -> bytes:
         """Take a session out of the lists, and close it; or put it back into them."""
         session_id = session_id_of(request.params)
-        async with self._desks.of(request, session_id, self._client.scopes_in(session_id)) as desk:
+        async with self._directory.of(
+            request, session_id, self._client.scopes_in(session_id)
+        ) as desk:
             answer = await self._answer_of_agent(desk, request, archived=archived)
             if answer is not None:
                 return answer
             # The agent that has it open knows it best.
-            its = self._desks.hub.desk_of(session_id) or desk
+            its = self._directory.hub.desk_of(session_id) or desk
             tell = partial(self._tell, its, session_id, None, archived=archived)
             if archived:
                 await self._opener.remote.archive(session_id)
@@ -158,13 +167,15 @@ class UnstableMethods:
     async def _status(self, request: Request) -> bytes:
         """Answer if any process has the session open; changes nothing."""
         session_id = session_id_of(request.params)
-        is_open = self._desks.hub.holds(session_id)
+        is_open = self._directory.hub.holds(session_id)
         if not is_open:
             try:
-                is_open = other_owner(await self._desks.hub.journal.owner(session_id)) is not None
+                is_open = (
+                    other_owner(await self._directory.hub.journal.owner(session_id)) is not None
+                )
             except UnknownSessionError:
                 scopes = self._client.scopes_in(session_id)
-                async with self._desks.of(request, session_id, scopes) as desk:
+                async with self._directory.of(request, session_id, scopes) as desk:
                     if await desk.sessions.agents.look_up(session_id) is None:
                         raise
         return encode({"status": "open" if is_open else "saved"})
@@ -182,15 +193,15 @@ class UnstableMethods:
             problem = f"{AT}: {at!r} is not the number of an entry"
             raise InvalidParamsError(problem, field=f"_meta.{AT}")
         opening, scopes = OpenParams.decode(request.params), self._client.scopes_in("")
-        agent = (await self._desks.find(session_id, opening)).agent_for(scopes)
-        if self._desks.are_many:
+        agent = (await self._directory.find(session_id, opening)).agent_for(scopes)
+        if self._directory.are_many:
             opening = opening.naming(agent)
-        async with self._desks.at(request, agent, scopes) as desk:
+        async with self._directory.at(request, agent, scopes) as desk:
             setup = await self._opener.setup(desk, ResumeSessionRequest, opening)
             try:
                 copy_id = await desk.listed.fork(session_id, setup, at)
             except NothingSaidError:
-                row = await self._desks.hub.journal.session(session_id)
+                row = await self._directory.hub.journal.session(session_id)
                 known = row.downstream_id if row.agent == desk.agent.key else None
                 if at is not None or known is None or not desk.agent.can_fork:
                     raise
@@ -221,11 +232,11 @@ class UnstableMethods:
                 raise InvalidParamsError(only, "files")
             require_absolute(asked.folder, "files")
         scopes = self._client.scopes_in(asked.session_id)
-        async with self._desks.of(request, asked.session_id, scopes) as desk:
+        async with self._directory.of(request, asked.session_id, scopes) as desk:
             copy, folder = await desk.listed.copy(asked)
         self._note(request.method, copy.session_id)
         if folder is None:
-            row = await self._desks.hub.journal.session(copy.session_id)
+            row = await self._directory.hub.journal.session(copy.session_id)
             return encode(SessionCopy(copy.session_id, row.cwd, copy.turns))
         files = CopiedFiles(
             folder.laid.folder,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from acp_wire.rpc import Transport
 from acphold.live.hub.hub import Hub
-from acphold.live.server.daemon import FrontDesks
-from acphold.live.server.fronts import KeptDesks, Prepare
+from acphold.live.server.daemon import Fronts
 from acphold.live.server.places import Places
+from acphold.live.server.pool import Pool, Prepare
 from acphold.live.server.principals import Principal
 from acphold.live.server.service import Addresses
 
 
-def front_desks(hub: Hub, prepare: Prepare) -> tuple[FrontDesks, KeptDesks]:
+def front_desks(hub: Hub, prepare: Prepare) -> tuple[Fronts, Pool]:
     """The desks, and what keeps them; no other node may come."""
 
     async def join(transport: Transport, principal: Principal) -> None:
         raise AssertionError("no node of this test")
 
-    kept = KeptDesks(hub, prepare, str, Addresses(hub.journal), join)
-    return FrontDesks(kept, Places(hub.places)), kept
+    kept = Pool(hub, prepare, str, Addresses(hub.journal), join)
+    return Fronts(kept, Places(hub.places)), kept

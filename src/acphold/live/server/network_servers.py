@@ -28,8 +28,8 @@ from acphold import errors
 from acphold.journal import stored_journal
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import decode_params
-from acphold.live.server.fronts import Fronted, FrontStderr, KeptDesks
-from acphold.live.server.principals import FAR_NEIGHBOUR, Principal
+from acphold.live.server.pool import FrontStderr, Pool, PreparedAgent
+from acphold.live.server.principals import OTHER_NODE, Principal
 from acphold.live.server.relay_protocol import (
     AGENT_OF,
     APPENDS,
@@ -43,79 +43,79 @@ from acphold.live.server.relay_protocol import (
     RelayedClient,
     SessionAsked,
 )
-from acphold.live.server.served_agents import ServedAgents
+from acphold.live.server.server_agents import ServerAgents
 from acphold.logs import heard_by
 
 log = logging.getLogger(__name__)
 
 
-class ServerFronts:
+class NetworkServers:
     """The servers of a daemon."""
 
-    def __init__(self, desks: KeptDesks) -> None:
-        self.desks = desks
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
         self.node_mark = secrets.token_hex(16)
         """The mark of this process for other nodes, while any server is there for them."""
-        self.connected: dict[str, ServerFront] = {}
+        self.connected: dict[str, NetworkServer] = {}
         """The servers that are there, by the marks of their clients."""
 
     async def attend(self, front: Front) -> None:
         """Serve a server until it leaves."""
-        await ServerFront(self, front).run()
+        await NetworkServer(self, front).run()
 
     async def attend_relayed(self, client: RelayedClient, transport: Transport) -> None:
         """Serve a client of one of them until it leaves."""
         if client.client is None and client.mark == self.node_mark:
-            await self.desks.join(transport, FAR_NEIGHBOUR)
+            await self.pool.join(transport, OTHER_NODE)
         elif (server := self.connected.get(client.mark)) is not None:
             await server.attend(client, transport)
         else:
             log.warning("a client came from a server that has gone")
 
-    async def open(self, asked: Registration, front: Front) -> ServedAgents:
+    async def open(self, asked: Registration, front: Front) -> ServerAgents:
         """Return the agents that a server asks for: those that an equal one has left, or new
         ones. Raises AcpError."""
         identity = (asked.agents, asked.folder, front.frame.identity)
         make = partial(self._make, asked, front.frame)
-        return await self.desks.open(front, ServedAgents, identity, make)
+        return await self.pool.open(front, ServerAgents, identity, make)
 
     @asynccontextmanager
     async def _make(
         self, asked: Registration, frame: FirstFrame, stderr: FrontStderr
-    ) -> AsyncIterator[ServedAgents]:
+    ) -> AsyncIterator[ServerAgents]:
         """Open the agents of a server for the block."""
-        desks, within = self.desks, frame.surroundings
+        pool, within = self.pool, frame.surroundings
         async with AsyncExitStack() as stack:
-            fronted: dict[str, Fronted] = {}
+            prepared: dict[str, PreparedAgent] = {}
             for each in asked.agents:  # each with the frame of an editor that asks for it
                 env = {**within.env, **each.env}
                 env.pop(NODE_TOKEN, None)  # agents must not see it
                 own = Surroundings(env, within.folder, within.umask, within.limits)
                 its = FirstFrame(frame.release, each.words, each.command, own, SERVER)
-                preparing = desks.prepare(its, stderr.descriptor)
-                fronted[each.name] = await stack.enter_async_context(preparing)
-            served = ServedAgents(desks.hub, fronted, desks.called, asked.folder, stderr=stderr)
+                preparing = pool.prepare(its, stderr.descriptor)
+                prepared[each.name] = await stack.enter_async_context(preparing)
+            served = ServerAgents(pool.hub, prepared, pool.called, asked.folder, stderr=stderr)
             await stack.enter_async_context(aclosing(served))
-            stack.enter_context(heard_by(fronted[served.default].heard))
+            stack.enter_context(heard_by(prepared[served.default].heard))
             await stack.enter_async_context(beside(served.resume_queues(), "resume queues"))
             yield served
 
 
-class ServerFront:
+class NetworkServer:
     """One server: see the module."""
 
-    def __init__(self, fronts: ServerFronts, front: Front) -> None:
-        self._fronts = fronts
+    def __init__(self, servers: NetworkServers, front: Front) -> None:
+        self._servers = servers
         self._front = front
         self._peer = Peer(front.transport, self, name="server")
-        self._served: ServedAgents | None = None
+        self._served: ServerAgents | None = None
         self._mark = ""
 
     async def run(self) -> None:
         """Answer the server until it leaves."""
 
         async def tell_stirs() -> None:
-            with self._fronts.desks.hub.activity.listen() as stirred:
+            with self._servers.pool.hub.activity.listen() as stirred:
                 while True:
                     await stirred.wait()
                     stirred.clear()
@@ -128,7 +128,7 @@ class ServerFront:
                 await asyncio.wait({pump})
         finally:
             if self._served is not None:
-                del self._fronts.connected[self._mark]
+                del self._servers.connected[self._mark]
                 self._served.take_leave()
 
     # -- requests of the server -----------------------------------------------------------
@@ -144,16 +144,16 @@ class ServerFront:
                 env = self._front.frame.surroundings.env
                 if asked.node is not None and NODE_TOKEN not in env:
                     raise errors.InvalidRequestError("a node needs a token")
-                served = await self._fronts.open(asked, self._front)
+                served = await self._servers.open(asked, self._front)
                 self._served = served
                 self._mark = secrets.token_hex(16)
-                self._fronts.connected[self._mark] = self
+                self._servers.connected[self._mark] = self
                 if asked.node is not None:
                     become_node(env[NODE_TOKEN])
                     default = quote(served.default, safe="")
-                    own = f"{OWNERS}{self._fronts.node_mark}/{default}"
-                    await self._fronts.desks.addresses.add(f"{origin_of(asked.node)}{own}")
-                return encode(Registered(self._mark, self._fronts.node_mark))
+                    own = f"{OWNERS}{self._servers.node_mark}/{default}"
+                    await self._servers.pool.addresses.add(f"{origin_of(asked.node)}{own}")
+                return encode(Registered(self._mark, self._servers.node_mark))
             case method if method == AGENT_OF:
                 session_id = decode_params(request.params, SessionAsked).session
                 name = await self._served.agent_of(session_id) if self._served else None

@@ -1,7 +1,7 @@
 """The way of one client to its agents: the desk that it came for, or that of each session.
 
 A client of one agent has its desk from `initialize` on. A client of all agents of a server comes to
-the desk of an agent when it needs that one: `server.served_agents`.
+the desk of an agent when it needs that one: `server.server_agents`.
 """
 
 # See docs/decisions.md, 21.
@@ -42,7 +42,7 @@ class FoundSession(Struct, frozen=True):
         return self.chosen if self.chosen is not None and "prompt" in scopes else self.agent
 
 
-class Desks:
+class Directory:
     """See the module. This is the desk of one agent, for any client of it.
 
     With `only_joins` no session is made live there, and the journal `has_all` if the agent has no

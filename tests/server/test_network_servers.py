@@ -22,8 +22,8 @@ from acp_wire.transports.streams import memory_pair
 from acp_wire.transports.unix import Front
 from acphold.journal.access import SCOPES
 from acphold.live.agents.interface import AgentListener
-from acphold.live.server.daemon import FrontDesks
-from acphold.live.server.fronts import Fronted
+from acphold.live.server.daemon import Fronts
+from acphold.live.server.pool import PreparedAgent
 from acphold.live.server.relay_protocol import (
     REGISTER,
     AskedAgent,
@@ -35,7 +35,7 @@ from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE
 from tests.hub.shared import InMemory, PuppetAgent, shared
-from tests.server.desks import front_desks
+from tests.server.fronts import front_desks
 
 
 class Server:
@@ -59,7 +59,7 @@ class Server:
         return None
 
     @asynccontextmanager
-    async def at(self, desks: FrontDesks) -> AsyncIterator[Registered]:
+    async def at(self, desks: Fronts) -> AsyncIterator[Registered]:
         """It is there for the block."""
         asked = Registration((AskedAgent(self.agent, (self.agent,), ()),))
         async with beside(desks.attend(self.front), "attend") as attending:
@@ -76,13 +76,13 @@ async def test_each_server_has_its_own_clients_and_what_its_agents_write(journal
     asked: list[str] = []
 
     @asynccontextmanager
-    async def prepared(frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
+    async def prepared(frame: FirstFrame, stderr: int) -> AsyncIterator[PreparedAgent]:
         def make(listener: AgentListener, _: object) -> PuppetAgent:
             asked.append(frame.words[0])
             return PuppetAgent(listener)
 
         os.write(stderr, f"this is {frame.words[0]}".encode())
-        yield Fronted(Service(make_agent=make, options=ServeOptions()), linger=600)
+        yield PreparedAgent(Service(make_agent=make, options=ServeOptions()), linger=600)
 
     servers = [Server("one"), Server("two")]
     async with asyncio.timeout(DEADLINE), shared(journal) as house, AsyncExitStack() as there:

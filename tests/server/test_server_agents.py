@@ -11,9 +11,9 @@ from acp_wire.rpc import MAX_MESSAGE
 from acp_wire.tasks import beside
 from acp_wire.transports.streams import memory_pair
 from acphold.live.agents.interface import AgentListener, HubAgent
-from acphold.live.server.fronts import Fronted, FrontStderr
+from acphold.live.server.pool import FrontStderr, PreparedAgent
 from acphold.live.server.principals import THIS_USER
-from acphold.live.server.served_agents import ServedAgents
+from acphold.live.server.server_agents import ServerAgents
 from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE
@@ -36,7 +36,7 @@ class SlowToEnd(PuppetAgent):
 
 
 @asynccontextmanager
-async def served_in(house: Shared, made: list[SlowToEnd]) -> AsyncIterator[ServedAgents]:
+async def served_in(house: Shared, made: list[SlowToEnd]) -> AsyncIterator[ServerAgents]:
     """One agent of a server, which soon ends when it is idle; each start is noted in `made`."""
 
     def make(listener: AgentListener, _: object) -> HubAgent:
@@ -45,7 +45,9 @@ async def served_in(house: Shared, made: list[SlowToEnd]) -> AsyncIterator[Serve
 
     service = Service(make_agent=make, options=ServeOptions())
     stderr = FrontStderr()
-    served = ServedAgents(house.hub, {"a": Fronted(service, LINGER)}, str, None, stderr=stderr)
+    served = ServerAgents(
+        house.hub, {"a": PreparedAgent(service, LINGER)}, str, None, stderr=stderr
+    )
     try:
         yield served
     finally:
@@ -56,7 +58,7 @@ async def served_in(house: Shared, made: list[SlowToEnd]) -> AsyncIterator[Serve
 
 
 @asynccontextmanager
-async def client_of(served: ServedAgents) -> AsyncIterator[InMemory]:
+async def client_of(served: ServerAgents) -> AsyncIterator[InMemory]:
     """A client of that agent, introduced."""
     near, far = memory_pair()
     client = InMemory(near)

@@ -51,10 +51,10 @@ from acphold.live.hub.session_list import page_of_all
 from acphold.live.reading.neighbours import ask_over
 from acphold.live.server import bounds
 from acphold.live.server.checked_params import list_request
-from acphold.live.server.desks import Desks, FoundSession
-from acphold.live.server.fronts import Fronted, Kept
+from acphold.live.server.directory import Directory, FoundSession
 from acphold.live.server.open_params import OpenParams
-from acphold.live.server.principals import NEIGHBOUR, THIS_USER, Principal
+from acphold.live.server.pool import Pooled, PreparedAgent
+from acphold.live.server.principals import LOCAL_PROCESS, THIS_USER, Principal
 from acphold.live.server.service import attend, new_desk
 from acphold.live.server.unstable import archive_filter
 from acphold.logs import heard_by
@@ -62,7 +62,7 @@ from acphold.logs import heard_by
 log = logging.getLogger(__name__)
 
 
-class ServedAgents(Kept, eq=False):
+class ServerAgents(Pooled, eq=False):
     """See the module.
 
     `agents` are what the server's words mean, the default one first. `called` returns a person's
@@ -72,7 +72,7 @@ class ServedAgents(Kept, eq=False):
 
     what: ClassVar = "the agents of a server"
     hub: Hub
-    agents: Mapping[str, Fronted]
+    agents: Mapping[str, PreparedAgent]
     _called: Callable[[str], str]
     folder: str | None
     _coming: Counter[str] = field(default_factory=Counter)
@@ -115,11 +115,11 @@ class ServedAgents(Kept, eq=False):
         """
         service = self.agents[name].service
         most = service.options.max_message
-        attend_here = partial(self.attend, name, principal=NEIGHBOUR, limit=most)
+        attend_here = partial(self.attend, name, principal=LOCAL_PROCESS, limit=most)
         with heard_by(self.agents[name].heard):
             async with AsyncExitStack() as stay:
                 await attend(
-                    ServedDesks(self, name, stay),
+                    ServerDirectory(self, name, stay),
                     service,
                     transport,
                     principal=principal,
@@ -278,7 +278,7 @@ class ServedAgents(Kept, eq=False):
             key = page[-1].key
 
 
-class ServedDesks(Desks):
+class ServerDirectory(Directory):
     """The desks of a server, for one client: that of the agent `name`, or of all agents, this one
     by default. `stay` is closed when the client has left.
 
@@ -289,7 +289,7 @@ class ServedDesks(Desks):
     it, or is refused. A live session is joined where it is, with its own agent.
     """
 
-    def __init__(self, served: ServedAgents, name: str, stay: AsyncExitStack) -> None:
+    def __init__(self, served: ServerAgents, name: str, stay: AsyncExitStack) -> None:
         self.hub = served.hub
         self.only_joins = self.has_all = False
         self._served = served

@@ -1,4 +1,4 @@
-"""The fronts of the daemon: what one asks for, its stderr, and what keeps the desks of all."""
+"""The pool of the daemon: what is kept for fronts, and given to the next equal one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from acphold.live.server.service import Addresses, Service
 log = logging.getLogger(__name__)
 
 
-class Fronted(Struct, frozen=True):
+class PreparedAgent(Struct, frozen=True):
     """The agent that a front asks for, and for how many seconds it stays when it is idle.
 
     That of a brief front ends with it, even in the middle of a turn, unless it has other clients.
@@ -38,7 +38,7 @@ class Fronted(Struct, frozen=True):
     start: str = ""
 
 
-Prepare = Callable[[FirstFrame, int], AbstractAsyncContextManager[Fronted]]
+Prepare = Callable[[FirstFrame, int], AbstractAsyncContextManager[PreparedAgent]]
 """Reads a front's words, for as long as its desk is there; the descriptor is for its agent's
 stderr. Raises AcpError."""
 
@@ -47,7 +47,7 @@ Attend = Callable[[Transport, Principal], Awaitable[None]]
 """Serves a client that joins what is live."""
 
 
-class KeptDesks(Struct, eq=False):
+class Pool(Struct, eq=False):
     """The hub of a daemon, and the tasks that keep desks open in it for fronts, until `ending`.
 
     `called` returns a person's name for the key of an agent. The daemon is reached at `addresses`,
@@ -60,13 +60,13 @@ class KeptDesks(Struct, eq=False):
     addresses: Addresses
     join: Attend
     ending: asyncio.Event = field(default_factory=asyncio.Event)
-    _kept: list[tuple[object, Kept]] = []
+    _pooled: list[tuple[object, Pooled]] = []
     _tasks: TaskSet = field(default_factory=TaskSet)
 
     async def open(self, front: Front, kind: type[K], identity: object, make: Make[K]) -> K:
         """Return what a front of this kind and `identity` has left, or what `make` makes for this
         one; either is kept while it is needed. Raises AcpError."""
-        for its, kept in self._kept:
+        for its, kept in self._pooled:
             if its == identity and isinstance(kept, kind) and kept.is_free:
                 kept.welcome(front)
                 return kept
@@ -83,7 +83,7 @@ class KeptDesks(Struct, eq=False):
             with closing(FrontStderr()) as stderr:
                 stderr.lead_to(front)
                 async with make(stderr) as kept:
-                    self._kept.append((identity, kept))
+                    self._pooled.append((identity, kept))
                     try:
                         if opened.cancelled():
                             kept.take_leave()
@@ -92,7 +92,7 @@ class KeptDesks(Struct, eq=False):
                             opened.set_result(kept)
                         await first_of(kept.wait_until_over(), self.ending.wait())
                     finally:
-                        self._kept.remove((identity, kept))
+                        self._pooled.remove((identity, kept))
         except Exception as exc:  # the front must be told
             if opened.done():
                 log.error("what was kept for a front failed", exc_info=exc)
@@ -102,7 +102,7 @@ class KeptDesks(Struct, eq=False):
     @property
     def are_needed(self) -> bool:
         """True while anything that is kept is needed."""
-        return any(kept.is_needed for _, kept in self._kept)
+        return any(kept.is_needed for _, kept in self._pooled)
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
@@ -142,7 +142,7 @@ class FrontStderr:
         os.close(self.descriptor)
 
 
-class Kept(Struct, eq=False, kw_only=True):
+class Pooled(Struct, eq=False, kw_only=True):
     """Agents that are kept for a front, and then for an equal one, if they are free. `stderr` leads
     to the front's, for the agents' beside the log; `what` is their name in it."""
 
@@ -177,7 +177,7 @@ class Kept(Struct, eq=False, kw_only=True):
         raise NotImplementedError
 
 
-K = TypeVar("K", bound=Kept)
+K = TypeVar("K", bound=Pooled)
 
 Make = Callable[[FrontStderr], AbstractAsyncContextManager[K]]
 """Makes something for a front with this stderr, and ends it after the block. Raises AcpError."""

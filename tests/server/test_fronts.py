@@ -15,12 +15,12 @@ from acp_wire.processes.place import place_of
 from acp_wire.surroundings import Surroundings
 from acp_wire.transports.first_frame import FirstFrame
 from acp_wire.transports.unix import Front
-from acphold.live.server.fronts import Fronted
+from acphold.live.server.pool import PreparedAgent
 from acphold.live.server.service import Service
 from acphold.serve_options import ServeOptions
 from tests.editor import DEADLINE
 from tests.hub.shared import PuppetAgent, shared
-from tests.server.desks import front_desks
+from tests.server.fronts import front_desks
 from tests.watched_processes import until
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
@@ -51,7 +51,7 @@ class Editor:
 
 
 @asynccontextmanager
-async def broken(frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
+async def broken(frame: FirstFrame, stderr: int) -> AsyncIterator[PreparedAgent]:
     raise RuntimeError("nobody expected this")
     yield
 
@@ -97,7 +97,7 @@ async def test_what_is_said_while_the_words_of_a_front_are_read_is_on_its_stderr
     journal: Path,
 ) -> None:
     @asynccontextmanager
-    async def prepared(frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
+    async def prepared(frame: FirstFrame, stderr: int) -> AsyncIterator[PreparedAgent]:
         os.write(stderr, b"cannot write the log")
         async with broken(frame, stderr) as fronted:
             yield fronted
@@ -123,11 +123,11 @@ async def test_the_wait_for_the_last_desk_leaves_time_to_serve_it_once_another_h
     journal: Path,
 ) -> None:
     @asynccontextmanager
-    async def prepared(frame: FirstFrame, stderr: int) -> AsyncIterator[Fronted]:
+    async def prepared(frame: FirstFrame, stderr: int) -> AsyncIterator[PreparedAgent]:
         service = Service(
             make_agent=lambda listener, _: PuppetAgent(listener), options=ServeOptions()
         )
-        yield Fronted(service, linger=0)
+        yield PreparedAgent(service, linger=0)
 
     one, two = Editor(), Editor()
     async with asyncio.timeout(DEADLINE), shared(journal) as house:
