@@ -130,7 +130,7 @@ async def _spend(name: str, home: Path, journal: Path) -> float:
     try:
         began = time.process_time()
         intake = Intake(opened)
-        for source in await intake.select_changed(reading.find(Home(home)), reading):
+        for source in (await intake.select_changed(reading.find(Home(home)), reading))[0]:
             await intake.take(source, reading)
         return time.process_time() - began
     finally:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from acphold.faces.cli import import_offer
 from acphold.faces.cli.import_offer import ImportOffer
+from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
-from tests.imports.claude_home import Transcript
+from tests.imports.claude_home import SESSION, Transcript
 
 
 @pytest.fixture
@@ -44,6 +46,23 @@ async def test_what_an_import_did_not_take_in_is_told_with_the_reason(
     assert await offer.left() == {"claude": {"new": 1, "grown": 1}}
     assert await offer.run() == ""
     assert await offer.left() == {}
+
+
+async def test_conversations_that_differ_are_told_after_the_import_too(
+    offer: ImportOffer, acphold: CommandLine, tmp_path: Path
+) -> None:
+    assert acphold.run_as_process("import").code == 0
+    async with aclosing(open_journal(str(acphold.journal))) as journal:
+        lease = await journal.acquire(SESSION)
+        await journal.append(lease, [("prompt", [b'[{"type":"text","text":"Said here."}]'])])
+        await journal.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
+        await journal.release(lease)
+    transcript = Transcript("Where is the needle?")
+    transcript.assistant("In the haystack.")
+    transcript.user("And the thread?")
+    transcript.write(tmp_path / "home")
+    assert await offer.run() == ""
+    assert await offer.left() == {"claude": {"different here, left as they are": 1}}
 
 
 async def test_where_somebody_else_was_first_nothing_is_imported_again(

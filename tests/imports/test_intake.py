@@ -48,7 +48,7 @@ async def take(journal: Journal, home: Path, selection: ImportSelection | None =
     (source,) = sources(READER, home)
     intake = Intake(journal, selection) if selection else Intake(journal)
     # Asked for with many others, it is the same to be told.
-    changed = await intake.select_changed([source], READER)
+    changed, _ = await intake.select_changed([source], READER)
     assert (not changed) == (await intake.expect(source, READER) == "same")
     return (await intake.take(source, READER)).outcome
 
@@ -115,7 +115,8 @@ async def test_unchanged_conversations_are_recognized_many_at_once(
     no_text = replace(source, session_id="\ud800")
     another = replace(source, agent="another")
     asked = [*others, source, grown, no_text, another, *others]
-    assert await Intake(opened).select_changed(asked, READER) == [
+    changed, _ = await Intake(opened).select_changed(asked, READER)
+    assert changed == [
         *others, grown, no_text, another, *others
     ]  # fmt: skip
 

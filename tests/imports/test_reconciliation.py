@@ -54,8 +54,16 @@ def put(home: Path, transcript: Transcript, folder: int = 0, upto: int | None = 
 async def take(journal: Journal, home: Path) -> list[str]:
     """Import all; return the outcomes."""
     intake = Intake(journal)
-    changed = await intake.select_changed(sources(READER, home), READER)
+    changed, _ = await intake.select_changed(sources(READER, home), READER)
     return [(await intake.take(source, READER)).outcome for source in changed]
+
+
+async def say_here(journal: Journal, words: str) -> None:
+    lease = await journal.acquire(SESSION)
+    prompt = json.dumps([{"type": "text", "text": words}]).encode()
+    await journal.append(lease, [("prompt", [prompt])])
+    await journal.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
+    await journal.release(lease)
 
 
 async def prompts(journal: Journal, session_id: str = SESSION) -> list[str]:
@@ -249,14 +257,40 @@ async def test_only_what_somebody_said_here_makes_a_session_differ(
     first = say(transcript, "one")
     put(tmp_path, transcript)
     await take(opened, tmp_path)
-    lease = await opened.acquire(SESSION)
-    await opened.append(lease, [("prompt", [b'[{"type":"text","text":"said here"}]'])])
-    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
-    await opened.release(lease)
+    await say_here(opened, "said here")
     say(transcript, "two", first)
     put(tmp_path, transcript)
     assert await take(opened, tmp_path) == ["differs"]
     assert await prompts(opened) == ["one", "said here"]
+
+
+async def test_a_source_that_differs_is_not_read_again_until_one_of_both_changes(
+    opened: Journal, tmp_path: Path
+) -> None:
+    transcript = Transcript()
+    first = say(transcript, "one")
+    put(tmp_path, transcript)
+    await take(opened, tmp_path)
+    await say_here(opened, "said here")
+    second = say(transcript, "two", first)
+    put(tmp_path, transcript)
+    assert await take(opened, tmp_path) == ["differs"]
+    updated_at = (await opened.session(SESSION)).updated_at
+    for _ in range(2):
+        assert await take(opened, tmp_path) == []
+    (source,) = sources(READER, tmp_path)
+    _, unchanged = await Intake(opened).select_changed([source], READER)
+    assert unchanged == {"differs": 1}
+    await say_here(opened, "and more")
+    assert await take(opened, tmp_path) == ["differs"]
+    assert await take(opened, tmp_path) == []
+    say(transcript, "three", second)
+    put(tmp_path, transcript)
+    assert await take(opened, tmp_path) == ["differs"]
+    assert await prompts(opened) == ["one", "said here", "and more"]
+    assert (await opened.session(SESSION)).updated_at >= updated_at
+    put(tmp_path, transcript, upto=2)
+    assert await take(opened, tmp_path) == ["same"]
 
 
 # -- journals of before ------------------------------------------------------------------------

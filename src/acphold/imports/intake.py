@@ -15,6 +15,7 @@ its first turn.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -163,14 +164,18 @@ class Intake:
             return "new"
         end = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
         last = marker_of(end[-1].entries()[-1] if end else None)
-        return "same" if last is not None and last.has_seen(source) else "grown"
+        return (last and last.outcome(source)) or "grown"
 
-    async def select_changed(self, sources: Iterable[Source], reader: Reader) -> list[Source]:
-        """Return the sources, all but those that `expect` would call the same."""
+    async def select_changed(
+        self, sources: Iterable[Source], reader: Reader
+    ) -> tuple[list[Source], Counter[Outcome]]:
+        """Return the sources, all but those of which `expect` would say that they are the same, or
+        still differ; and how many these are."""
         changed: list[Source] = []
+        outcomes = Counter[Outcome]()
         remaining = iter(sources)
         while batch := [*islice(remaining, LOOKED_FOR_AT_ONCE)]:
-            same: set[int] = set()
+            unchanged: set[int] = set()
             for agent in {source.agent or reader.key for source in batch}:
                 candidates = [
                     (place, source, replace(source, apart=True))
@@ -185,10 +190,11 @@ class Intake:
                 ):
                     kept, known_as = (other, other_id) if other_id in last else (source, its_id)
                     marker = marker_of(last.get(known_as))
-                    if marker is not None and marker.has_seen(kept):
-                        same.add(place)
-            changed += (source for place, source in enumerate(batch) if place not in same)
-        return changed
+                    if marker is not None and (outcome := marker.outcome(kept)):
+                        unchanged.add(place)
+                        outcomes[outcome] += 1
+            changed += (source for place, source in enumerate(batch) if place not in unchanged)
+        return changed, outcomes
 
     async def list_first(self, new: Sequence[Source]) -> None:
         """List conversations before they are read, if reading them takes long.
@@ -387,13 +393,16 @@ class Intake:
             facts = piece.facts
             if writing is None:
                 compared = piece.compared or compared
-                if compared.verdict == "differs" or (again and compared.verdict == "strange"):
-                    return TakenSource("differs")
-                if compared.verdict == "strange":
+                is_strange = compared.verdict == "strange"
+                if is_strange and not (again or source.apart):
                     return await self._take_apart(source, row, news)
                 lease = await self._journal.acquire(row.session_id, whose.epoch, yields=True)
                 if lease.next_seq != row.last_seq + 1:
                     raise _OvertakenError
+                if is_strange or compared.verdict == "differs":
+                    differing = SessionWriter(self._journal, lease, source, None, row, before)
+                    await differing.note_difference()
+                    return TakenSource("differs", facts)
                 left = [turns[n] for n in compared.left]
                 if left:
                     await self._put_aside(source, row, left, row.session_id)
@@ -462,8 +471,6 @@ class Intake:
 
     async def _take_apart(self, source: Source, row: SessionRow, news: News) -> TakenSource:
         """Take in a conversation that only has the id of one here, as a session of its own."""
-        if source.apart:
-            return TakenSource("differs")
         apart = replace(source, apart=True)
         if await is_forgotten(self._journal, row.agent, apart.downstream_id):
             return TakenSource("deleted")

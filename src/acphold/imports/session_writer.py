@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from hashlib import blake2b
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from acp_wire.schema.splice import json_value
-from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry
+from acphold.conversation.history.entries import BACK, FORGOTTEN, Entry, PastEntry, now_ms
 from acphold.imports.pieces import MOVED, PIECE_BYTES, NewsPiece
 from acphold.imports.sources import Facts, Source
 from acphold.imports.turns import Turn, Turns
@@ -46,6 +46,7 @@ class Marker(Struct, rename="camel"):
     since the last marker, and those recognized: the number of the prompt, and the identity. `last`
     is the last turn: its identity, the number of its entries in the source and their digest; it
     begins at byte `offset` of each of them, unless that is 0, behind bytes with the digest `check`.
+    `differing` is as `seen`, of sources that go on otherwise than the session.
     """
 
     reader: str
@@ -57,6 +58,13 @@ class Marker(Struct, rename="camel"):
     offset: int = 0
     check: str = ""
     title: str | None = None
+    differing: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def outcome(self, source: Source) -> Literal["same", "differs"] | None:
+        """Return the outcome of the last comparison with a source; None if it has changed since."""
+        if self.differing.get(source.place) == (source.size, source.changed_at):
+            return "differs"
+        return "same" if self.has_seen(source) else None
 
     def has_seen(self, source: Source) -> bool:
         """Return True if the source has not changed since all of it was taken in."""
@@ -241,6 +249,18 @@ class SessionWriter:
         )
         self._link, self._has_marked, self._gone = None, True, []
         return is_news
+
+    async def note_difference(self) -> None:
+        """Note that the source differs: until one of both changes, nobody has to read it again."""
+        source, row, before = self._source, self._row, self._before
+        marker = before or Marker(source.reader, source.place, FORM)
+        differing = marker.differing | {source.place: (source.size, source.changed_at)}
+        differing = dict([*differing.items()][-MOST_PLACES:])
+        # What was said here stands behind its last turn.
+        marker = replace(marker, turns=[], last=None, offset=0, check="", differing=differing)
+        past = [PastEntry(IMPORTED, now_ms(), msgspec.json.encode(marker))]
+        change = RowChange(home=row.home) if row is not None else RowChange()
+        await self._journal.take_in(self.lease, past, change, release=True)
 
     def _entries(self, piece: NewsPiece) -> Iterator[PastEntry]:
         for entry in piece.entries:

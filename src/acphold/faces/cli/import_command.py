@@ -227,8 +227,9 @@ class _ImportRun(Struct):
             found = self._sources(reader(name))
             states = {source.place: (source, imports.is_quiet(source)) for source in found}
             asked = [s for s in found if self.settled.get(s.place) != states[s.place]]
-            changed = await intake.select_changed(asked, reader(name))
-            tally.outcomes["same"] += len(found) - len(changed)
+            changed, unchanged = await intake.select_changed(asked, reader(name))
+            tally.outcomes["same"] += len(found) - len(asked)
+            tally.outcomes.update(unchanged)
             if self.selection.whole_turns:  # --watch does not look again at those until they change
                 places = {source.place for source in changed}
                 self.settled |= {s.place: states[s.place] for s in asked if s.place not in places}

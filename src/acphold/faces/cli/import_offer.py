@@ -57,15 +57,17 @@ async def count_left(
     intake: Intake | None, sources: list[Source], reading: Reader
 ) -> Counter[Outcome]:
     """Count what an import would add, by outcome; files without any message do not count."""
-    changed = sources if intake is None else await intake.select_changed(sources, reading)
-    left: Counter[Outcome] = Counter()
+    changed, left = sources, Counter[Outcome]()
+    if intake is not None:
+        changed, left = await intake.select_changed(sources, reading)
+        del left["same"]
     for number, source in enumerate(changed):
         outcome: Outcome = "new" if intake is None else await intake.expect(source, reading)
         if outcome == "new" and number < bounds.DOCTOR_TRANSCRIPTS:
             outcome = "empty"
             with suppress(OSError, TranscriptError):  # `import` reports these
                 outcome = forecast(source, reading)
-        if outcome in ("new", "grown"):
+        if outcome in ("new", "grown", "differs"):
             left[outcome] += 1
     return left
 
