@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
+from tests.cli.test_shared_daemon import Home, home
 from tests.distributions import FOLDERS
 
+__all__ = ["home"]
+
 SOURCES = [folder / "src" for folder in FOLDERS.values()]
+
+NAMES_IMPORTS = """
+import os, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        with open(os.environ["ACPHOLD_IMPORTS"], "a") as file:
+            file.write(f"{name}\\n")
+
+if "daemon" in sys.orig_argv:
+    sys.meta_path.insert(0, Finder())
+"""
+"""A `sitecustomize` by which a daemon names what it imports."""
 
 
 def test_nothing_that_takes_milliseconds_is_imported_before_the_agent_starts() -> None:
@@ -32,3 +50,16 @@ def test_a_front_imports_few_modules_beside_pythons_own() -> None:
     imported = {*done.stdout.split()}
     assert not heavy & imported
     assert len([name for name in imported if name.startswith("acp")]) <= 21
+
+
+async def test_a_daemon_imports_little_before_the_first_answer(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NAMES_IMPORTS)
+    found = tmp_path / "imports"
+    path = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    home.env |= {"PYTHONPATH": os.pathsep.join(path), "ACPHOLD_IMPORTS": str(found)}
+    async with home.editor():
+        imported = {*found.read_text().split()}
+    assert "acphold.live.server.connection" in imported
+    # Whatever compiles many patterns, asks for the libraries of C, or prints an object.
+    assert not {"acphold.safety.redaction.detector", "ctypes", "inspect"} & imported
+    assert len([name for name in imported if name.startswith("acp")]) <= 205

@@ -1,13 +1,11 @@
 """What a list says of a conversation: its title, made by rule from its first prompt alone, and its
 last words.
 
-A title is one sentence, what the person asks for: without pleasantries, without what they pasted,
-the folders of paths and an agent's elements. Secrets are left out, as by `import --redact`.
+A title is one sentence, what the person asks for: see `title_rules`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -16,64 +14,12 @@ from msgspec import Struct
 
 from acphold.conversation.history.entries import PROMPT, UPDATE, Entry
 from acphold.conversation.history.raw_update import items, members, string, update_kind
-from acphold.safety.redaction.detector import secrets
-from acphold.safety.redaction.texts import TextCut, without
 
 TITLE_LENGTH: Final = 80
 """Characters of a title made from a prompt: what a list of sessions can show."""
 
 LOOKED_AT: Final = 8_192
 """Characters of a prompt that a title is made from; the rest was pasted."""
-
-_ELEMENTS: Final = re.compile(
-    r"(?ms)^[ \t]*<([A-Za-z][\w:-]{3,})(?: [^<>\n]*)?>(?:(?!</\1>).)*(?:</\1>|\Z)"
-)
-"""Elements that begin a line: an agent's context, or a file that was pasted. One within a line is
-what the person writes about, and so is a short one: `<b>`."""
-
-_FENCED: Final = re.compile(r"(?ms)^[ \t]*(```+|~~~+).*?(?:^[ \t]*\1|\Z)")
-
-_PASTED: Final = re.compile(
-    r"\s*(?:>|\||\$ |\+\+\+|---|@@|at \S+\(|File \"|Traceback"
-    r"|\d{4}-\d\d-\d\d[ T]\d|\[\d|[{}\[\]();]+$)"
-)
-"""The beginnings of lines that were pasted: quotes, tables, commands, patches, logs and code."""
-
-_LINK: Final = re.compile(r"\b[a-z][a-z+.-]*://[^\s/?#]+([^\s?#]*)[^\s]*")
-_PATH: Final = re.compile(
-    r"(?<![\w/.~@])(?:@?[\w.+~-]+(?:[/\\][\w.+@-]+){2,}|@[\w.+~-]+[/\\][\w.+@-]+"
-    r"|(?:~|[A-Za-z]:)?(?:[/\\][\w.+@-]+){2,}|(?:~|\.{1,2})[/\\][\w.+@-]+)[/\\]?(?![\w<>])"
-)
-"""A path, and no command such as `/compact`, and no `and/or`."""
-
-_PLEASANTRY: Final = re.compile(
-    r"(?ix)^(?:"
-    r"(?:hi|hello|hey|hallo|moin|bonjour|hola|good\ (?:morning|afternoon|evening))"
-    r"(?:\ (?:there|all|again|claude|codex|gemini))?(?=[\s,.!:;]|$)"
-    r"|(?:please|pls|plz|kindly|bitte|ok|okay|so|now|well|great|perfect|thanks|thank\ you|danke)"
-    r"(?=[\s,.!:;]|$)"
-    r"|(?:can|could|kannst|könntest)\ (?:you|u|du)\b(?:\ (?:please|bitte|mal|maybe)\b)*"
-    r"|(?:would|will)\ you\ (?:please|kindly)\b"
-    r"|i(?:\ would|'d|\u2019d)\ like\ (?:you\ )?to\b|i\ (?:want|need)\ (?:you\ )to\b"
-    r"|(?:help\ me(?:\ to)?|let\ us|let's|let\u2019s)(?=\s)"
-    r")[\s,.!:;\u2013\u2014-]*"
-)
-
-_THANKS: Final = re.compile(
-    r"(?i)[\s,.!;\u2013\u2014-]*"
-    r"\b(?:please|thanks(?: a lot| in advance)?|thank you|bitte|danke)\W*$"
-)
-
-_SENTENCE: Final = re.compile(
-    r"(?<=[.!?])\s+(?=[^\Wa-z_]|[\"'(“])|(?<=[。\uff01\uff1f])|(?<=\w[.:]) *$"
-)
-_MARKUP: Final = re.compile(r"^\s*(?:#{1,6}\s+|[-*+]\s+|\d{1,2}[.)]\s+)|\*\*")
-
-LINES: Final = 40
-"""Lines of a prompt that are looked at."""
-
-_LETTERS: Final = 9
-"""A sentence of fewer letters says too little if another one follows."""
 
 
 class _Text(Struct):
@@ -93,18 +39,10 @@ def title_of_prompt(prompt: bytes) -> str | None:
 
 def title_of_words(said: str) -> str | None:
     """Return the title for a conversation that begins with these words; None if there are none."""
-    said = said[:LOOKED_AT]
-    cuts = [TextCut(start, end, kind, f"[removed: {kind}]") for kind, start, end in secrets(said)]
-    said = without(said, cuts)
-    own = _FENCED.sub("\n", _ELEMENTS.sub("\n", said))
-    # What is left of a prompt that is nothing but a pasted text says more than no title.
-    for text in (own, said):
-        lines = [line for line in text.splitlines() if any(map(str.isalnum, line))]
-        written = [line for line in lines if not _PASTED.match(line)]
-        for some in (written, lines):
-            if titles := [it for line in _paragraphs(some[:LINES]) if (it := _title_of_line(line))]:
-                return titles[0] if _tells(titles[0]) else shorten(": ".join(titles[:2]))
-    return next((shorten(line) for line in said.splitlines() if line.split()), None)
+    from acphold.conversation.history.title_rules import title_by_rule  # late: an editor waits
+
+    title = title_by_rule(said[:LOOKED_AT])
+    return None if title is None else shorten(title)
 
 
 LAST_WORDS: Final = 160
@@ -131,8 +69,10 @@ def last_words(entries: Iterable[Entry]) -> str:
             said.insert(0, _text_of(parts.get("content", b"")))
         elif said:
             break
+    from acphold.conversation.history.title_rules import MARKUP  # late: an editor waits
+
     lines = "".join(said)[:LOOKED_AT].splitlines()
-    return shorten(" ".join(_MARKUP.sub("", line) for line in lines), LAST_WORDS)
+    return shorten(" ".join(MARKUP.sub("", line) for line in lines), LAST_WORDS)
 
 
 def _text_of(block: bytes) -> str:
@@ -148,54 +88,3 @@ def shorten(words: str, width: int = TITLE_LENGTH) -> str:
     cut = line[: width - 1]
     whole = cut.rpartition(" ")[0]
     return (whole if len(whole) * 3 >= width * 2 else cut).rstrip(" ,;:-") + "…"
-
-
-def _paragraphs(lines: list[str]) -> list[str]:
-    """Each line, with the next one where it ends within a sentence."""
-    return [
-        f"{line} {after}" if line.rstrip()[-1:] in ",:" else line
-        for line, after in zip(lines, [*lines[1:], ""], strict=False)
-    ]
-
-
-def _title_of_line(line: str) -> str | None:
-    """Return what a line asks for; None if that is nothing but a pleasantry."""
-    line = _LINK.sub(_last_of_link, _MARKUP.sub("", line))
-    line = " ".join(_PATH.sub(_last_part, line).split())
-    sentences = [it for it in _SENTENCE.split(line) if it]
-    told: list[str] = []
-    for sentence in sentences:
-        if words := _without_pleasantries(sentence):
-            told.append(words)
-            if _tells(" ".join(told)):
-                break
-    title = " ".join(told)
-    if title.endswith(".") and not title.endswith(".."):
-        title = title[:-1]
-    return shorten(title) if any(map(str.isalnum, title)) else None
-
-
-def _tells(words: str) -> bool:
-    return sum(map(str.isalnum, words)) >= _LETTERS
-
-
-def _without_pleasantries(sentence: str) -> str:
-    words, was = sentence, ""
-    while words != was:
-        words, was = _PLEASANTRY.sub("", words), words
-    words = _THANKS.sub("", words)
-    if words != sentence and (first := words.partition(" ")[0]).isalpha() and first.islower():
-        words = words[0].upper() + words[1:]
-    if sentence.endswith("?") and not sentence.startswith(words) and words.endswith("?"):
-        words = words[:-1]  # asked politely, it is no question
-    return words
-
-
-def _last_part(path: re.Match[str]) -> str:
-    found = path[0].rstrip("/\\")
-    return re.split(r"[/\\]", found)[-1] or path[0]
-
-
-def _last_of_link(link: re.Match[str]) -> str:
-    parts = [part for part in link[1].split("/") if part]
-    return "/".join(parts[-2:]) or link[0].partition("://")[2]

@@ -76,6 +76,8 @@ def start_daemon(path: str, held: LockedFile | None) -> int:
             _normalise()
             # The terminal and the login may end before us.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            # Else asyncio's comes in between, and replacing that one imports `inspect`.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             start_daemon_log()
             gc.freeze()
             gc.enable()

@@ -242,10 +242,10 @@ class UnixListener:
 
     async def keep_name(self) -> None:
         """Bind again whenever the name is gone."""
+        await asyncio.sleep(REBIND_SECONDS)
         watch = FolderWatch(MOVED_FROM | DELETED | FOLDER_DELETED | FOLDER_MOVED)
         try:
             while True:
-                await asyncio.sleep(REBIND_SECONDS)
                 watch.changed.clear()
                 is_told = watch.add([os.path.dirname(self._path)])  # first: no loss is missed
                 try:
@@ -254,6 +254,7 @@ class UnixListener:
                 except (OSError, RuntimeFolderError) as exc:
                     log.warning("cannot make the socket %s again: %s", self._path, exc)
                     await tick(LOOK_SECONDS)
+                await asyncio.sleep(REBIND_SECONDS)
         finally:
             watch.close()
 

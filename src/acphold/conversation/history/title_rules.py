@@ -1,0 +1,130 @@
+"""The rules by which a title is made: a sentence of a prompt, what the person asks for. It comes
+without pleasantries, without what they pasted, the folders of paths and an agent's elements, and
+without secrets, as by `import --redact`.
+
+Compiling these patterns takes a tenth of a start: they are imported at the first title.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from acphold.safety.redaction.detector import secrets
+from acphold.safety.redaction.texts import TextCut, without
+
+_ELEMENTS: Final = re.compile(
+    r"(?ms)^[ \t]*<([A-Za-z][\w:-]{3,})(?: [^<>\n]*)?>(?:(?!</\1>).)*(?:</\1>|\Z)"
+)
+"""Elements that begin a line: an agent's context, or a file that was pasted. One within a line is
+what the person writes about, and so is a short one: `<b>`."""
+
+_FENCED: Final = re.compile(r"(?ms)^[ \t]*(```+|~~~+).*?(?:^[ \t]*\1|\Z)")
+
+_PASTED: Final = re.compile(
+    r"\s*(?:>|\||\$ |\+\+\+|---|@@|at \S+\(|File \"|Traceback"
+    r"|\d{4}-\d\d-\d\d[ T]\d|\[\d|[{}\[\]();]+$)"
+)
+"""The beginnings of lines that were pasted: quotes, tables, commands, patches, logs and code."""
+
+_LINK: Final = re.compile(r"\b[a-z][a-z+.-]*://[^\s/?#]+([^\s?#]*)[^\s]*")
+_PATH: Final = re.compile(
+    r"(?<![\w/.~@])(?:@?[\w.+~-]+(?:[/\\][\w.+@-]+){2,}|@[\w.+~-]+[/\\][\w.+@-]+"
+    r"|(?:~|[A-Za-z]:)?(?:[/\\][\w.+@-]+){2,}|(?:~|\.{1,2})[/\\][\w.+@-]+)[/\\]?(?![\w<>])"
+)
+"""A path, and no command such as `/compact`, and no `and/or`."""
+
+_PLEASANTRY: Final = re.compile(
+    r"(?ix)^(?:"
+    r"(?:hi|hello|hey|hallo|moin|bonjour|hola|good\ (?:morning|afternoon|evening))"
+    r"(?:\ (?:there|all|again|claude|codex|gemini))?(?=[\s,.!:;]|$)"
+    r"|(?:please|pls|plz|kindly|bitte|ok|okay|so|now|well|great|perfect|thanks|thank\ you|danke)"
+    r"(?=[\s,.!:;]|$)"
+    r"|(?:can|could|kannst|könntest)\ (?:you|u|du)\b(?:\ (?:please|bitte|mal|maybe)\b)*"
+    r"|(?:would|will)\ you\ (?:please|kindly)\b"
+    r"|i(?:\ would|'d|\u2019d)\ like\ (?:you\ )?to\b|i\ (?:want|need)\ (?:you\ )to\b"
+    r"|(?:help\ me(?:\ to)?|let\ us|let's|let\u2019s)(?=\s)"
+    r")[\s,.!:;\u2013\u2014-]*"
+)
+
+_THANKS: Final = re.compile(
+    r"(?i)[\s,.!;\u2013\u2014-]*"
+    r"\b(?:please|thanks(?: a lot| in advance)?|thank you|bitte|danke)\W*$"
+)
+
+_SENTENCE: Final = re.compile(
+    r"(?<=[.!?])\s+(?=[^\Wa-z_]|[\"'(“])|(?<=[。\uff01\uff1f])|(?<=\w[.:]) *$"
+)
+MARKUP: Final = re.compile(r"^\s*(?:#{1,6}\s+|[-*+]\s+|\d{1,2}[.)]\s+)|\*\*")
+
+LINES: Final = 40
+"""Lines of a prompt that are looked at."""
+
+_LETTERS: Final = 9
+"""A sentence of fewer letters says too little if another one follows."""
+
+
+def title_by_rule(said: str) -> str | None:
+    """Return the sentence of these words that is the title, however long; None if there is none."""
+    cuts = [TextCut(start, end, kind, f"[removed: {kind}]") for kind, start, end in secrets(said)]
+    said = without(said, cuts)
+    own = _FENCED.sub("\n", _ELEMENTS.sub("\n", said))
+    # What is left of a prompt that is nothing but a pasted text says more than no title.
+    for text in (own, said):
+        lines = [line for line in text.splitlines() if any(map(str.isalnum, line))]
+        written = [line for line in lines if not _PASTED.match(line)]
+        for some in (written, lines):
+            if titles := [it for line in _paragraphs(some[:LINES]) if (it := _title_of_line(line))]:
+                return titles[0] if _tells(titles[0]) else ": ".join(titles[:2])
+    return next((line for line in said.splitlines() if line.split()), None)
+
+
+def _paragraphs(lines: list[str]) -> list[str]:
+    """Each line, with the next one where it ends within a sentence."""
+    return [
+        f"{line} {after}" if line.rstrip()[-1:] in ",:" else line
+        for line, after in zip(lines, [*lines[1:], ""], strict=False)
+    ]
+
+
+def _title_of_line(line: str) -> str | None:
+    """Return what a line asks for; None if that is nothing but a pleasantry."""
+    line = _LINK.sub(_last_of_link, MARKUP.sub("", line))
+    line = " ".join(_PATH.sub(_last_part, line).split())
+    sentences = [it for it in _SENTENCE.split(line) if it]
+    told: list[str] = []
+    for sentence in sentences:
+        if words := _without_pleasantries(sentence):
+            told.append(words)
+            if _tells(" ".join(told)):
+                break
+    title = " ".join(told)
+    if title.endswith(".") and not title.endswith(".."):
+        title = title[:-1]
+    return title if any(map(str.isalnum, title)) else None
+
+
+def _tells(words: str) -> bool:
+    return sum(map(str.isalnum, words)) >= _LETTERS
+
+
+def _without_pleasantries(sentence: str) -> str:
+    words, was = sentence, ""
+    while words != was:
+        words, was = _PLEASANTRY.sub("", words), words
+    words = _THANKS.sub("", words)
+    if words != sentence and (first := words.partition(" ")[0]).isalpha() and first.islower():
+        words = words[0].upper() + words[1:]
+    if sentence.endswith("?") and not sentence.startswith(words) and words.endswith("?"):
+        words = words[:-1]  # asked politely, it is no question
+    return words
+
+
+def _last_part(path: re.Match[str]) -> str:
+    found = path[0].rstrip("/\\")
+    return re.split(r"[/\\]", found)[-1] or path[0]
+
+
+def _last_of_link(link: re.Match[str]) -> str:
+    parts = [part for part in link[1].split("/") if part]
+    return "/".join(parts[-2:]) or link[0].partition("://")[2]
