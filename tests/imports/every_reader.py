@@ -332,7 +332,7 @@ COPIED = {
     "pi": ("--home-ada--", "--home-copy--"),
     "vscode": ("workspaceStorage/", "workspaceStorage/copy-"),
     "zed": (".local/share/zed", ".var/app/dev.zed.Zed/data/zed"),
-    "aider": ("code/project", "moved/project"),
+    "aider": ("code/project", "moved/renamed"),
     "crush": ("code/project", "code/copy"),
     "hermes": (".hermes", ".hermes/profiles/copy"),
     "acphold": ("kept", "copy"),

@@ -173,15 +173,22 @@ def test_the_file_that_the_environment_names_is_read(tmp_path: Path) -> None:
     assert json.loads(Story(READER, source).entries[0].raw) == [{"type": "text", "text": "Hello."}]
 
 
-async def test_a_project_that_was_moved_has_the_same_chats(opened: Journal, tmp_path: Path) -> None:
+async def test_a_project_that_was_moved_or_renamed_has_the_same_chats(
+    opened: Journal, tmp_path: Path
+) -> None:
     async def take(place: str, *said: str, **more: str) -> list[tuple[str, str]]:
-        project(tmp_path / place, BEGUN, "\n#### One.  \n\nFirst.\n\n", *said)
+        said = BEGUN, "\n#### One.  \n\nFirst.\n\n", *said
+        project(tmp_path / place, *said, name=f"code/{place}")
         (source,) = sources(READER, tmp_path / place)
         await Intake(opened).take(replace(source, **more), READER)
         rows = await opened.page(ListFilter())
         return [(row.session_id, str(row.message_count)) for row in rows]
 
-    (source,) = [*sources(READER, project(tmp_path / "1", BEGUN, "\n#### One.  \n").parents[2])]
+    (source,) = [
+        *sources(
+            READER, project(tmp_path / "1", BEGUN, "\n#### One.  \n", name="code/1").parents[2]
+        )
+    ]
     its_id = source.default_id  # as an earlier release called and knew it
     assert await take("1", session_id=its_id, kept_as="") == [(its_id, "2")]
     assert await take("1") == [(its_id, "2")]

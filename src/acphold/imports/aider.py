@@ -4,7 +4,8 @@ A chat begins with a line that has its time. Each line of a prompt begins with `
 aider itself with `> `, and both end in two spaces; all other lines are the model's answer. An edit
 is in the answer, and a line of aider's says if it was made. The times of prompts are in
 `.aider.input.history` beside it. aider gives its chats no names: a chat is known by its start time
-and the name of its folder, wherever that lies; its session is called after the whole path.
+and the first line of its first prompt, wherever its folder lies, and whatever that is called; its
+session is called after the path.
 """
 
 from __future__ import annotations
@@ -95,24 +96,26 @@ class _AiderChat(NamedTuple):
 def _chats(file: str, changed_at: int) -> list[_AiderChat]:
     """Return the chats of a file, cached for all of them; raises OSError."""
     begun: list[tuple[int, int, str]] = []
+    asked: list[bytes] = []
     end = 0
     for line in lines(Path(file), Missed(), as_written=True):
         end = line.offset + len(line.raw)
         if found := _BEGUN.fullmatch(line.raw):
             words = found[1].decode()
             begun.append((line.offset, (milliseconds(words) or 0) * 1_000_000, words))
+            asked.append(b"")
+        elif asked and not asked[-1] and line.raw.startswith(_PROMPT.encode()):
+            asked[-1] = line.raw.strip()
     chats: list[_AiderChat] = []
     twins = Counter[str]()
     for place, (offset, began, words) in enumerate(begun):
         twin = twins[words]  # two may have begun within one second
         twins[words] += 1
+        first = asked[place].decode(errors="replace")
         at = words.replace(" ", "T").replace(":", "")
         name, name_here = (
             f"{at}-{blake2b(it.encode(errors='replace'), digest_size=6).hexdigest()}"
-            for it in (
-                f"{os.path.basename(os.path.dirname(file))}\n{words}\n{twin}",
-                f"{file}\n{words}\n{twin}",
-            )
+            for it in (f"{first}\n{words}\n{twin}", f"{file}\n{words}\n{twin}")
         )
         is_last = place + 1 == len(begun)
         until = end if is_last else begun[place + 1][0]
