@@ -43,6 +43,8 @@ A prompt whose first text block is a JSON array is a list of steps, each an obje
     spawn loud          the same, with this program's stdout
     flood               [count, size]: so many chunks of so many bytes, each with its number
     flood of            [text, count]: so many chunks of it; null: until session/cancel
+    paced               [count, seconds]: so many chunks, "#0 ", "#1 " and so on, so many
+                        seconds apart
     say at once         [text, count]: one chunk that has it so many times
     kill                a signal number, sent to itself
     close               a descriptor, closed
@@ -303,6 +305,10 @@ def take(session_id: str, kind: str, value: Any) -> None:
         subprocess.Popen(value, shell=True)
     elif kind == "flood":
         flood(session_id, *value)
+    elif kind == "paced":
+        for number in range(value[0]):
+            take(session_id, "say", f"#{number} ")
+            time.sleep(value[1])
     elif kind == "say at once":
         take(session_id, "say", value[0] * value[1])
     elif kind == "flood of":

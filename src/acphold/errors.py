@@ -53,7 +53,7 @@
     └── JournalError               the journal cannot be read or written         -32052
         ├── JournalUnavailableError  read-only, full, gone, no such folder       -32052
         │   ├── NoJournalError       none was made there yet                     -32052
-        │   ├── JournalBusyError     another program holds it; worth another try -32052
+        │   ├── JournalBusyError     held, or does not answer; worth another try -32052
         │   └── ReadOnlyJournalError it lies where nothing can be written; it can be read  -32052
         │       └── OlderJournalError  an earlier release wrote it, and still uses it  -32052
         ├── NotAJournalError         a file, but not one of ours, or a torn one  -32052
@@ -434,7 +434,7 @@ class NoJournalError(JournalUnavailableError):
 
 
 class JournalBusyError(JournalUnavailableError):
-    """Another program holds the journal; it can be used once that program releases it."""
+    """Another program holds the journal, or its database does not answer: worth another try."""
 
 
 class ReadOnlyJournalError(JournalUnavailableError):

@@ -82,6 +82,15 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
             otherwise="never",
         ),
     ] = None
+    max_outage: Annotated[
+        float,
+        OptionHelp(
+            "how long a turn waits for a journal in a database that cannot be reached, before it "
+            "ends with its agent",
+            value="SECONDS",
+        ),
+        Meta(ge=0, le=1e9),
+    ] = 600.0
     all_agents: Annotated[
         bool,
         OptionHelp(

@@ -150,6 +150,12 @@ class PuppetAgent:
     async def restart(self) -> None:
         self.generation += 1
 
+    async def stop(self) -> bool:
+        return False
+
+    async def go_on(self) -> None:
+        return None
+
     def accept_terms(self, method: str, params: bytes) -> None:
         self.terms = self.terms.after(method, params)
 

@@ -243,6 +243,9 @@ CONNECT_SECONDS: Final = 5
 RETRY_SECONDS: Final = 5.0
 """Work is retried for this long before it fails."""
 
+UNANSWERED_SECONDS: Final = 3.0
+"""An append that has no answer for this long begins an outage, as far as people are told."""
+
 RETRY_PAUSE_SECONDS: Final = 0.05
 """Pause between two attempts."""
 

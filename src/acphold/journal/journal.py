@@ -365,6 +365,10 @@ class Journal(Owners, Entries, Sessions, Arrivals, Protocol):
     it in the transaction that writes, and raises LeaseLostError if it is lost.
     """
 
+    on_unanswered: Callable[[], None]
+    """Called when an append has had no answer for UNANSWERED_SECONDS; a store in a file has none
+    such."""
+
     @property
     def index(self) -> Index:
         """Search, sums of usage, and upkeep."""

@@ -115,6 +115,12 @@ class InProcessAgent:
             await self._leave(opened)
         self.generation += 1
 
+    async def stop(self) -> bool:
+        return False  # its code runs in our process
+
+    async def go_on(self) -> None:
+        return None
+
     def accept_terms(self, method: str, params: bytes) -> None:
         """Do nothing: its process ends with ours."""
 

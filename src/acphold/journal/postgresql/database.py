@@ -385,13 +385,15 @@ def failure(error: Fault, name: str) -> errors.JournalError:
     usual = errors.JournalUnavailableError, f"name another journal ({NAMED_BY})"
     kind, advice = _ADVICE.get(code, usual)
     if code in _PASSING or code.startswith("08"):
-        kind, advice = errors.JournalBusyError, "try again"
+        advice = "try again"
     elif not code:
         # libpq gives no code for errors during connecting.
         advice = next(
             (what for words, what in _REFUSED.items() if words in str(error)),
             "start the server, or check that this machine can reach it",
         )
+    if is_passing(error):
+        kind = errors.JournalBusyError
     told = error.diag.message_primary or "; ".join(map(str.strip, str(error).splitlines()))
     return kind(f"the journal in {name} cannot be used: {told}; {advice}")
 

@@ -217,6 +217,18 @@ class PostgresqlJournal(SqlJournal[PostgresqlTables]):
             session_rows.append_statement(append.lease, segments, append.change)
             for append, segments in zip(appends, made, strict=True)
         ]
+        late = asyncio.get_running_loop().call_later(bounds.UNANSWERED_SECONDS, self.on_unanswered)
+        try:
+            return await self._append_statements(appends, made, statements)
+        finally:
+            late.cancel()
+
+    async def _append_statements(
+        self,
+        appends: Sequence[Append],
+        made: Sequence[list[Segment]],
+        statements: Sequence[tuple[str, list[Any]]],
+    ) -> list[list[Segment] | errors.LeaseLostError]:
         pipelines = self._database.pipelines
         if not pipelines.is_ready:
             await pipelines.ready()

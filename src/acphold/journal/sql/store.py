@@ -189,6 +189,7 @@ class SqlJournal(Journal, ABC, Generic[Kept]):
     """
 
     file: InFile | None = None
+    on_unanswered: Callable[[], None] = staticmethod(lambda: None)
     _transcripts: Transcripts
     _addresses: tuple[str, ...] = ()
     _retired = False

@@ -201,6 +201,12 @@ class HubAgent(Protocol):
     async def restart(self) -> None:
         """End it, whatever it does, and start it again; raises as `initialize`."""
 
+    async def stop(self) -> bool:
+        """Stop all of its processes until `go_on`; False if it runs in ours, and cannot be."""
+
+    async def go_on(self) -> None:
+        """Have continue what `stop` has stopped."""
+
     @property
     def terms(self) -> Terms:
         """The terms on which it works."""
@@ -268,6 +274,12 @@ class AbsentAgent:
         raise AgentStartError(NO_AGENT)
 
     async def restart(self) -> None:
+        return None
+
+    async def stop(self) -> bool:
+        return True
+
+    async def go_on(self) -> None:
         return None
 
     def accept_terms(self, method: str, params: bytes) -> None:

@@ -304,6 +304,15 @@ class ProcessAgent:
             await self._stop()
             await self._start()
 
+    async def stop(self) -> bool:
+        if self._process is not None:
+            await self._process.stop()
+        return True
+
+    async def go_on(self) -> None:
+        if self._process is not None:
+            await self._process.go_on()
+
     def _launch(self) -> Program:
         return launch(self.command, self.surroundings, cwd=self._options.cwd)
 

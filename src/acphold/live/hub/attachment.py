@@ -360,7 +360,7 @@ class Attachment:
             return self.client.buffered <= bounds.LAG_BYTES
         return len(self._due) < bounds.DUE and self._due_bytes < bounds.DUE_BYTES
 
-    def tell_last(self, update: bytes) -> None:
+    def tell_aside(self, update: bytes) -> None:
         """Send an update that is not journalled."""
         self.client.send(self._frames.aside(update))
 

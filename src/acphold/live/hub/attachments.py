@@ -187,16 +187,15 @@ class Attachments:
 
     def tell_deleted(self, but: Client | None = None) -> None:
         """Tell all clients but one that the session is gone for good."""
-        self.tell_last(DELETED_NOTICE, lambda client: client is but)
+        self.tell_aside(DELETED_NOTICE, lambda client: client is but)
 
     def tell_history_lost(self, error: HistoryLostError) -> None:
         """Tell all clients that the journal has gone back, and what it lacks now."""
         update = notice(HISTORY_LOST, HISTORY_LOST_HOW.format(error.last_seq), "warning")
-        self.tell_last(update, lambda _: False)
+        self.tell_aside(update)
 
-    def tell_last(self, update: bytes, knows: Callable[[Client], bool]) -> None:
-        """Send an update that is not journalled to all clients that do not know it; nothing follows
-        it."""
+    def tell_aside(self, update: bytes, knows: Callable[[Client], bool] = lambda _: False) -> None:
+        """Send an update that is not journalled to all clients that do not know it."""
         for attachment in self:
             if attachment.is_open and not knows(attachment.client):
-                attachment.tell_last(update)
+                attachment.tell_aside(update)

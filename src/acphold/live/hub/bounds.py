@@ -71,6 +71,15 @@ TRUSTED_SECONDS: Final = journal_bounds.SILENT_SECONDS - journal_bounds.RENEW_SE
 """Seconds without contact to the journal for which an owner trusts that nobody took its
 sessions."""
 
+PAUSE_SECONDS: Final = TRUSTED_SECONDS - 5.0
+"""Seconds without contact after which its agents are stopped: that takes up to three."""
+
+OUTAGE_LOOK_SECONDS: Final = 0.5
+"""Seconds between two looks at what is due while a journal is out of reach."""
+
+AGAIN_SECONDS: Final = 10.0
+"""An outage that begins within so many seconds after another one is the same."""
+
 SETTLING_AT_ONCE: Final = 32
 """Sessions settled at the same time: the journal has one thread for that, and searches and the
 event loop must not wait for hundreds."""

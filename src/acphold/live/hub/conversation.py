@@ -78,6 +78,7 @@ class Conversation:
         self.side = side = AgentSession(agent, routes, session.id, setup)
         self.children = Children(session, side, routes, journal)
         self.shared = shared
+        session.max_outage = shared.options.max_outage
         held = session.queue.held
         self._alerts = alerts = SessionAlerts(shared.alerts, session, agent, shared.activity, held)
         self.standing = StandingAnswers(session, agent, journal, lambda: self.turns)
@@ -127,7 +128,7 @@ class Conversation:
         """Tell the clients once, with this update, that what runs the session ends; no line."""
         if not self._is_end_told:
             self._is_end_told = True
-            self.session.attachments.tell_last(update, lambda client: client.offer.is_line)
+            self.session.attachments.tell_aside(update, lambda client: client.offer.is_line)
 
     @property
     def id(self) -> str:
@@ -306,6 +307,7 @@ class Conversation:
             await self.session.flush()  # questions are committed themselves
             running = self.turns.running
             client = None if running is None else running.client
+            await self.session.outage.until_running()
             if asked.method.startswith(SERVICES):
                 return await self.services.answer(asked, client)
             # An extension's request goes to the client that prompted, otherwise to the clients that

@@ -27,7 +27,9 @@ from acphold.live.hub.alerts import Activity
 from acphold.live.hub.annotations import notice
 from acphold.live.hub.attachment import Client, not_open
 from acphold.live.hub.conversation import Conversation
+from acphold.live.hub.outages import Outage
 from acphold.live.hub.ownership import Ownership
+from acphold.live.hub.pauses import Pause
 from acphold.live.hub.session import CommonRelease
 
 log = logging.getLogger(__name__)
@@ -92,7 +94,8 @@ class Hub:
         self.tasks = EagerTasks()
         self.release = CommonRelease(journal, self.tasks)
         self.activity = Activity()
-        self.ownership = Ownership(self.live, journal)
+        outage = Outage(journal)
+        self.ownership = Ownership(self.live, journal, outage, Pause(self.live, outage))
         self.undoing = TaskSet()
         """Work at agents that undoes something, for seconds after their desks."""
         self._closing = TaskSet()

@@ -4,9 +4,10 @@ Only the owner may write to a session. Another process may take it if this one h
 or is alive and does not answer (`journal.owners`). Then the session leaves this process's memory at
 once, and its clients follow it to the new owner.
 
-If machines share the journal, one that is cut off from it cannot know that. So it ends its turns
-before another process may take the sessions, by its own clock: its agent must not collide with the
-agent of the next owner. Sessions in memory can still be read, and may still be ours.
+If machines share the journal, one that is cut off from it cannot know that. So its agents are
+stopped before another process may take the sessions, by its own clock (`hub.pauses`): they must
+not collide with the agent of the next owner. Sessions in memory can still be read, and may still be
+ours.
 """
 
 # See docs/decisions.md, 16, 17 and 37.
@@ -21,7 +22,7 @@ from itertools import chain
 
 from msgspec import Struct, field
 
-from acp_wire.tasks import END_SECONDS, TaskSet, beside, tick
+from acp_wire.tasks import END_SECONDS, TaskSet, beside, first_of, tick
 from acphold import errors
 from acphold.conversation.history.decisions import closed_question
 from acphold.conversation.history.entries import ANSWER, SENT, TURN_END, Entry, id_of_sent
@@ -34,6 +35,8 @@ from acphold.journal.rows import SessionRow
 from acphold.live.hub import bounds
 from acphold.live.hub.agent_session import Setup
 from acphold.live.hub.conversation import INTERRUPTED, Conversation
+from acphold.live.hub.outages import Outage
+from acphold.live.hub.pauses import Pause
 from acphold.live.hub.session import HubSession
 from acphold.live.hub.tool_calls import close_children
 from acphold.live.hub.turns import SharedParts
@@ -88,6 +91,8 @@ class Ownership(Struct, eq=False):
 
     _live: dict[str, Conversation]
     _journal: Journal
+    _outage: Outage
+    _pause: Pause
     settling: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(bounds.SETTLING_AT_ONCE)
     )
@@ -138,7 +143,9 @@ class Ownership(Struct, eq=False):
         queued waits until `WaitingQueue.wake`.
         """
         summary = await self._journal.summary(lease.session_id)
-        session = HubSession(self._journal, lease, row, summary, self.on_lost, self.settling)
+        session = HubSession(
+            *(self._journal, lease, row, summary, self.on_lost, self.settling, self._outage)
+        )
         if row.home != lease.journal:
             await session.come_home(marks(summary))
         cut_off = summary.turn != "idle"
@@ -161,15 +168,19 @@ class Ownership(Struct, eq=False):
         """Renew the leases and drop lost sessions, for as long as this runs."""
         last_contact = _clock()
         while True:
-            await tick(journal_bounds.RENEW_SECONDS)
+            await first_of(tick(journal_bounds.RENEW_SECONDS), self._outage.begun.wait())
+            if self._outage.begun.is_set():
+                await asyncio.sleep(bounds.OUTAGE_LOOK_SECONDS)
             began = _clock()
             async with beside(self._renew(), "renew") as renewing:
                 while not renewing.done():
-                    await asyncio.wait({renewing}, timeout=journal_bounds.RENEW_SECONDS)
-                    if not renewing.done():
+                    await asyncio.wait({renewing}, timeout=bounds.OUTAGE_LOOK_SECONDS)
+                    is_late = _clock() - began >= journal_bounds.UNANSWERED_SECONDS
+                    if is_late or self._outage.begun.is_set():
                         await self._doubt(last_contact)
             if renewing.result():
                 last_contact = began
+                await self._pause.end()
             else:
                 await self._doubt(last_contact)
 
@@ -180,7 +191,8 @@ class Ownership(Struct, eq=False):
         try:
             lost = await self._journal.renew([item.session.lease for item in live.values()])
         except errors.AcpError as exc:
-            log.warning("cannot renew the leases of live sessions: %s", exc)
+            level = logging.INFO if self._outage.begun.is_set() else logging.WARNING
+            log.log(level, "cannot renew the leases of live sessions: %s", exc)
             return False
         except Exception:  # nobody awaits this task, and it has to go on
             log.exception("cannot renew the leases of live sessions")
@@ -214,19 +226,9 @@ class Ownership(Struct, eq=False):
         return True
 
     async def _doubt(self, last_contact: float) -> None:
-        """End the turns if another machine may soon take the sessions from us."""
-        if self._journal.file is not None or _clock() - last_contact < bounds.TRUSTED_SECONDS:
-            return
-        why = (
-            "the journal has been out of reach for so long that another machine may own the session"
-        )
-        for conversation in tuple(self._live.values()):
-            if conversation.turns.running is not None:
-                await conversation.fail(
-                    errors.JournalUnavailableError(
-                        f"the turn of session {conversation.id!r} was stopped: {why}"
-                    )
-                )
+        """Do what is due while a journal that machines share does not answer."""
+        if self._journal.file is None:
+            await self._pause.look(_clock() - last_contact)
 
     async def confirm(self, conversation: Conversation) -> None:
         """Verify that a session is still ours; if it is lost, it leaves and can be acquired
@@ -257,8 +259,10 @@ class Ownership(Struct, eq=False):
         if self._live.get(conversation.id) is conversation:
             del self._live[conversation.id]
         conversation.lose(error)
+        self._pause.end_agent(conversation)
         self._ending.start(conversation.services.aclose(), "end commands")
 
     async def aclose(self) -> None:
-        """Wait until commands of lost sessions have ended."""
+        """Wait until commands and agents of lost sessions have ended."""
         await self._ending.aclose(END_SECONDS)
+        await self._pause.aclose()

@@ -305,6 +305,14 @@ class Services(Struct, eq=False):
             workspace = self._workspaces[place]
         return await workspace.answer(asked.method, asked.params)
 
+    async def stop(self) -> None:
+        """Stop the commands that run here, until `go_on`."""
+        await asyncio.gather(*(it.terminals.stop() for it in self._workspaces.values()))
+
+    async def go_on(self) -> None:
+        """Have continue what `stop` has stopped."""
+        await asyncio.gather(*(it.terminals.go_on() for it in self._workspaces.values()))
+
     async def aclose(self) -> None:
         """End the commands that run here; may be called again."""
         self._closed = True

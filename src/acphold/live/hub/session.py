@@ -34,6 +34,7 @@ from acphold.journal.rows import NO_CHANGE, RowChange, SessionRow, merge_changes
 from acphold.live.hub import bounds
 from acphold.live.hub.attachment import Attachment, Client
 from acphold.live.hub.attachments import Attachments
+from acphold.live.hub.outages import Outage
 from acphold.live.hub.publication import FOLDED, ListedRow, Prepared, Publication
 from acphold.live.hub.rest import Rest
 
@@ -57,6 +58,7 @@ class HubSession:
         summary: Summary,
         on_lost: Callable[[str, errors.LeaseLostError], None],
         settling: asyncio.Semaphore,
+        outage: Outage,
     ) -> None:
         self.id = row.session_id
         self.tenant = row.tenant
@@ -68,6 +70,9 @@ class HubSession:
         self.row.untitled = not row.prompted and summary.attributes.title is None
         self._journal = journal
         self.lease = lease
+        self.outage = outage
+        self.max_outage = 0.0
+        """Seconds for which it waits for a database that is out of reach; 0 once it ends."""
         self._on_lost = on_lost
         self._lost: errors.LeaseLostError | None = None
         self.writing = asyncio.Lock()
@@ -183,7 +188,12 @@ class HubSession:
         prepared = self.prepare(*last)
         append = prepared.append
         try:
-            segments = await self._journal.append(append.lease, append.runs, append.change)
+            while True:
+                try:
+                    segments = await self._journal.append(append.lease, append.runs, append.change)
+                    break
+                except errors.JournalBusyError as exc:
+                    await self.outage.wait(exc, lambda: self.max_outage)
         except BaseException as exc:
             self.hold_again(prepared, exc)
             raise
@@ -240,8 +250,13 @@ class HubSession:
         gone."""
         # Not while rows are rewritten, or a page could mix old and new rows. And compaction looks
         # at the cursors, so whoever gets a page must have moved past it by then.
-        async with self.rest.reading():
-            page = await self._journal.read(self.id, after, limit_bytes)
+        while True:
+            try:
+                async with self.rest.reading():
+                    page = await self._journal.read(self.id, after, limit_bytes)
+                break
+            except errors.JournalBusyError as exc:
+                await self.outage.wait(exc, lambda: self.max_outage)
         if self._lost is not None or not page:
             # Deleted, or taken over, meanwhile: the id may now belong to another session.
             raise self._lost or errors.LeaseLostError(self.id, deleted=True)
@@ -284,8 +299,13 @@ class HubSession:
 
     async def verify(self) -> None:
         """Raise LeaseLostError unless this process still owns the session."""
-        if await self._journal.holds(self.lease):
-            return
+        while True:
+            try:
+                if await self._journal.holds(self.lease):
+                    return
+                break
+            except errors.JournalBusyError as exc:
+                await self.outage.wait(exc, lambda: self.max_outage)
         for lost in await self._journal.renew([self.lease]):  # tells how it was lost
             self.lose(lost)
             raise lost
@@ -390,6 +410,11 @@ class HubSession:
         if self.row.late_time is not None:
             self._moving_up.start(move_up(), "move up")
 
+    def wait_no_more(self) -> None:
+        """Wait no longer for a database that is out of reach: it is being closed."""
+        self.max_outage = 0.0
+        self.outage.wake()
+
     def stop(self) -> None:
         """Stop background writes: the session leaves this process."""
         self.rest.stop()
@@ -428,7 +453,12 @@ async def publish_together(
             for session, publication in due
         ]
         try:
-            results = await journal.append_all([each.append for each in prepared])
+            while True:
+                try:
+                    results = await journal.append_all([each.append for each in prepared])
+                    break
+                except errors.JournalBusyError as exc:
+                    await sessions[0].outage.wait(exc, lambda: sessions[0].max_outage)
         except BaseException as exc:
             for session, each in zip(sessions, prepared, strict=True):
                 session.hold_again(each, exc)

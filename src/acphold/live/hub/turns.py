@@ -557,6 +557,7 @@ class Turns(Struct, eq=False):
         next owner.
         """
         self._ends_with_process |= with_process
+        self._session.wait_no_more()
         # Forget prompts that have not begun and that their clients will send again. Those clients
         # are cut off by our end, and find out from the journal (see server.positions). So tell
         # them nothing here, also not of prompts that have begun.

@@ -2,7 +2,8 @@
 
 A tiny shell in its own session reads a pipe whose only writing end is ours and close-on-exec. The
 end of that pipe means that acphold is gone, for whatever reason. The program's stdin was closed at
-the same moment, so it has a second to end by itself; then SIGTERM, then SIGKILL.
+the same moment, so it has a second to end by itself; then SIGTERM, then SIGKILL. A program that was
+stopped (`Program.stop`) gets SIGKILL at once.
 
 It ends the program's process group, and on Linux every process that carries the program's mark,
 including children that made their own session. A number is signalled only right after it was seen
@@ -38,7 +39,10 @@ SCRIPT = r"""
 trap '' HUP INT QUIT TERM
 cd /
 mark=$1 group=$2
-read -r dismissed && exit 0
+stopped=
+while read -r word; do
+    case $word in dismissed) exit 0;; stopped) stopped=1;; *) stopped=;; esac
+done
 
 nap() { sleep 0.1 2>/dev/null || sleep 1; }
 grouped() {
@@ -53,6 +57,7 @@ signal() {
 } 2>/dev/null
 await() { tries=$1; while [ "$tries" -gt 0 ] && alive; do nap; tries=$((tries - 1)); done; }
 
+[ -z "$stopped" ] || signal KILL
 await 10
 alive && signal TERM && await 20
 for _ in 1 2 3 4 5; do alive || exit 0; signal KILL; nap; done
@@ -103,6 +108,15 @@ class Guard:
         finally:
             for fd in opened:
                 os.close(fd)
+
+    def note(self, *, stopped: bool) -> None:
+        """Tell the guardian whether the program is stopped: what is ends at once with acphold, so
+        that nothing of it runs on, or is left stopped."""
+        if self._pipe is not None:
+            try:
+                os.write(self._pipe, b"stopped\n" if stopped else b"going\n")
+            except OSError:
+                pass  # somebody killed the guardian
 
     def dismiss(self) -> None:
         """End the guardian without consequences; blocks for at most DISMISS_SECONDS."""

@@ -9,34 +9,41 @@ import time
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 else:
     import _signal as signal  # without its enums, which take two milliseconds
 
 KILL_SECONDS = 3.0
 """Seconds for SIGKILL to work: enough unless the system is busy, or a disk holds a process."""
 
+STOP_SECONDS = 2.0
+"""Seconds in which processes that start others without end are stopped."""
+
 POLL_SECONDS = 0.02
 """Seconds between two checks for living processes."""
 
 
-def end(group: int, mark: str, grace: float) -> bool:
+def end(group: int, mark: str, grace: float, *, is_stopped: bool = False) -> bool:
     """End every process of `group` and every one that carries `mark`; return True if none is left.
 
-    SIGTERM, up to `grace` seconds, SIGKILL, up to KILL_SECONDS; no wait if nothing lives. Blocks.
+    SIGTERM, up to `grace` seconds, SIGKILL, up to KILL_SECONDS; no wait if nothing lives. Those
+    that `stop` has stopped do not run again: SIGKILL at once. Blocks.
     The caller must not have reaped the leader: while it is at least a zombie, `group` cannot be the
     number of somebody else's processes.
     """
-    for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_SECONDS)):
+    ways = ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_SECONDS))
+    for number, seconds in ways[is_stopped:]:
         deadline = time.monotonic() + seconds
         signalled: set[int] = set()
         while left := living(group, mark):
             fresh = left - signalled
             if fresh:  # including those forked meanwhile
-                _try(os.killpg, group, number)  # in one call, so that nothing forks between two
-                for pid in fresh:
-                    if pid > 0 and _try(os.getpgid, pid) != group:
-                        _try(os.kill, pid, number)
+                others = [pid for pid in fresh if pid > 0 and _try(os.getpgid, pid) != group]
+                # The group in one call, so that nothing forks between two. Its end has the kernel
+                # continue jobs that are stopped (setpgid(2)): then it comes last.
+                calls = [(os.killpg, group), *((os.kill, pid) for pid in others)]
+                for call, whose in reversed(calls) if is_stopped else calls:
+                    _try(call, whose, number)
                 signalled |= fresh
             if time.monotonic() > deadline:
                 break
@@ -44,6 +51,35 @@ def end(group: int, mark: str, grace: float) -> bool:
         else:
             return True
     return not living(group, mark)
+
+
+def stop(group: int, mark: str) -> list[int]:
+    """Stop every running process of `group` and every one that carries `mark`, until `go_on`;
+    return the pids in the order in which they were stopped. Blocks for a moment.
+
+    Those that were stopped before are left out: somebody else has them continue.
+    """
+    deadline = time.monotonic() + STOP_SECONDS
+    seen: set[int] = set()
+    stopped: list[int] = []
+    # Parents first: a shell that saw its child stop would take it for a stopped job.
+    while fresh := sorted(living(group, mark) - seen):  # including those forked meanwhile
+        for pid in fresh:
+            if condition(pid) != "stopped":
+                _try(os.kill, pid, signal.SIGSTOP)
+                stopped.append(pid)
+        seen.update(fresh)
+        if time.monotonic() > deadline:
+            break
+    return stopped
+
+
+def go_on(group: int, mark: str, stopped: Sequence[int]) -> None:
+    """Have those continue that `stop` has stopped, as far as they live."""
+    left = living(group, mark)
+    for pid in reversed(stopped):
+        if pid in left:
+            _try(os.kill, pid, signal.SIGCONT)
 
 
 def living(group: int, mark: str) -> set[int]:

@@ -52,7 +52,7 @@ class Program:
     once nothing of it lives.
     """
 
-    __slots__ = ("_lock", "command", "fds", "gone", "guard", "pid")
+    __slots__ = ("_lock", "_stopped", "command", "fds", "gone", "guard", "pid")
 
     def __init__(
         self, command: Sequence[str], pid: int, fds: tuple[int, ...], guard: Guard
@@ -63,6 +63,23 @@ class Program:
         self.gone: bool = False
         self.guard: Guard = guard
         self._lock = allocate_lock()
+        self._stopped: list[int] | None = None
+
+    def stop(self) -> None:
+        """Stop it and all its children until `go_on`; if we are killed meanwhile, they end. Blocks
+        for a moment."""
+        with self._lock:
+            if not self.gone and self._stopped is None:
+                self.guard.note(stopped=True)
+                self._stopped = process_tree.stop(self.pid, self.guard.mark)
+
+    def go_on(self) -> None:
+        """Have continue what `stop` has stopped."""
+        with self._lock:
+            stopped, self._stopped = self._stopped, None
+            if not self.gone and stopped is not None:
+                process_tree.go_on(self.pid, self.guard.mark, stopped)
+                self.guard.note(stopped=False)
 
     def end(self, grace: float = GRACE_SECONDS) -> bool:
         """End it and all its children: SIGTERM, `grace` seconds, SIGKILL; return True if all are
@@ -72,7 +89,10 @@ class Program:
         """
         with self._lock:
             return self._note_end(
-                gone=self.gone or process_tree.end(self.pid, self.guard.mark, grace)
+                gone=self.gone
+                or process_tree.end(
+                    self.pid, self.guard.mark, grace, is_stopped=self._stopped is not None
+                )
             )
 
     def look(self) -> bool:

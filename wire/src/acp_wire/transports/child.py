@@ -126,6 +126,14 @@ class ChildProcess:
 
         return last_words(self.stderr_tail(50))
 
+    async def stop(self) -> None:
+        """Stop it and all its children, until `go_on`."""
+        await asyncio.to_thread(self._program.stop)
+
+    async def go_on(self) -> None:
+        """Have continue what `stop` has stopped."""
+        await asyncio.to_thread(self._program.go_on)
+
     def say(self, words: str) -> None:
         """Write a line of our own where its stderr goes."""
         for relay in self._relays:

@@ -46,6 +46,7 @@ class Terminals:
         self._starting = TaskSet()
         self._releasing = TaskSet()
         self._closed = False
+        self._stopped = False
 
     def __contains__(self, terminal_id: object) -> bool:
         return terminal_id in self._kept
@@ -102,6 +103,8 @@ class Terminals:
                 raise errors.TerminalStartError("the session is closed")
             terminal = TerminalCommand(program, min(limit, bounds.MAX_OUTPUT), self._threads)
             self._kept[terminal.id] = terminal
+            if self._stopped:
+                await self._threads.run(program.stop)
             return terminal
 
         def release(started: asyncio.Task[TerminalCommand]) -> None:
@@ -118,6 +121,16 @@ class Terminals:
         except asyncio.CancelledError:
             starting.add_done_callback(release)
             raise
+
+    async def stop(self) -> None:
+        """Stop all commands, also those that are started from now on, until `go_on`."""
+        self._stopped = True
+        await asyncio.gather(*(it.stop() for it in self._kept.values()))
+
+    async def go_on(self) -> None:
+        """Have continue what `stop` has stopped."""
+        self._stopped = False
+        await asyncio.gather(*(it.go_on() for it in self._kept.values()))
 
     async def release(self, terminal_id: str) -> None:
         """End it with its children; raises UnknownTerminalError."""
@@ -197,6 +210,14 @@ class TerminalCommand:
         Children that it left behind run on until the terminal is killed or released.
         """
         return await asyncio.shield(self._exited)
+
+    async def stop(self) -> None:
+        """Stop the command and its children, until `go_on`."""
+        await self._threads.run(self._program.stop)
+
+    async def go_on(self) -> None:
+        """Have continue what `stop` has stopped."""
+        await self._threads.run(self._program.go_on)
 
     async def kill(self) -> None:
         """End the command and its children; return when they are gone. Output and status stay."""
