@@ -56,8 +56,8 @@ def history() -> list[Json]:
     ]
 
 
-WHOLE = ["Count.", "one", "y", "two", "y", "three", "write_to_file a.txt", "four"]
-WHOLE += ["execute_command ls", "five"]
+WHOLE = ["Count.", "one", "y", "two", "y", "three", "Write a.txt", "four"]
+WHOLE += ["ls", "five"]
 
 
 def write(home: Path, agent: str, screen: str, model: str | None) -> Reader:

@@ -101,7 +101,7 @@ def test_a_conversation_of_the_editor_is_told_as_it_was_held(
         ("user", "Look."),
         ("thought", "Hm."),
         ("agent", "I look."),
-        ("call", f"Read {CWD}/notes.txt"),
+        ("call", "Read notes.txt"),
         ("agent", "Done."),
     ]
     call = told.call()

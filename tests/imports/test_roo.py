@@ -90,7 +90,7 @@ def test_plans_searches_modes_and_summaries_are_told(tmp_path: Path) -> None:
     assert [call.title for call in told.calls()] == [
         "Search needle",
         "Search results",
-        "Switch to architect",
+        "Switch to mode architect",
         "Start a task code",
         "Result of a task",
         "Compact conversation",

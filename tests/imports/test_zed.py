@@ -101,7 +101,7 @@ def test_a_thread_is_told_as_it_was_held(threads: Threads, tmp_path: Path) -> No
         ("user", "Look."),
         ("thought", "Hm."),
         ("agent", "I look."),
-        ("call", "Read file project/notes.txt"),
+        ("call", "Read project/notes.txt"),
         ("agent", "Done."),
     ]
     call = told.call()
@@ -134,7 +134,7 @@ def test_an_edit_is_a_diff_and_what_failed_is_told_as_failed(
         {"type": "diff", "path": f"{CWD}/a.txt", "oldText": "one", "newText": "two"}
     ]
     assert (ran.title, ran.status) == ("false", "failed")
-    assert (search.title, search.status) == ("Grep x", "failed")
+    assert (search.title, search.status) == ("Search x", "failed")
     assert told.ends() == [{"interrupted": True, "_meta": {"acphold/model": "gpt-5"}}]
 
 
@@ -178,8 +178,8 @@ def test_a_subagent_is_no_thread_and_its_calls_are_told_inside_its_call(
     told = Story.of(READER, tmp_path)
     assert told.said() == [
         ("user", "Find it."),
-        ("call", "Spawn agent Find"),
-        ("call", "List directory x"),
+        ("call", "Task: Find"),
+        ("call", "List x"),
     ]
     inner = told.calls()[1]
     assert json.loads(inner.fields["_meta"]) == {"acphold/parentToolCallId": "c1"}
@@ -219,7 +219,7 @@ def test_a_thread_of_2025_is_read(tmp_path: Path) -> None:
         ("user", "Look."),
         ("thought", "Hm."),
         ("agent", "I look."),
-        ("call", "Read file a"),
+        ("call", "Read a"),
         ("agent", "Done."),
     ]
     assert told.prompts()[0][1]["resource"] == {"uri": "context:attached", "text": "one"}

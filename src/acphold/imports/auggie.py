@@ -16,7 +16,6 @@ from typing import Final
 from acphold.imports.content_blocks import (
     block_content,
     content,
-    diff,
     image,
     resource_link,
     text_block,
@@ -26,11 +25,11 @@ from acphold.imports.readers import (
     ANTHROPIC_TOKENS,
     AgentConverter,
     Reader,
-    call_fields,
     main_document,
     token_counts,
 )
 from acphold.imports.sources import Home, Source, file_sources, files_below
+from acphold.imports.tools import edit_diffs, named_call_fields, tool_of
 from acphold.imports.values import (
     Object,
     first_text,
@@ -46,23 +45,6 @@ from acphold.imports.values import (
 NAME: Final = "auggie"
 KEY: Final = "auggie"
 
-TOOLS: Final = {
-    "apply_patch": ("Edit", "edit", "path"),
-    "codebase-retrieval": ("Search", "search", "information_request"),
-    "grep-search": ("Search", "search", "query"),
-    "kill-process": ("Kill", "execute", "terminal_id"),
-    "launch-process": ("", "execute", "command"),
-    "read-process": ("Output of", "read", "terminal_id"),
-    "remove-files": ("Delete", "delete", ""),
-    "save-file": ("Write", "edit", "path"),
-    "str-replace-editor": ("Edit", "edit", "path"),
-    "view": ("Read", "read", "path"),
-    "view_tasklist": ("Read the plan", "read", ""),
-    "web-fetch": ("Fetch", "fetch", "url"),
-    "web-search": ("Search the web for", "fetch", "query"),
-}
-"""A tool's title, its kind, and the argument shown in the title."""
-
 _WORDS, _RESULT, _PICTURE, _WHERE, _FILE = 0, 1, 2, 4, 8
 _ASKED_BESIDE: Final = frozenset({3, 5, 6, 7, 9, 10, 11})
 """Request nodes that no person typed: places and edits in an editor, summaries."""
@@ -73,6 +55,7 @@ _SAID_BESIDE: Final = frozenset({1, 2, 3, 4, 6, 7, 9, 11})
 _FORMATS: Final = {1: "image/png", 2: "image/jpeg", 3: "image/gif", 4: "image/webp"}
 _OF_THE_PROGRAM: Final = "<supervisor>"
 _PART: Final = re.compile(r"old_str(_\d+)?")
+_PARTS: Final = ("old_str", "new_str")
 
 
 def find(home: Home) -> Iterator[Source]:
@@ -181,27 +164,24 @@ class _AuggieConverter(AgentConverter):
         arguments = obj(from_json(text(call, "input_json")))
         if call_id:
             self._calls[call_id] = name, arguments
-        verb, kind, shown = TOOLS.get(name, (name, "other", ""))
+        several = strings(arguments, "file_paths")
+        is_place = tool_of(name).kind in ("edit", "read", "delete")
+        named = [text(arguments, "path"), *several] if is_place else []
+        fields = named_call_fields(name, arguments, *map(self._absolute, named))
+        if several:
+            fields["title"] = f"{tool_of(name).verb} {', '.join(several)}"
         if name.startswith("sub-agent"):
-            kind, shown = "think", "instruction"
-        named = [text(arguments, "path"), *strings(arguments, "file_paths")]
-        paths = [*map(self._absolute, named)]
-        places = paths if kind in ("edit", "read", "delete") else []
-        detail = text(arguments, shown) or ", ".join(strings(arguments, "file_paths"))
-        title = f"{verb} {detail}".strip() or name
-        self._writer.call(call_id, call_fields(title, kind, arguments, *places))
+            fields["kind"] = "think"
+        self._writer.call(call_id, fields)
 
     def _result(self, result: Object, call_id: str, name: str, arguments: Object) -> None:
         failed = result.get("is_error") is True
         produced: list[Object] = []
         path = self._absolute(text(arguments, "path"))
-        if path and not failed and TOOLS.get(name, ("", "", ""))[1] == "edit":
-            for key in arguments:
-                if found := _PART.fullmatch(key):
-                    new = text(arguments, f"new_str{found[1] or ''}")
-                    produced.append(diff(path, text(arguments, key) or None, new))
-            if whole := text(arguments, "file_content"):
-                produced.append(diff(path, None, whole))
+        if path and not failed and tool_of(name).kind == "edit":
+            numbered = (found[1] or "" for found in map(_PART.fullmatch, arguments) if found)
+            several = [{it: text(arguments, it + at) for it in _PARTS} for at in numbered]
+            produced = edit_diffs(path, {"edits": several} if several else arguments)
         inside = objects(result, "content_nodes")
         words = text(result, "content") or "\n".join(
             filter(None, (text(node, "text_content") for node in inside))

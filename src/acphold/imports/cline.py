@@ -52,6 +52,7 @@ from acphold.imports.readers import (
 )
 from acphold.imports.records import SMALL_BYTES, TOO_LARGE, UNREAD, document, document_list
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.tools import call_fields, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
@@ -67,14 +68,6 @@ from acphold.imports.values import (
 
 NAME: Final = "cline"
 KEY: Final = "cline"
-
-KINDS: Final = {
-    "fetch_web_content": "fetch",
-    "read_files": "read",
-    "run_commands": "execute",
-    "search_codebase": "search",
-    "spawn_agent": "think",
-}
 
 TITLE_CHARACTERS: Final = 60
 """Characters of an input in a call's title; 50 of a task."""
@@ -150,8 +143,8 @@ class _ClineConverter(AgentConverter):
                     if commands := strings(arguments, "commands"):
                         detail = ", ".join(commands)
                     title = f"{name}: {detail}" if detail or commands else name
-                    shown: Object = {"title": title, "rawInput": arguments}
-                    self._writer.call(call_id, shown | {"kind": KINDS.get(name, "other")})
+                    called = "other" if name == "apply_patch" else tool_of(name).kind
+                    self._writer.call(call_id, call_fields(title, called, arguments))
                 elif kind == "text":
                     self._writer.say(text(part, "text"), text(message, "id"))
                 elif kind == "thinking":
@@ -240,30 +233,6 @@ EDITORS: Final = (
     ".*-server/data/User/globalStorage",
 )
 """Folders below a home folder with the extensions' data."""
-
-TOOLS: Final = {
-    "appliedDiff": ("Edit", "edit"),
-    "codebaseSearch": ("Search", "search"),
-    "deleteFile": ("Delete", "delete"),
-    "editedExistingFile": ("Edit", "edit"),
-    "fetchInstructions": ("Read instructions", "read"),
-    "fileDeleted": ("Delete", "delete"),
-    "finishTask": ("Finish the task", "other"),
-    "insertContent": ("Edit", "edit"),
-    "listCodeDefinitionNames": ("List definitions in", "search"),
-    "listFilesRecursive": ("List", "read"),
-    "listFilesTopLevel": ("List", "read"),
-    "newFileCreated": ("Create", "edit"),
-    "newTask": ("Start a task", "think"),
-    "readFile": ("Read", "read"),
-    "searchAndReplace": ("Edit", "edit"),
-    "searchFiles": ("Search", "search"),
-    "summarizeTask": ("Compact conversation", "think"),
-    "switchMode": ("Switch to", "switch_mode"),
-    "webFetch": ("Fetch", "fetch"),
-    "webSearch": ("Search", "fetch"),
-}
-"""A tool's title on screen, and its kind."""
 
 _MARKS: Final = EditMarks(
     re.compile("[-<]{3,} SEARCH>?"),
@@ -491,7 +460,7 @@ def _tool(asked: object) -> Object:
     """Return the fields of a call of a tool of Cline's, which is finished when shown."""
     name, path = text(asked, "tool"), text(asked, "path")
     words = text(asked, "content")
-    verb, kind = TOOLS.get(name, (name, "other"))
+    verb, kind = tool_of(name)
     several = objects(asked, "batchFiles") or objects(asked, "batchDiffs")
     paths = [text(one, "path") for one in several] or ([path] if path else [])
     what = first_text(asked, ("regex", "query", "mode"))

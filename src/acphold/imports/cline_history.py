@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from acphold.imports.tools import named_call_fields
 from acphold.imports.values import (
     Object,
     first_text,
@@ -25,36 +26,21 @@ from acphold.imports.values import (
 
 NAME: Final = "api_conversation_history.json"
 
-KINDS: Final = {
-    "apply_diff": "edit",
-    "ask_followup_question": "",
-    "attempt_completion": "",
-    "browser_action": "fetch",
-    "execute_command": "execute",
-    "insert_content": "edit",
-    "list_code_definition_names": "search",
-    "list_files": "read",
-    "new_task": "think",
-    "plan_mode_respond": "",
-    "read_file": "read",
-    "replace_in_file": "edit",
-    "search_files": "search",
-    "switch_mode": "switch_mode",
-    "use_mcp_tool": "other",
-    "write_to_file": "edit",
-}
-"""Kinds of the tools; those without one only say something."""
+_SAYING: Final = ("ask_followup_question", "attempt_completion", "plan_mode_respond")
+"""Tools that only say something."""
 
 _SAID: Final = ("result", "question", "response")
 """Arguments that are said."""
 
-_ABOUT: Final = ("command", "path", "regex", "tool_name")
-"""Arguments that a title names."""
-
 _TYPED: Final = re.compile(
     r"<(?P<opens>task|feedback|user_message|answer)>|</(?P<closes>task|feedback|user_message|answer)>"
 )
-_TOOL: Final = re.compile(rf"<(?P<opens>{'|'.join(KINDS)})>|</(?P<closes>{'|'.join(KINDS)})>")
+_TOOLS: Final = "|".join(
+    (*_SAYING, "apply_diff", "browser_action", "execute_command", "insert_content",
+     "list_code_definition_names", "list_files", "new_task", "read_file", "replace_in_file",
+     "search_files", "switch_mode", "use_mcp_tool", "write_to_file")
+)  # fmt: skip
+_TOOL: Final = re.compile(rf"<(?P<opens>{_TOOLS})>|</(?P<closes>{_TOOLS})>")
 _ARGUMENT: Final = re.compile(r"<(?P<opens>[a-z_]+)>|</(?P<closes>[a-z_]+)>")
 _THOUGHT: Final = re.compile(r"<(?P<opens>thinking)>|</(?P<closes>thinking)>\s*")
 
@@ -96,12 +82,9 @@ def _answer(words: str) -> Iterator[Step]:
 
 
 def _call(name: str, arguments: Object) -> Step:
-    kind = KINDS.get(name, "other")
-    if not kind:
+    if name in _SAYING:
         return Step("agent", first_text(arguments, _SAID).strip())
-    title = f"{name} {first_text(arguments, _ABOUT).strip()}".strip()
-    fields: Object = {"title": title, "kind": kind, "status": "completed", "rawInput": arguments}
-    return Step("call", "", fields)
+    return Step("call", "", named_call_fields(name, arguments) | {"status": "completed"})
 
 
 def steps_after(found: Sequence[Step], told: Sequence[tuple[str, str]]) -> Sequence[Step]:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from acphold.imports.content_blocks import content, diff
-from acphold.imports.readers import call_fields
+from acphold.imports.tools import call_fields
 from acphold.imports.values import Object, from_json, number, obj, objects, strings, text
 
 _HEADER: Final = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")

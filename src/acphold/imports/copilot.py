@@ -12,7 +12,6 @@ from typing import Final
 
 from acphold.imports.content_blocks import (
     contents,
-    diffs,
     image,
     resource,
     resource_link,
@@ -20,14 +19,14 @@ from acphold.imports.content_blocks import (
     text_blocks,
 )
 from acphold.imports.entry_writer import PARENT, EntryWriter, NotStraightError
-from acphold.imports.readers import AgentConverter, Reader, call_fields, token_counts
+from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import mentions, placed_records, records, small_text
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below, source_of
+from acphold.imports.tools import call_fields, edit_diffs, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
-    first_text,
     from_json,
     milliseconds,
     number,
@@ -40,24 +39,6 @@ NAME: Final = "copilot"
 KEY: Final = "Copilot"
 
 ROWS: Final = RowForm(frozenset({"data", "id", "timestamp", "type"}))
-
-KINDS: Final = {
-    "apply_patch": "edit",
-    "bash": "execute",
-    "create": "edit",
-    "edit": "edit",
-    "glob": "search",
-    "grep": "search",
-    "read_bash": "execute",
-    "rg": "search",
-    "stop_bash": "execute",
-    "str_replace": "edit",
-    "str_replace_editor": "edit",
-    "view": "read",
-    "web_fetch": "fetch",
-    "web_search": "fetch",
-    "write_bash": "execute",
-}
 
 _PASSED: Final = re.compile(
     r"model\.|hook\.|system\.|permission\.|subagent\.|skill\.|assistant\.turn|assistant\.usage|"
@@ -240,7 +221,7 @@ class _CopilotConverter(AgentConverter):
 
     def _call(self, data: Object, meta: Object) -> None:
         call_id, name = text(data, "toolCallId"), text(data, "toolName")
-        arguments, kind = obj(data, "arguments"), KINDS.get(name, "other")
+        arguments, kind = obj(data, "arguments"), tool_of(name).kind
         self._calls[call_id] = name, arguments
         # As the program shows it: the purpose of a command, otherwise the action on a file.
         title, path = text(data, "toolTitle"), text(arguments, "path")
@@ -254,10 +235,8 @@ class _CopilotConverter(AgentConverter):
 
 
 def _changes(name: str, arguments: Object) -> list[Object]:
-    path = text(arguments, "path")
-    if KINDS.get(name) != "edit" or not path:
-        return []
-    return diffs(path, text(arguments, "old_str"), first_text(arguments, ("new_str", "file_text")))
+    is_edit = tool_of(name).kind == "edit"
+    return edit_diffs(text(arguments, "path"), arguments) if is_edit else []
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -17,8 +17,6 @@ from acphold.imports import databases
 from acphold.imports.content_blocks import (
     block_content,
     contents,
-    diff,
-    diffs,
     image,
     link,
     picture,
@@ -27,9 +25,10 @@ from acphold.imports.content_blocks import (
     text_blocks,
 )
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
-from acphold.imports.readers import AgentConverter, Reader, call_fields
+from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import SMALL_BYTES, document, list_in
 from acphold.imports.sources import Home, Source, files_of_projects
+from acphold.imports.tools import PATHS, edit_diffs, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
@@ -45,29 +44,6 @@ from acphold.imports.values import (
 NAME: Final = "crush"
 KEY: Final = "crush"
 
-TOOLS: Final = {
-    "agent": ("Agent:", "think"),
-    "agentic_fetch": ("Fetch", "fetch"),
-    "bash": ("", "execute"),
-    "download": ("Download", "fetch"),
-    "edit": ("Edit", "edit"),
-    "fetch": ("Fetch", "fetch"),
-    "glob": ("Find", "search"),
-    "grep": ("Search", "search"),
-    "job_output": ("Output of", "read"),
-    "ls": ("List", "read"),
-    "lsp_diagnostics": ("Diagnostics of", "read"),
-    "multiedit": ("Edit", "edit"),
-    "sourcegraph": ("Search", "search"),
-    "todos": ("Update the plan", "think"),
-    "view": ("Read", "read"),
-    "web_fetch": ("Fetch", "fetch"),
-    "web_search": ("Search the web for", "fetch"),
-    "write": ("Write", "edit"),
-}
-"""A tool's title on screen, and its kind."""
-
-_SHOWN: Final = ("command", "file_path", "pattern", "query", "url", "path", "prompt")
 _UNNAMED: Final = frozenset({"New Session", "Untitled Session"})
 _ENDED: Final = {"canceled": "cancelled", "content_filter": "refusal", "max_tokens": "max_tokens"}
 
@@ -190,11 +166,8 @@ class _CrushConverter(AgentConverter):
             call_id, name = text(data, "id"), text(data, "name")
             arguments = obj(from_json(text(data, "input")))
             self._calls[call_id] = name, arguments
-            verb, called = TOOLS.get(name, (name.replace("_", " "), "other"))
-            title = f"{verb} {first_text(arguments, _SHOWN)}".strip() or name
-            self._writer.call(
-                call_id, call_fields(title, called, arguments, self._place(arguments))
-            )
+            fields = named_call_fields(name, arguments, self._place(arguments))
+            self._writer.call(call_id, fields)
             if name == "todos":
                 self._plan(objects(arguments, "todos"))
         elif kind == "tool_result":
@@ -213,7 +186,7 @@ class _CrushConverter(AgentConverter):
             self._missed.kind("parts", kind, data)
 
     def _place(self, arguments: Object) -> str:
-        return self._absolute(first_text(arguments, ("file_path", "path")))
+        return self._absolute(first_text(arguments, PATHS))
 
     def _tell_stopped(self) -> None:
         """Tell the subagents that were stopped: their calls have no result."""
@@ -222,7 +195,7 @@ class _CrushConverter(AgentConverter):
 
     def _tell_subagent(self, call_id: str, name: str) -> None:
         """Tell the calls of the subagent's session, once."""
-        has_none = TOOLS.get(name, ("", ""))[1] not in ("think", "fetch")
+        has_none = tool_of(name).kind not in ("think", "fetch")
         if self._writer.caller or has_none or call_id in self._told:
             return
         self._told.add(call_id)
@@ -247,13 +220,8 @@ class _CrushConverter(AgentConverter):
         failed = result.get("is_error") is True
         produced: list[Object] = []
         path = self._place(arguments)
-        if not failed and path and TOOLS.get(name, ("", ""))[1] == "edit":
-            old, new = text(about, "old_content"), text(about, "new_content")
-            produced = diffs(path, old, new) or [
-                diff(path, text(pair, "old_string") or None, new)
-                for pair in objects(arguments, "edits") or [arguments]
-                if (new := first_text(pair, ("new_string", "content")))
-            ]
+        if not failed and path and tool_of(name).kind == "edit":
+            produced = edit_diffs(path, about) or edit_diffs(path, arguments)
         words = text(about, {"bash": "output", "view": "content"}.get(name, ""))
         words = words or text(result, "content")
         produced = produced or contents(words)

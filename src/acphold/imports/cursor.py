@@ -25,7 +25,6 @@ from acphold.imports import databases
 from acphold.imports.content_blocks import (
     contents,
     diff,
-    diffs,
     link,
     plan_entry,
     resource,
@@ -33,9 +32,10 @@ from acphold.imports.content_blocks import (
 )
 from acphold.imports.cursor_store import read_store
 from acphold.imports.entry_writer import EntryWriter, SubagentWriter
-from acphold.imports.readers import AgentConverter, Reader, call_fields
+from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import readable
 from acphold.imports.sources import Home, Source, files_below, note, source_of
+from acphold.imports.tools import PATHS, edit_diffs, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
@@ -296,7 +296,7 @@ class _CursorConverter(AgentConverter):
         result, values = from_json(text(call, "result")), _arguments(call)
         is_done = status == "completed" and not refused
         produced: list[Object] = []
-        if is_done and TOOLS.get(_base_name(text(call, "name")), ("", ""))[1] == "edit":
+        if is_done and tool_of(_base_name(text(call, "name"))).kind == "edit":
             path = _path(values, self._writer.facts.cwd)
             produced = self._changes(path, values, result)
         produced = produced or contents(_output(result))
@@ -322,13 +322,7 @@ class _CursorConverter(AgentConverter):
                 for other in ("+ ", "- ")
             )
             found.append(diff(path, old, new))
-        if found:
-            return found
-        for pair in objects(values, "edits") or [values]:
-            old = first_text(pair, ("old_string", "oldString"))
-            new = first_text(pair, ("new_string", "newString", "contents", "streamingContent"))
-            found += diffs(path, old, new)
-        return found
+        return found or edit_diffs(path, values)
 
     def _content_of(self, content_id: str) -> str | None:
         """Return a file's content by its content id; it is stored once for all references."""
@@ -340,48 +334,6 @@ class _CursorConverter(AgentConverter):
 
 
 # -- tool calls --------------------------------------------------------------------------------
-
-TOOLS: Final = {
-    "apply_patch": ("Edit", "edit"),
-    "codebase_search": ("Search", "search"),
-    "delete_file": ("Delete", "delete"),
-    "edit_file": ("Edit", "edit"),
-    "edit_notebook": ("Edit", "edit"),
-    "fetch": ("Fetch", "fetch"),
-    "file_search": ("Find", "search"),
-    "glob_file_search": ("Find", "search"),
-    "grep": ("Search", "search"),
-    "grep_search": ("Search", "search"),
-    "list_dir": ("List", "read"),
-    "multi_edit": ("Edit", "edit"),
-    "read_file": ("Read", "read"),
-    "read_lints": ("Read lints of", "read"),
-    "reapply": ("Edit", "edit"),
-    "ripgrep_raw_search": ("Search", "search"),
-    "ripgrep_search": ("Search", "search"),
-    "run_terminal_cmd": ("", "execute"),
-    "run_terminal_command": ("", "execute"),
-    "search_replace": ("Edit", "edit"),
-    "semantic_search_full": ("Search", "search"),
-    "task": ("Task:", "think"),
-    "todo_write": ("Update the plan", "think"),
-    "create_plan": ("Plan", "think"),
-    "switch_mode": ("Switch to mode", "switch_mode"),
-    "web_fetch": ("Fetch", "fetch"),
-    "web_search": ("Search the web for", "fetch"),
-    "write": ("Write", "edit"),
-}
-"""A tool's title on screen, and its kind."""
-
-_PATHS: Final = (
-    "relativeWorkspacePath", "targetFile", "file_path", "target_file", "path", "directoryPath",
-    "targetDirectory", "target_directory", "relative_workspace_path", "target_notebook",
-)  # fmt: skip
-_SHOWN: Final = (
-    "command", "query", "pattern", "globPattern", "glob_pattern", "searchTerm", "search_term",
-    "url", "description", "toMode", "target_mode_id", "name",
-)  # fmt: skip
-"""Argument names of a call's path, and of other texts for its title."""
 
 _PRINTED: Final = ("output", "contents", "content", "results", "markdown", "message", "result")
 """Names of a result's text."""
@@ -404,20 +356,18 @@ def _call_fields(call: Object, cwd: str) -> Object:
     """Return the fields of the call as it was made."""
     name, values = text(call, "name"), _arguments(call)
     path = _path(values, cwd)
-    shown = first_text(values, _SHOWN) or path
     if name.startswith(("mcp-", "mcp_")):
         (tool, *_) = objects(values, "tools") or [values]
         server = text(tool, "serverName") or text(tool, "server")
         title = f"{server}: {text(tool, 'name')}" if server else name
         values = obj(from_json(text(tool, "parameters"))) or values
         return {"title": title, "kind": "other", "rawInput": values}
-    verb, kind = TOOLS.get(_base_name(name), (name.replace("_", " "), "other"))
-    title = f"{verb} {path if kind == 'edit' else shown}".strip() or name
-    return call_fields(title, kind, values or text(call, "rawArgs"), path)
+    fields = named_call_fields(_base_name(name), values, path)
+    return fields | {"rawInput": values or text(call, "rawArgs")}
 
 
 def _path(values: Object, cwd: str) -> str:
-    path = first_text(values, _PATHS)
+    path = first_text(values, PATHS)
     return os.path.join(cwd, path) if path and cwd else path
 
 

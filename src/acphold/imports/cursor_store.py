@@ -33,9 +33,10 @@ from acphold.imports.content_blocks import (
     text_blocks,
 )
 from acphold.imports.entry_writer import PARENT, EntryWriter
-from acphold.imports.readers import AgentConverter, call_fields
+from acphold.imports.readers import AgentConverter
 from acphold.imports.records import SMALL_BYTES, document, readable
 from acphold.imports.sources import Source
+from acphold.imports.tools import call_fields, tool_of
 from acphold.imports.values import Object, as_bytes, milliseconds, obj, objects, text
 
 # -- Protocol Buffers ----------------------------------------------------------------------------
@@ -417,7 +418,7 @@ class _CursorStoreConverter(AgentConverter):
                     arguments, name = obj(part, "args"), text(part, "toolName")
                     shown = next((v for v in arguments.values() if isinstance(v, str)), "")
                     fields: Object = {"title": f"{name} {shown}".strip(), "rawInput": arguments}
-                    fields["kind"] = _OF_NAME.get(name.lower(), "other")
+                    fields["kind"] = tool_of(name).kind
                     self._writer.call(call_id, fields)
                 elif kind == "tool-result":
                     result = part.get("result")
@@ -429,11 +430,3 @@ class _CursorStoreConverter(AgentConverter):
                     self._missed.kind("parts", kind, part)
         elif role != "system":
             self._missed.kind("messages", role, data)
-
-
-_OF_NAME: Final = {
-    "delete": "delete", "edit": "edit", "glob": "search", "grep": "search", "ls": "read",
-    "multiedit": "edit", "read": "read", "shell": "execute", "strreplace": "edit",
-    "webfetch": "fetch", "websearch": "fetch", "write": "edit",
-}  # fmt: skip
-"""The kind of a tool by the model's name for it."""

@@ -42,6 +42,7 @@ from acphold.imports.records import (
 )
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.tools import PATHS, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
@@ -263,7 +264,7 @@ class _GeminiConverter(AgentConverter):
                     # Its call is in no message: it was refused.
                     self._written_calls.add(call_id)
                     name, response = text(result, "name"), obj(result, "response")
-                    fields: Object = {"title": name, "kind": KINDS.get(name, "other")}
+                    fields: Object = {"title": name, "kind": kind_of(name)}
                     fields["status"] = "failed" if text(response, "error") else "completed"
                     fields["content"] = contents(response_text(response))
                     self._writer.call(call_id, fields | {"rawOutput": response})
@@ -317,7 +318,7 @@ class _GeminiConverter(AgentConverter):
         shown = contents(display) if isinstance(display, str) else display_diff(display, cwd)
         fields: Object = {
             "title": title or text(call, "displayName") or name,
-            "kind": KINDS.get(name, "other"),
+            "kind": kind_of(name),
             "status": "completed" if status in ("success", "") else "failed",
             "rawInput": arguments,
             "content": shown,
@@ -345,7 +346,7 @@ class _GeminiConverter(AgentConverter):
             if not self._writer.in_turn:
                 return
             call_id = f"stopped-{one.path.stem}"
-            self._writer.call(call_id, {"title": "Subagent", "kind": KINDS["invoke_agent"]})
+            self._writer.call(call_id, {"title": "Subagent", "kind": "think"})
             self._tell_subagent(call_id, one)
 
     def folder_by_hash(self, name: str) -> str:
@@ -383,25 +384,14 @@ def _is_prompt(message: Object) -> bool:
 
 # -- prompts, tools and results, which are Qwen's, too ----------------------------------------
 
-KINDS: Final = {
-    "agent": "other",
-    "edit": "edit",
-    "glob": "search",
-    "google_web_search": "search",
-    "grep_search": "search",
-    "invoke_agent": "think",
-    "list_directory": "search",
-    "read_file": "read",
-    "read_many_files": "read",
-    "replace": "edit",
-    "run_shell_command": "execute",
-    "save_memory": "think",
-    "search_file_content": "search",
-    "web_fetch": "fetch",
-    "web_search": "search",
-    "write_file": "edit",
-}
-"""Kinds of the built-in tools; any other is `other`."""
+_KINDS: Final = {"agent": "other", "list_directory": "search", "web_search": "search"}
+_KINDS["google_web_search"] = "search"
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a tool, as these programs name it."""
+    return _KINDS.get(name) or tool_of(name).kind
+
 
 _REFERENCED: Final = re.compile(r"(?:^|\n)--- Content from referenced \w+ ---(?=\n|$)")
 _REFERENCED_FILE: Final = re.compile(r"\n\s*Content from @?([^\n]+):\n")
@@ -412,7 +402,7 @@ _FILE_TOOLS: Final = frozenset({"edit", "read_file", "replace", "write_file"})
 
 def file_places(name: str, arguments: Object, cwd: str) -> list[Object]:
     """Return the file that a tool works on, as locations."""
-    path = first_text(arguments, ("file_path", "absolute_path", "path"))
+    path = first_text(arguments, PATHS)
     if name not in _FILE_TOOLS or not path:
         return []
     place: Object = {"path": os.path.join(cwd, path)}

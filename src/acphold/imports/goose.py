@@ -17,7 +17,6 @@ from acphold.imports.content_blocks import (
     checklist,
     content,
     contents,
-    diffs,
     image_of,
     link,
     resource,
@@ -28,7 +27,8 @@ from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import list_in, readable, records
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, file_sources, files_below
-from acphold.imports.values import Object, first_text, milliseconds, number, obj, objects, text
+from acphold.imports.tools import edit_diffs, tool_of
+from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
 NAME: Final = "goose"
 KEY: Final = "goose acp"
@@ -36,13 +36,8 @@ KEY: Final = "goose acp"
 
 ROWS: Final = RowForm(frozenset({"content", "created", "role"}))
 
-KINDS: Final = {
-    "edit": "edit",
-    "read": "read",
-    "shell": "execute",
-    "text_editor": "edit",
-    "write": "edit",
-}
+_DEVELOPERS: Final = frozenset({"edit", "read", "shell", "text_editor", "write"})
+"""The tools that it shows with what they are about."""
 
 _MADE_UP: Final = re.compile(r"(New (Chat|Session)|ACP Session)", re.IGNORECASE)
 _LINKED: Final = re.compile(r"\n*# (/[^\n]+)\n```\n(.*)\n```\n*", re.DOTALL)
@@ -191,8 +186,8 @@ class _GooseConverter(AgentConverter):
             title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
             fields: Object = {"title": title, "rawInput": arguments}
             fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
-            if kind := KINDS.get(short, ""):
-                fields["kind"] = kind
+            if short in _DEVELOPERS:
+                fields["kind"] = kind = tool_of(short).kind
                 if detail := text(arguments, "command" if kind == "execute" else "path"):
                     fields["title"] = f"{short} · {detail}"
             self._writer.call(call_id, fields)
@@ -233,15 +228,12 @@ class _GooseConverter(AgentConverter):
                 shown.append(content(text(part, "text") or text(part, "resource", "text")))
         shown += contents(text(result, "error"))
         fields: Object = {"status": "failed" if failed else "completed", "content": shown}
-        kind, path = KINDS.get(name.rpartition("__")[2], ""), text(arguments, "path")
-        if path and kind:
+        short, path = name.rpartition("__")[2], text(arguments, "path")
+        if path and short in _DEVELOPERS:
             fields["locations"] = [{"path": path}]
-        # The result of an edit does not contain the change.
-        if path and kind == "edit" and not failed:
-            old = first_text(arguments, ("before", "old_str"))
-            shown += diffs(
-                path, old, first_text(arguments, ("after", "new_str", "content", "file_text"))
-            )
+            # The result of an edit does not contain the change.
+            if tool_of(short).kind == "edit" and not failed:
+                shown += edit_diffs(path, arguments)
         if "structuredContent" in value:
             fields["rawOutput"] = value["structuredContent"]
         self._writer.update(call_id, fields)

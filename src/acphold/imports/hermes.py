@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from acphold.imports import databases
-from acphold.imports.content_blocks import contents, diffs, picture, text_block
+from acphold.imports.content_blocks import contents, picture, text_block
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.readers import AgentConverter, Reader, call_fields, token_counts
+from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.records import list_in
 from acphold.imports.sources import Home, Source, files_below, note
+from acphold.imports.tools import edit_diffs, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
@@ -33,27 +34,6 @@ from acphold.imports.values import (
 
 NAME: Final = "hermes"
 KEY: Final = "hermes-agent"
-
-TOOLS: Final = {
-    "browser_navigate": ("Browse", "fetch", "url"),
-    "browser_snapshot": ("Look at the page", "read", ""),
-    "delegate_task": ("Delegate", "think", "goal"),
-    "execute_code": ("Run code", "execute", ""),
-    "patch": ("Edit", "edit", "path"),
-    "process": ("Process", "execute", "action"),
-    "read_file": ("Read", "read", "path"),
-    "search_files": ("Search", "search", "pattern"),
-    "skill_manage": ("Change the skill", "edit", "name"),
-    "skill_view": ("Read the skill", "read", "name"),
-    "skills_list": ("List skills", "read", ""),
-    "terminal": ("", "execute", "command"),
-    "todo": ("Update the plan", "think", ""),
-    "vision_analyze": ("Look at", "read", "image_url"),
-    "web_extract": ("Fetch", "fetch", ""),
-    "web_search": ("Search the web for", "fetch", "query"),
-    "write_file": ("Write", "edit", "path"),
-}
-"""A tool's title on screen, its kind, and the argument shown in the title."""
 
 _STRUCTURED: Final = "\x00json:"
 """Prefix of content that has several parts."""
@@ -217,9 +197,7 @@ class _HermesConverter(AgentConverter):
                 call_id, name = text(call, "id"), text(call, "function", "name")
                 arguments = obj(from_json(look_up(call, "function", "arguments")))
                 self._calls[call_id] = name, arguments
-                verb, kind, shown = TOOLS.get(name, (name.replace("_", " "), "other", ""))
-                title = f"{verb} {text(arguments, shown)}".strip() or name
-                fields = call_fields(title, kind, arguments, self._place(name, arguments))
+                fields = named_call_fields(name, arguments, self._place(name, arguments))
                 self._writer.call(call_id, fields)
                 if name == "todo" and (steps := objects(arguments, "todos")):
                     self._plan(steps)
@@ -235,11 +213,8 @@ class _HermesConverter(AgentConverter):
             failed = failed or look_up(output, "success") is False
             produced: list[Object] = []
             path = self._place(name, arguments)
-            if path and not failed and TOOLS[name][1] == "edit":
-                new = first_text(arguments, ("new_string", "content"))
-                produced = contents(text(arguments, "patch")) or diffs(
-                    path, text(arguments, "old_string"), new
-                )
+            if path and not failed and tool_of(name).kind == "edit":
+                produced = contents(text(arguments, "patch")) or edit_diffs(path, arguments)
             printed = first_text(output, ("output", "content", "error")) or words
             raw: Object = {"rawOutput": output} if isinstance(output, dict) else {}
             produced = produced or contents(printed)

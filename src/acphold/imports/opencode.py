@@ -20,7 +20,6 @@ from acphold.imports.codex_tools import event_diffs
 from acphold.imports.content_blocks import (
     block_content,
     content,
-    diff,
     picture,
     plan_entry,
     resource,
@@ -38,6 +37,7 @@ from acphold.imports.opencode_store import (
 from acphold.imports.readers import AgentConverter, Reader
 from acphold.imports.records import document, readable
 from acphold.imports.sources import Home, Source, file_sources, files_below
+from acphold.imports.tools import edit_diffs, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
@@ -51,22 +51,6 @@ from acphold.imports.values import (
 
 NAME: Final = "opencode"
 KEY: Final = "OpenCode"
-
-KINDS: Final = {
-    "bash": "execute",
-    "edit": "edit",
-    "glob": "search",
-    "grep": "search",
-    "list": "read",
-    "patch": "edit",
-    "read": "read",
-    "shell": "execute",
-    "subagent": "think",
-    "task": "think",
-    "webfetch": "fetch",
-    "websearch": "fetch",
-    "write": "edit",
-}
 
 _PASSED_MESSAGES: Final = frozenset(
     {"agent-switched", "location-switched", "model-switched", "skill", "synthetic", "system"}
@@ -285,7 +269,8 @@ class _OpencodeConverter(AgentConverter):
         has_folder = name in ("bash", "shell") and not self._is_old and bool(cwd)
         path = text(arguments, "filePath") or text(arguments, "path")
         place = path or (cwd if has_folder else "")
-        kind = "other" if self._is_old and name == "task" else KINDS.get(name, "other")
+        is_other = name == "todowrite" or (self._is_old and name == "task")
+        kind = "other" if is_other else tool_of(name).kind
         fields: Object = {
             "status": "in_progress",
             "title": (text(arguments, "command") if has_folder else "") or name,
@@ -312,9 +297,8 @@ class _OpencodeConverter(AgentConverter):
                 found = picture(text(file, "uri"))
                 link = resource_link(text(file, "name"), text(file, "uri"))
                 produced.append(block_content(found or link))
-            new = text(arguments, "newString") or text(arguments, "content")
-            if KINDS.get(name) == "edit" and path and new:
-                produced.append(diff(path, text(arguments, "oldString") or None, new))
+            if name != "patch" and kind == "edit":
+                produced += edit_diffs(path, arguments)
             elif name == "patch":
                 for file in objects(about, "files"):
                     patched = {"type": "update", "unified_diff": text(file, "patch")}

@@ -13,7 +13,6 @@ from typing import Final
 from acphold.imports.content_blocks import (
     block_content,
     content,
-    diff,
     image_of,
     parts_of,
     prompt_blocks,
@@ -21,11 +20,12 @@ from acphold.imports.content_blocks import (
     text_blocks,
 )
 from acphold.imports.entry_writer import EntryWriter
-from acphold.imports.readers import AgentConverter, Reader, call_fields, token_counts
+from acphold.imports.readers import AgentConverter, Reader, token_counts
 from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import OBJECTS
 from acphold.imports.salvage import RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.tools import PATHS, call_fields, edit_diffs, tool_of
 from acphold.imports.values import (
     Object,
     first_text,
@@ -41,17 +41,6 @@ NAME: Final = "pi"
 KEY: Final = "pi-acp"
 
 ROWS: Final = RowForm(frozenset({"id", "parentId", "timestamp", "type"}))
-
-KINDS: Final = {
-    "bash": "execute",
-    "edit": "edit",
-    "find": "search",
-    "grep": "search",
-    "ls": "search",
-    "powershell": "execute",
-    "read": "read",
-    "write": "edit",
-}
 
 _PASSED: Final = frozenset(
     {
@@ -160,7 +149,7 @@ class _PiConverter(AgentConverter):
             failed = message.get("isError") is True
             fields: Object = {"status": "failed" if failed else "completed"}
             # The call of an edit has its change already.
-            if failed or KINDS.get(text(message, "toolName")) != "edit":
+            if failed or tool_of(text(message, "toolName")).kind != "edit":
                 fields["content"] = shown
             fields["rawOutput"] = {
                 name: message[name] for name in ("content", "details") if name in message
@@ -192,21 +181,15 @@ class _PiConverter(AgentConverter):
                 writer.think(text(part, "thinking"), message_id)
             elif kind == "toolCall":
                 name, arguments = text(part, "name"), obj(part, "arguments")
-                tool_kind = KINDS.get(name, "other")
-                path = first_text(arguments, ("path", "file_path"))
+                tool_kind = "search" if name == "ls" else tool_of(name).kind
+                path = first_text(arguments, PATHS)
                 what = text(arguments, "command")
                 what = what or f"{name} {text(arguments, 'pattern') or path}".strip()
                 path = self._absolute(path)
                 places = [path] if tool_kind in ("edit", "read") else []
                 fields = call_fields(what or "Tool", tool_kind, arguments, *places)
-                if name == "write" and path:
-                    fields["content"] = [diff(path, None, text(arguments, "content"))]
-                elif name == "edit" and path:
-                    # Several at once since spring 2026.
-                    fields["content"] = [
-                        diff(path, text(edit, "oldText") or None, text(edit, "newText"))
-                        for edit in objects(arguments, "edits") or [arguments]
-                    ]
+                if tool_kind == "edit":
+                    fields["content"] = edit_diffs(path, arguments)
                 writer.call(text(part, "id"), fields)
             else:
                 self._missed.kind("parts", kind, part)

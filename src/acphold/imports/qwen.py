@@ -13,9 +13,9 @@ from typing import Final
 from acphold.imports.content_blocks import contents, prompt_blocks
 from acphold.imports.entry_writer import EntryWriter, NotStraightError, SubagentWriter
 from acphold.imports.gemini import (
-    KINDS,
     display_diff,
     file_places,
+    kind_of,
     parts_text,
     person_blocks,
     plan_entries,
@@ -222,7 +222,7 @@ class _QwenConverter(AgentConverter):
             detail = text(arguments, "description")
         fields: Object = {
             "title": f"{title}: {detail}" if detail else title,
-            "kind": KINDS.get(name, "other"),
+            "kind": kind_of(name),
             "rawInput": arguments,
             "locations": file_places(name, arguments, cwd),
             "_meta": {"toolName": name},

@@ -125,14 +125,6 @@ class AgentConverter:
         return os.path.join(self._writer.facts.cwd, path) if path else ""
 
 
-def call_fields(title: str, kind: str, arguments: object, *paths: str) -> Object:
-    """Return the fields of a call, with the paths that are not empty as its locations."""
-    fields: Object = {"title": title, "kind": kind, "rawInput": arguments}
-    if places := [{"path": path} for path in paths if path]:
-        fields["locations"] = places
-    return fields
-
-
 ANTHROPIC_TOKENS: Final = (
     "input_tokens",
     "output_tokens",

@@ -25,7 +25,6 @@ from urllib.parse import unquote, urlsplit
 from acphold.imports.content_blocks import (
     content,
     contents,
-    diff,
     link,
     plan_entry,
     resource,
@@ -43,6 +42,7 @@ from acphold.imports.records import (
 )
 from acphold.imports.salvage import NOT_OBJECTS, RowForm
 from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.tools import edit_diffs, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
@@ -76,26 +76,6 @@ _PLACES: Final = (
     "globalStorage/emptyWindowChatSessions",
     "globalStorage/transferredChatSessions",
 )
-
-KINDS: Final = {
-    "apply_patch": "edit", "applyPatch": "edit", "codebase": "search", "createDirectory": "edit",
-    "createFile": "edit", "create_file": "edit", "editFiles": "edit", "editNotebook": "edit",
-    "execute_prompt": "think", "execution_subagent": "think", "fetchWebPage": "fetch",
-    "fetch_webpage": "fetch", "fileSearch": "search", "file_search": "search",
-    "findFiles": "search", "findTestFiles": "search", "findTextInFiles": "search",
-    "getChangedFiles": "read", "getErrors": "read", "getNotebookSummary": "read",
-    "get_errors": "read", "get_terminal_output": "read", "githubRepo": "fetch",
-    "grep_search": "search", "insertEdit": "edit", "listCodeUsages": "search",
-    "listDirectory": "read", "list_dir": "read", "manage_todo_list": "think",
-    "multiReplaceString": "edit", "multi_replace_string_in_file": "edit", "readFile": "read",
-    "readNotebookCellOutput": "read", "read_file": "read", "replaceString": "edit",
-    "replace_string_in_file": "edit", "runInTerminal": "execute", "runSubagent": "think",
-    "runTests": "execute", "run_in_terminal": "execute", "run_task": "execute",
-    "searchCodebase": "search", "searchWorkspaceSymbols": "search", "search_subagent": "think",
-    "semantic_search": "search", "terminal_last_command": "read", "testFailure": "read",
-    "think": "think", "view_image": "read",
-}  # fmt: skip
-"""Kinds by the name of a tool, without `copilot_`."""
 
 _PASSED: Final = frozenset(
     {
@@ -393,11 +373,11 @@ class _VscodeConverter(AgentConverter):
         command = command or text(about, "command") or text(arguments, "command")
         shown = _words(part.get("pastTenseMessage")) or _words(part.get("invocationMessage"))
         shown = shown or name
-        if about.get("kind") == "terminal" or KINDS.get(name) == "execute":
+        if about.get("kind") == "terminal" or tool_of(name).kind == "execute":
             shown = command.strip() or shown
         fields: Object = {
             "title": _LINKED.sub(lambda found: found[1] or _last(found[2]), shown),
-            "kind": KINDS.get(name, "other"),
+            "kind": tool_of(name).kind,
             "rawInput": arguments,
         }
         if path := text(arguments, "filePath") or text(arguments, "path"):
@@ -425,15 +405,10 @@ class _VscodeConverter(AgentConverter):
 
     def _changes(self, name: str, arguments: object) -> list[Object]:
         """Return the changes of an edit, as far as its arguments contain them."""
-        if KINDS.get(name) != "edit":
+        if tool_of(name).kind != "edit":
             return []
-        found: list[Object] = []
-        for one in objects(arguments, "replacements") or [obj(arguments)]:
-            path = text(one, "filePath") or text(arguments, "filePath")
-            new = first_text(one, ("newString", "content", "code"))
-            if path and new:
-                found.append(diff(path, text(one, "oldString") or None, new))
-                self._changed.add(path)
+        found = edit_diffs(text(arguments, "filePath"), arguments)
+        self._changed.update(text(one, "path") for one in found)
         if not found and (patch := text(arguments, "input")):
             found = contents(patch)
             self._changed.update(re.findall(r"^\*\*\* \w+ File: (.+)$", patch, re.MULTILINE))

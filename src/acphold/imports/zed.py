@@ -17,7 +17,6 @@ from acphold.imports import databases
 from acphold.imports.content_blocks import (
     block_content,
     content,
-    diffs,
     image,
     link,
     resource,
@@ -29,11 +28,11 @@ from acphold.imports.readers import (
     ANTHROPIC_TOKENS,
     AgentConverter,
     Reader,
-    call_fields,
     token_counts,
 )
 from acphold.imports.records import UNPACKED_BYTES, readable
 from acphold.imports.sources import Home, Source, note
+from acphold.imports.tools import edit_diffs, named_call_fields, tool_of
 from acphold.imports.values import (
     Missed,
     Object,
@@ -48,37 +47,7 @@ from acphold.imports.values import (
 NAME: Final = "zed"
 KEY: Final = "zed"
 
-KINDS: Final = {
-    "copy_path": "edit",
-    "create_directory": "edit",
-    "delete_path": "delete",
-    "diagnostics": "read",
-    "edit_file": "edit",
-    "fetch": "fetch",
-    "find_path": "search",
-    "grep": "search",
-    "list_directory": "read",
-    "move_path": "move",
-    "read_file": "read",
-    "restore_file_from_disk": "edit",
-    "save_file": "edit",
-    "spawn_agent": "think",
-    "streaming_edit_file": "edit",
-    "subagent": "think",
-    "terminal": "execute",
-    "thinking": "think",
-    "update_plan": "think",
-    "web_search": "fetch",
-    "write_file": "edit",
-}
-
 _SUBAGENT_TOOLS: Final = ("spawn_agent", "subagent")
-
-_SHOWN: Final = (
-    "command", "path", "source_path", "regex", "glob", "query", "url", "label", "title",
-    "display_description", "task",
-)  # fmt: skip
-"""The argument shown in a call's title; the first one present."""
 
 _UNNAMED: Final = frozenset({"New Thread", "New Agent Thread"})
 _COLUMNS: Final = ("parent_id", "folder_paths", "folder_paths_order", "created_at")
@@ -239,12 +208,8 @@ class _ZedConverter(AgentConverter):
                     call_id, name = text(value, "id"), text(value, "name")
                     arguments = obj(value, "input")
                     self._calls[call_id] = name, arguments
-                    shown = first_text(arguments, _SHOWN)
-                    called = name.replace("_", " ").capitalize()
-                    title = shown if name == "terminal" and shown else f"{called} {shown}".strip()
                     path = self._path(text(arguments, "path"))
-                    fields = call_fields(title, KINDS.get(name, "other"), arguments, path)
-                    self._writer.call(call_id, fields)
+                    self._writer.call(call_id, named_call_fields(name, arguments, path))
                     if name == "update_plan":
                         steps = objects(arguments, "plan") or objects(arguments, "entries")
                         self._plan({"content": text(it, "step")} | it for it in steps)
@@ -289,10 +254,9 @@ class _ZedConverter(AgentConverter):
             self._tell_subagent(call_id, child)
         failed = result.get("is_error") is True
         produced: list[Object] = []
-        if not failed and KINDS.get(name) == "edit" and isinstance(output, dict):
+        if not failed and tool_of(name).kind == "edit":
             path = self._path(text(output, "input_path") or text(arguments, "path"))
-            if path:
-                produced = diffs(path, text(output, "old_text"), text(output, "new_text"))
+            produced = edit_diffs(path, output)
         if not produced:
             # As the model got it: one text or picture, or several.
             told = result.get("content")
