@@ -8,17 +8,24 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
 import sysconfig
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from random import Random
 
+from acphold.conversation.history.timeline import Message
 from acphold.imports import Home, Intake, reader
+from acphold.journal.journal import state_of
+from acphold.journal.rows import ListFilter
 from acphold.journal.stores import open_journal
 from bench.run import Run
 from bench.table import Figure, Goal
@@ -44,6 +51,16 @@ LONG_TURNS = 5_000
 
 COPIED_TURNS = 1_600
 """Turns of the one transcript of 64 MB that lies there twice."""
+
+SOURCES = 3_000
+"""Sources of which an import finds nothing new, and that are interrupted: small ones."""
+
+FOLDERS = 200
+"""Folders in which a third of them are, in the form of Claude Code; again a third of these are
+older copies of others."""
+
+INTERRUPTIONS = 20
+KILLED_AFTER_SECONDS = 0.3, 1.5
 
 POLL_SECONDS = 0.05
 
@@ -71,6 +88,7 @@ def figures(run: Run) -> Iterator[Figure]:
     )
     yield from _of_one_file(run)
     yield from _of_copies(run)
+    yield from _of_many(run)
 
 
 def _of_one_file(run: Run) -> Iterator[Figure]:
@@ -111,30 +129,85 @@ def _of_copies(run: Run) -> Iterator[Figure]:
 
         size = write(own, turns)
         write(copy, turns // 2)
-        yield Figure(
-            f"{name}: one of {size / 1e6:,.0f} MB in two copies: CPU of the first import",
-            "s",
-            [asyncio.run(_spend(name, home, journal))],
-        )
+        what = f"{name}: one of {size / 1e6:,.0f} MB in two copies: CPU of the first import"
+        spent, _ = asyncio.run(_spend(name, home, journal))
+        yield Figure(what, "s", [spent])
         write(own, turns + 1)
-        spent = asyncio.run(_spend(name, home, journal))
+        spent, read = asyncio.run(_spend(name, home, journal))
         yield Figure("  grown by a turn", "ms", [1000 * spent], goals=(Goal(100),))
-        spent = asyncio.run(_spend(name, home, journal))
+        yield Figure("  bytes read for that, of the journal too", "KiB", [read / 1024])
+        spent, read = asyncio.run(_spend(name, home, journal))
         yield Figure("  with nothing new", "ms", [1000 * spent])
+        yield Figure("  bytes read for that", "KiB", [read / 1024])
 
 
-async def _spend(name: str, home: Path, journal: Path) -> float:
-    """Import the conversations of a program; the seconds of CPU."""
+def _of_many(run: Run) -> Iterator[Figure]:
+    """Small ones, imported by processes that are killed, and then with nothing new."""
+    home, journal = run.fresh("many"), run.fresh("many.db")
+    count = run.size(SOURCES, SOURCES // 10)
+    told = _fill_small(home, count)
+    random = Random(14)
+    command = [sys.executable, "-m", "acphold", "import", "--from", str(home)]
+    for _ in range(INTERRUPTIONS):
+        with subprocess.Popen(
+            [*command, "--journal", str(journal)],
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:
+            time.sleep(random.uniform(*KILLED_AFTER_SECONDS))
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    began = time.perf_counter()
+    subprocess.run([*command, "--journal", str(journal)], stdout=subprocess.DEVNULL, check=True)
+    taken = time.perf_counter() - began
+    what = f"{count:,} small ones, {INTERRUPTIONS} imports of them killed: the last import"
+    yield Figure(what, "s", [taken])
+    prompts, sessions = asyncio.run(_prompts(journal))
+    wrong = sum(prompts[words] != 1 for words in {*prompts, *chain.from_iterable(told)})
+    yield Figure("  turns that are not there once", "", [wrong], goals=(Goal(0),))
+    more = sessions - len(told)
+    yield Figure("  second sessions of a conversation", "", [more], goals=(Goal(0),))
+    for name, its_count in (("claude", count // 3), ("codex", count - count // 3)):
+        spent, read = asyncio.run(_spend(name, home, journal))
+        what = f"{name}: with nothing new, CPU for each of {its_count:,}"
+        yield Figure(what, "ms", [1000 * spent / its_count], goals=(Goal(0.1),))
+        yield Figure("  bytes read for each", "KiB", [read / 1024 / its_count])
+
+
+async def _prompts(journal: Path) -> tuple[Counter[str], int]:
+    """All prompts of a journal, and the number of its sessions."""
+    prompts, sessions = Counter[str](), 0
+    async with aclosing(open_journal(journal)) as opened:
+        after = None
+        while rows := await opened.page(ListFilter(include_unprompted=True), after, 500):
+            for row in rows:
+                sessions += 1
+                timeline = (await state_of(opened, row.session_id)).timeline
+                said = [item for item in timeline if isinstance(item, Message)]
+                prompts.update(item.text for item in said if item.role == "user")
+            after = rows[-1].key
+    return prompts, sessions
+
+
+async def _spend(name: str, home: Path, journal: Path) -> tuple[float, int]:
+    """Import the conversations of a program; the seconds of CPU, and the bytes that were read."""
     reading = reader(name)
     opened = open_journal(journal, create=True)
     try:
-        began = time.process_time()
+        began, read = time.process_time(), _bytes_read()
         intake = Intake(opened)
-        for source in (await intake.select_changed(reading.find(Home(home)), reading))[0]:
+        sources = reading.find(Home(home))
+        for source in (await intake.select_changed(sources, reading))[0]:
             await intake.take(source, reading)
-        return time.process_time() - began
+        return time.process_time() - began, _bytes_read() - read
     finally:
         await opened.aclose()
+
+
+def _bytes_read() -> int:
+    """Bytes that this process has read, from files that the system has in memory, too."""
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counts["rchar"])
 
 
 def _import(home: Path, journal: Path) -> tuple[dict[str, float], float]:
@@ -214,6 +287,40 @@ def _fill(home: Path, count: int) -> int:
     return size
 
 
+def _fill_small(home: Path, count: int) -> list[list[str]]:
+    """Write so many transcripts of three turns; the prompts of each conversation."""
+    told: list[list[str]] = []
+    claude = count // 3
+    for number in range(count):
+        is_copy = number < claude and number % 3 == 2
+        of = number - 1 if is_copy else number
+        session_id = f"{of:08x}-1111-4222-8333-444444444444"
+        prompts = [f"Prompt {turn} of {of}" for turn in range(2 if is_copy else 3)]
+        at = 1_790_000_000 + of
+        if number < claude:
+            name = f".claude/projects/-p{number % FOLDERS}/{session_id}"
+            records: list[Line] = []
+            for words in prompts:
+                records.append({"type": "user", "message": {"role": "user", "content": words}})
+                said = [{"type": "text", "text": f"On {words}"}]
+                message = {"role": "assistant", "model": "m", "content": said}
+                records.append({"type": "assistant", "message": message})
+            lines = _claude_lines(session_id, at, number % FOLDERS, records)
+        else:
+            name = f".codex/sessions/2026/{number % 12}/rollout-2026-10-01T00-00-00-{session_id}"
+            payloads: list[tuple[str, Line]] = []
+            for words in prompts:
+                payloads += _codex_message("user", "user_message", "input_text", words)
+                payloads += _codex_message(
+                    "assistant", "agent_message", "output_text", f"On {words}"
+                )
+            lines = _codex_lines(session_id, at, payloads)
+        _write(home / f"{name}.jsonl", lines, at)
+        if not is_copy:
+            told.append(prompts)
+    return told
+
+
 def _write(path: Path, lines: Iterable[Line], at: float) -> int:
     """Write a transcript that was held until then; its bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -249,8 +356,14 @@ Line = dict[str, object]
 def _claude(
     session_id: str, at: float, project: int, random: Random, code: _Code, turns: int
 ) -> Iterator[Line]:
+    return _claude_lines(session_id, at, project, _claude_records(random, code, turns))
+
+
+def _claude_lines(
+    session_id: str, at: float, project: int, records: Iterable[Line]
+) -> Iterator[Line]:
     parent: str | None = None
-    for number, record in enumerate(_claude_records(random, code, turns)):
+    for number, record in enumerate(records):
         uuid = f"{number:08x}{session_id[8:]}"
         yield {
             "parentUuid": parent,
@@ -289,6 +402,12 @@ def _claude_records(random: Random, code: _Code, turns: int) -> Iterator[Line]:
 
 
 def _codex(session_id: str, at: float, random: Random, code: _Code, turns: int) -> Iterator[Line]:
+    return _codex_lines(session_id, at, _codex_records(random, code, turns))
+
+
+def _codex_lines(
+    session_id: str, at: float, payloads: Iterable[tuple[str, Line]]
+) -> Iterator[Line]:
     head: Line = {
         "id": session_id,
         "cwd": "/home/ada/p1",
@@ -296,7 +415,7 @@ def _codex(session_id: str, at: float, random: Random, code: _Code, turns: int) 
         "source": "cli",
     }
     yield _record(at - 3600, "session_meta", {**head, "timestamp": _iso(at - 3600)})
-    for number, (kind, payload) in enumerate(_codex_records(random, code, turns)):
+    for number, (kind, payload) in enumerate(payloads):
         yield _record(at - 3600 + number, kind, payload)
 
 
