@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import os
 import tempfile
 from collections import Counter
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings, strategies as st
@@ -14,6 +17,8 @@ from msgspec.structs import replace
 
 from acphold.conversation.history.timeline import Message
 from acphold.imports import NAMES, Intake, reader, session_writer
+from acphold.imports.records import SMALL_BYTES
+from acphold.imports.session_writer import CHECKED_BYTES
 from acphold.journal.journal import Journal, state_of
 from acphold.journal.rows import ListFilter
 from acphold.journal.stores import open_journal
@@ -158,16 +163,70 @@ def test_each_turn_is_told_once_in_whatever_order_its_files_are_read(
         rmtree(home, ignore_errors=True)
 
 
+@pytest.fixture
+def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[range]:
+    """The bytes of lines that are read from now on: their places in their files."""
+    found: list[range] = []
+
+    class Counting(io.FileIO):
+        def readinto(self, buffer: Any) -> int | None:
+            at = self.tell()
+            count = super().readinto(buffer)
+            found.append(range(at, at + (count or 0)))
+            return count
+
+    monkeypatch.setattr(io, "FileIO", Counting)
+    return found
+
+
+READ_ON = ["claude", "codex", "copilot", "gemini", "pi", "qwen"]
+"""Readers of files of lines that go on."""
+
+
 def change_the_beginning(home: Path) -> None:
     for path in home.rglob("*.jsonl"):
         path.write_bytes(path.read_bytes().replace(b'"one"', b'"two"'))
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "copilot", "gemini", "pi", "qwen"])
+@pytest.mark.parametrize("name", [*READERS])
+async def test_where_nothing_is_new_no_file_is_read(
+    name: str, opened: Journal, tmp_path: Path, bytes_read: list[range]
+) -> None:
+    write(name, tmp_path, [Said(0, BEGUN, "one", "On one")])
+    intake = Intake(opened)
+    (source,) = found(name, tmp_path)
+    assert (await intake.take(source, reader(name))).outcome == "new"
+    assert bytes_read or Path(source.paths[0]).suffix != ".jsonl"
+    bytes_read.clear()
+    assert await intake.select_changed([source], reader(name)) == ([], {"same": 1})
+    assert (await intake.take(source, reader(name))).outcome == "same"
+    assert bytes_read == []
+
+
+@pytest.mark.parametrize("name", READ_ON)
+async def test_where_only_the_time_is_new_nothing_old_is_read_but_what_is_checked(
+    name: str, opened: Journal, tmp_path: Path, bytes_read: list[range]
+) -> None:
+    words = ["one", *("x" * CHECKED_BYTES for _ in range(50)), "last"]
+    told = [Said(n, BEGUN + 60_000 * n, it, f"On {it[:5]}") for n, it in enumerate(words)]
+    write(name, tmp_path, told)
+    for outcome in ("new", "same"):
+        (source,) = found(name, tmp_path)
+        bytes_read.clear()
+        assert (await Intake(opened).take(source, reader(name))).outcome == outcome
+        for path in source.paths:
+            os.utime(path, (0, 0))
+    old = {at for part in bytes_read for at in part if at < source.size - CHECKED_BYTES}
+    # A rollout's first lines tell what the later ones mean.
+    assert len(old) <= (SMALL_BYTES + 2 * CHECKED_BYTES if name == "codex" else 0)
+    assert bytes_read
+
+
+@pytest.mark.parametrize("name", READ_ON)
 async def test_of_lines_that_were_added_nothing_old_is_read_but_what_is_checked(
     name: str, opened: Journal, tmp_path: Path
 ) -> None:
-    words = ["one", "x" * session_writer.CHECKED_BYTES, "three", "four", "five"]
+    words = ["one", "x" * CHECKED_BYTES, "three", "four", "five"]
     told = [Said(n, BEGUN + 60_000 * n, it, f"On {it[:5]}") for n, it in enumerate(words)]
     for count in (3, 4, 5):
         write(name, tmp_path, told[:count])

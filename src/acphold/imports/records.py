@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import errno
 import io
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -56,7 +57,7 @@ DAMAGED: Final = "damaged parts of files"
 
 UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
-_BUFFER: Final = 1 << 20
+_BUFFER: Final = 1 << 17
 
 _end: ContextVar[int] = ContextVar("end")
 
@@ -94,7 +95,7 @@ def lines(
             unpacked = stack.enter_context(zstd.ZstdFile(packed, options=WINDOW))
             file = cast("BinaryIO", unpacked)
             most = max(UNPACKED_BYTES, UNPACKED_TIMES * path.stat().st_size)
-        elif packed.peek(2)[:2] in UTF_16:
+        elif os.pread(descriptor, 2, 0) in UTF_16:  # not into a buffer: it may begin far behind
             file = io.BytesIO(_in_utf_8(packed.read(DOCUMENT_BYTES)))
         end = min(most, _end.get(sys.maxsize))
         if begin:  # a compressed file can only be read from its beginning
